@@ -1,0 +1,66 @@
+"""Graph-based classification with few labels, and how sure we are of every answer.
+
+    A = graph.gaussian(X, tau=1.25)                      # features -> weights
+    S = spectrum.dense(laplacian.normalized(A))          # weights -> eigenpairs
+    mu0 = prior.full(S)                                  # eigenpairs -> Gaussian prior
+    post = sample(mu0, models.Probit(nodes, y))          # labels -> posterior
+    post.label_mean()                                    # how sure we are of every node
+
+Parts are imported when they are first used, so that importing the package is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphuq import baselines, calibration, datasets, graph, laplacian, models, prior, spectrum
+    from graphuq.estimator import GraphClassifier
+    from graphuq.inference.gradient import HMC, NUTS, EllipticalSlice
+    from graphuq.inference.map import find_mode, find_modes
+    from graphuq.inference.orthant import Orthant
+    from graphuq.inference.pcn import PCN
+    from graphuq.inference.reference import Referenced, Refractive
+    from graphuq.inference.run import sample
+    from graphuq.inference.stopping import EffectiveSize, SteadyMean, TimeLimit
+    from graphuq.inference.tempering import Tempered
+    from graphuq.posterior import Posterior
+
+__version__ = "0.1.0"
+
+_MODULES = ("baselines", "calibration", "datasets", "graph", "laplacian", "models", "prior", "spectrum")
+_HOMES = {
+    "HMC": "inference.gradient",
+    "NUTS": "inference.gradient",
+    "PCN": "inference.pcn",
+    "EffectiveSize": "inference.stopping",
+    "EllipticalSlice": "inference.gradient",
+    "GraphClassifier": "estimator",
+    "Orthant": "inference.orthant",
+    "Posterior": "posterior",
+    "Referenced": "inference.reference",
+    "Refractive": "inference.reference",
+    "SteadyMean": "inference.stopping",
+    "Tempered": "inference.tempering",
+    "TimeLimit": "inference.stopping",
+    "find_mode": "inference.map",
+    "find_modes": "inference.map",
+    "sample": "inference.run",
+}
+
+__all__ = [
+    "HMC", "NUTS", "PCN", "EffectiveSize", "EllipticalSlice", "GraphClassifier", "Orthant", "Posterior",
+    "Referenced", "Refractive", "SteadyMean", "Tempered", "TimeLimit", "baselines", "calibration", "datasets", "find_mode",
+    "find_modes", "graph", "laplacian", "models", "prior", "sample", "spectrum",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"graphuq.{name}")
+    if name in _HOMES:
+        return getattr(import_module(f"graphuq.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'graphuq' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
