@@ -1,0 +1,114 @@
+"""File names, checksums and sources in; verified bytes out, kept on disk between runs."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+
+class DatasetUnavailable(OSError):
+    """No source could deliver the data: says what was tried, why each failed, and what to do."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One place to get a data set from: its name, and a function that returns its files by name."""
+
+    name: str
+    fetch: Callable[[], Mapping[str, bytes]]
+
+
+def data_folder() -> Path:
+    """Where data are kept: ``GRAPHUQ_DATA`` if it is set, else the platform's folder for caches."""
+    if chosen := os.environ.get("GRAPHUQ_DATA"):
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA", "~/AppData/Local")
+    elif sys.platform == "darwin":
+        base = "~/Library/Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "graphuq"
+
+
+def load_files(folder: Path, sha256: Mapping[str, str], sources: Sequence[Source]) -> dict[str, bytes]:
+    """The files named in ``sha256``, from ``folder`` or else from the first source that has them.
+
+    What does not match its checksum is never returned and never kept: a damaged file in ``folder``
+    is deleted, a damaged download is not written. Raises DatasetUnavailable when all sources fail.
+    """
+    cached = {name: _read_cached(folder / name, digest) for name, digest in sha256.items()}
+    found = {name: content for name, content in cached.items() if content is not None}
+    if len(found) == len(sha256):
+        return found
+    _make_writable(folder)
+    failures = []
+    for source in sources:
+        _log.info("%s: trying %s", folder.name, source.name)
+        try:
+            fetched = _verified(source.fetch(), sha256)
+        except Exception as error:  # a source may fail in any way: the next one is tried
+            _log.info("%s: %s failed: %s", folder.name, source.name, error)
+            failures.append(f"  {source.name}: {type(error).__name__}: {error}")
+            continue
+        for name, content in fetched.items():
+            _write_atomically(folder / name, content)
+        return fetched
+    missing = ", ".join(name for name in sha256 if name not in found)
+    raise DatasetUnavailable(
+        f"{folder.name} could not be had. Not in {folder}: {missing}. Tried:\n"
+        + "\n".join(failures)
+        + f"\nConnect to the network and try again, or put these files into {folder} "
+        "(the environment variable GRAPHUQ_DATA moves the data folder)."
+    )
+
+
+def _read_cached(path: Path, digest: str) -> bytes | None:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    if hashlib.sha256(content).hexdigest() == digest:
+        return content
+    _log.warning("%s is damaged (its sha256 is wrong): deleted", path)
+    path.unlink(missing_ok=True)
+    return None
+
+
+def _verified(files: Mapping[str, bytes], sha256: Mapping[str, str]) -> dict[str, bytes]:
+    for name, digest in sha256.items():
+        if name not in files:
+            raise ValueError(f"it has no {name}")
+        actual = hashlib.sha256(files[name]).hexdigest()
+        if actual != digest:
+            raise ValueError(f"the sha256 of {name} is {actual[:8]}..., not {digest[:8]}...")
+    return {name: files[name] for name in sha256}
+
+
+def _make_writable(folder: Path) -> None:
+    # Asked before anything is fetched, so that no download is made in vain.
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        writable = os.access(folder, os.W_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise DatasetUnavailable(f"cannot write to {folder}: set GRAPHUQ_DATA to a folder you can write to")
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    # A reader sees the whole file or none, also when two processes write it at once.
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
