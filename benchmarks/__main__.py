@@ -1,0 +1,29 @@
+"""Run every benchmark in turn: `python -m benchmarks`, or some: `python -m benchmarks spectrum step_cost`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HELPERS = {"__init__", "__main__", "problems"}
+
+
+def main() -> int:
+    everything = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in HELPERS)
+    chosen = sys.argv[1:] or everything
+    unknown = sorted(set(chosen) - set(everything))
+    if unknown:
+        print(f"No benchmark {', '.join(unknown)}: choose from {', '.join(everything)}.", file=sys.stderr)
+        return 2
+    failed = []
+    for name in chosen:
+        print(f"\n== {name}", flush=True)
+        # A process each: peak memory and thread pools of one must not show in the next.
+        if subprocess.run([sys.executable, "-m", f"benchmarks.{name}"]).returncode:
+            failed.append(name)
+    if failed:
+        print(f"\nFailed: {', '.join(failed)}.", file=sys.stderr)
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

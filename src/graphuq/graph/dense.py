@@ -1,0 +1,102 @@
+"""Features in; a dense graph with a weight between every two nodes out."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from graphuq.graph.distances import row_blocks, squared_distances
+from graphuq.graph.features import Array, Features, MatrixLike, check_features, prepare
+from graphuq.graph.kernel import Kernel, affinity, check_n_neighbors, check_tau, kth_distance
+from graphuq.graph.weights import Graph, symmetrize
+
+_MATRICES = 3  # held at once on the way to a spectrum: weights, Laplacian, eigenvectors
+
+
+def self_tuning(
+    X: MatrixLike, *, n_neighbors: int = 10, n_components: int | None = None, self_weights: bool = False
+) -> Graph:
+    """Weights of Zelnik-Manor and Perona (2004) between all nodes.
+
+    ``a_ij = exp(-|x_i - x_j|^2 / (2 tau_i tau_j))`` (5.1), with tau_i the distance of node i to its K-th
+    nearest other node. Where K or more nodes coincide with node i, tau_i is its distance to the nearest
+    node that does not.
+
+    Args:
+        X: features, shape (n_nodes, n_features).
+        n_neighbors: K.
+        n_components: project the features to this many principal components first.
+        self_weights: whether ``a_ii`` is 1 or 0.
+    """
+    X = check_features(X, n_components=n_components)
+    check_n_neighbors(n_neighbors, X.shape[0])
+    check_memory(X.shape[0])
+    features = prepare(X, n_components)
+    A = _all_squared_distances(features.points)
+    blocks = list(row_blocks(*A.shape))
+    tau = np.concatenate([kth_distance(A[rows], n_neighbors) for rows in blocks])
+    for rows in blocks:
+        A[rows] = affinity(A[rows], tau[rows, None], tau)
+    return _graph(A, features, Kernel(tau, n_neighbors), self_weights)
+
+
+def gaussian(X: MatrixLike, *, tau: float, n_components: int | None = None, self_weights: bool = False) -> Graph:
+    """Gaussian weights of one scale between all nodes.
+
+    ``a_ij = exp(-|x_i - x_j|^2 / (2 tau^2))``: (5.1) with every tau_i equal.
+
+    Args:
+        X: features, shape (n_nodes, n_features).
+        tau: the distance at which nodes still count as similar.
+        n_components: project the features to this many principal components first.
+        self_weights: whether ``a_ii`` is 1 or 0.
+    """
+    X = check_features(X, n_components=n_components)
+    check_tau(tau)
+    check_memory(X.shape[0])
+    features = prepare(X, n_components)
+    A = _all_squared_distances(features.points)
+    for rows in row_blocks(*A.shape):
+        A[rows] = affinity(A[rows], tau, tau)
+    return _graph(A, features, Kernel(float(tau)), self_weights)
+
+
+def check_memory(n_nodes: int) -> None:
+    """Refuse a dense graph whose matrices would not fit in memory."""
+    available = _available_bytes()
+    if available is not None and _MATRICES * 8 * n_nodes**2 > available:
+        raise MemoryError(
+            f"A dense graph of {n_nodes:,} nodes takes {8 * n_nodes**2 / 1e9:,.1f} GB, and its spectrum about "
+            f"{_MATRICES} times that, but {available / 1e9:,.1f} GB are free. Use graph.knn for sparse weights "
+            "or graph.nystrom for low-rank ones."
+        )
+
+
+def _available_bytes() -> int | None:
+    """Memory that can still be had, where the system says."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            free = dict(line.split(":") for line in lines)
+        return 1024 * int(free["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _all_squared_distances(points: Array) -> Array:
+    """Between all nodes, exactly symmetric; no node is its own neighbor, so infinite on the diagonal."""
+    squared = np.empty((len(points), len(points)))
+    for rows in row_blocks(*squared.shape):
+        squared[rows] = squared_distances(points[rows], points)
+    symmetrize(squared)
+    np.fill_diagonal(squared, np.inf)
+    return squared
+
+
+def _graph(A: Array, features: Features, kernel: Kernel, self_weights: bool) -> Graph:
+    np.fill_diagonal(A, 1.0 if self_weights else 0.0)
+    return Graph(A, features, kernel)

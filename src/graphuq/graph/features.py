@@ -1,0 +1,113 @@
+"""Raw features in; checked, centered and, if asked, projected points, and the same map for new ones, out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse, sparray, spmatrix
+
+Array: TypeAlias = NDArray[np.float64]
+Matrix: TypeAlias = Array | csr_array
+MatrixLike: TypeAlias = ArrayLike | sparray | spmatrix
+
+_LARGEST_SQUARE = 1e300  # squared lengths up to here can be added and subtracted without overflow
+
+
+def to_float(A: MatrixLike) -> Matrix:
+    """A as float64, dense or CSR; not a copy if it is that already."""
+    given: Any = A
+    return csr_array(given, dtype=np.float64) if issparse(A) else np.asarray(given, dtype=np.float64)
+
+
+def check_features(X: MatrixLike, *, n_components: int | None = None) -> Matrix:
+    """The features of a graph as a table of at least two finite rows, or an error that says what is wrong."""
+    table = _check_table(X, n_rows=2, sparse=n_components is not None)
+    if n_components is not None and not 1 <= n_components <= min(table.shape):
+        raise ValueError(
+            f"n_components must lie between 1 and {min(table.shape)}, the smaller of {table.shape[0]} rows and "
+            f"{table.shape[1]} features, or be None for no projection, got {n_components}."
+        )
+    return table
+
+
+def check_new_features(X_new: MatrixLike, n_features: int, *, sparse: bool = False) -> Matrix:
+    """Features of new points as a table like that of the nodes, or an error that says what is wrong."""
+    table = _check_table(X_new, n_rows=1, sparse=sparse)
+    if table.shape[1] != n_features:
+        raise ValueError(f"X has {table.shape[1]} features, but the graph was made from {n_features}.")
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Points in the space where distances are measured, and how raw features get there.
+
+    ``z = x - mean``, or ``z = W (x - mean)`` with the first principal directions as rows of W.
+
+    Attributes:
+        points: the nodes, shape (n_nodes, n_dimensions).
+        mean: mean of the raw features, shape (n_features,).
+        components: W, shape (n_dimensions, n_features), or None for no projection.
+    """
+
+    points: Array
+    mean: Array
+    components: Array | None
+
+    def project(self, X_new: MatrixLike) -> Array:
+        """The points of new rows of features, shape (n_new, n_dimensions)."""
+        table = check_new_features(X_new, self.mean.size, sparse=self.components is not None)
+        return _center_and_project(table, self.mean, self.components)
+
+
+def prepare(X: Matrix, n_components: int | None) -> Features:
+    """Center checked features, which keeps distances accurate, and project them if asked (PCA)."""
+    if n_components is None:
+        mean, components = X.mean(axis=0), None
+    else:
+        from sklearn.decomposition import PCA
+
+        # the exact solvers: the result must not depend on a seed
+        wide = "full" if isinstance(X, np.ndarray) else "arpack"
+        solver = wide if X.shape[1] > X.shape[0] else "covariance_eigh"
+        pca = PCA(n_components, svd_solver=solver, random_state=0)
+        pca.fit(X)
+        mean, components = pca.mean_, pca.components_
+    return Features(_center_and_project(X, mean, components), mean, components)
+
+
+def _center_and_project(X: Matrix, mean: Array, components: Array | None) -> Array:
+    if components is None:
+        return X - mean
+    if isinstance(X, np.ndarray):
+        return (X - mean) @ components.T
+    return X @ components.T - mean @ components.T  # a centered sparse matrix would be dense
+
+
+def _check_table(X: MatrixLike, *, n_rows: int, sparse: bool) -> Matrix:
+    if issparse(X) and not sparse:
+        raise TypeError(
+            "X is sparse, but distances need dense features. Project them with n_components where the graph "
+            "takes it, or pass X.toarray()."
+        )
+    table = to_float(X)
+    if table.ndim != 2 or table.shape[0] < n_rows or table.shape[1] < 1:
+        raise ValueError(
+            f"X must be a table of features, one row a node, with at least {n_rows} rows and 1 column, "
+            f"got the shape {table.shape}."
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(table, np.ndarray):
+            squares = np.einsum("ij,ij->i", table, table)
+        else:
+            squares = table.multiply(table).sum(axis=1)
+    bad = np.flatnonzero(~(squares < _LARGEST_SQUARE))
+    if bad.size:
+        raise ValueError(
+            f"X has NaN, infinite or enormous values in {bad.size} rows, the first of them row {bad[0]}. "
+            "Fill in or remove those rows."
+        )
+    return table

@@ -1,0 +1,81 @@
+"""Squared distances to the nodes of a graph in; weights (5.1) out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from graphuq.graph.distances import nonzero_pairs
+from graphuq.graph.features import Array
+
+# A point exactly as far away as a K-th neighbor must not be lost to the rounding of its distance.
+_ROUNDING = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """``a(x, x_i) = exp(-|x - x_i|^2 / (2 tau(x) tau_i))`` (5.1), and the pairs that it joins.
+
+    Attributes:
+        tau: scale of each node, shape (n_nodes,), if self-tuning; else one number for all points.
+        n_neighbors: K, where the K-th nearest node of a point sets its scale or ends its list of edges.
+        radii: distance of each node to its K-th neighbor, shape (n_nodes,), if only neighbors are joined.
+    """
+
+    tau: Array | float
+    n_neighbors: int | None = None
+    radii: Array | None = None
+
+    def __call__(self, squared: Array) -> Array | csr_array:
+        """Weights of points to the nodes, from their squared distances, both (n_points, n_nodes).
+
+        In a nearest-neighbor graph a point is joined to its K nearest nodes, and to the nodes that have
+        it no farther away than their own K-th neighbor.
+        """
+        if self.n_neighbors is None:
+            return affinity(squared, self.tau, self.tau)
+        kth = kth_distance(squared, self.n_neighbors)
+        tau = self.tau if isinstance(self.tau, float) else kth[:, None]
+        if self.radii is None:
+            return affinity(squared, tau, self.tau)
+        reach = np.maximum(kth[:, None], self.radii)
+        i, j = nonzero_pairs(squared <= (1 + _ROUNDING) * reach**2)
+        tau, tau_nodes = (np.broadcast_to(t, squared.shape)[i, j] for t in (tau, self.tau))
+        return csr_array((affinity(squared[i, j], tau, tau_nodes), (i, j)), shape=squared.shape)
+
+
+def affinity(squared: Array, tau: Array | float, tau_nodes: Array | float) -> Array:
+    """``exp(-d^2 / (2 tau_i tau_j))`` (5.1) from squared distances; coincident points get weight 1."""
+    return np.exp(squared / (-2 * (tau * tau_nodes)))
+
+
+def kth_distance(squared: Array, n_neighbors: int) -> Array:
+    """Distance of each point to its K-th nearest node, from squared distances (n_points, n_nodes).
+
+    Never zero: where K or more nodes coincide with a point, this is the distance to the nearest node
+    that does not.
+    """
+    kth = np.partition(squared, n_neighbors - 1, axis=1)[:, n_neighbors - 1]
+    zero = np.flatnonzero(kth == 0)
+    if zero.size:
+        apart = squared[zero]
+        kth[zero] = np.min(apart, axis=1, where=apart > 0, initial=np.inf)
+    if np.isinf(kth).any():
+        raise ValueError("All points coincide, so there is no distance to measure weights by.")
+    return np.sqrt(kth)
+
+
+def check_n_neighbors(n_neighbors: int, n_nodes: int) -> None:
+    """Refuse a K that is no number of other nodes."""
+    if not 1 <= n_neighbors < n_nodes:
+        raise ValueError(
+            f"n_neighbors must lie between 1 and {n_nodes - 1}, the number of other nodes, got {n_neighbors}."
+        )
+
+
+def check_tau(tau: float) -> None:
+    """Refuse a scale that is no length."""
+    if not (np.isfinite(tau) and tau > 0):
+        raise ValueError(f"tau must be a positive number, a distance between similar nodes, got {tau}.")

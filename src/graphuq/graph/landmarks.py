@@ -1,0 +1,26 @@
+"""Points in; a few points that stand for them, by k-means, out."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from graphuq.graph.features import Array
+
+_POINTS_PER_CENTER = 50  # more do not move the centers enough to matter
+
+
+def kmeans_centers(points: Array, n_centers: int, *, seed: int) -> Array:
+    """Centers of a quick k-means on a random part of the points, shape (n_centers, n_dimensions)."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    rng = np.random.default_rng(seed)
+    n_sample = min(len(points), _POINTS_PER_CENTER * n_centers)
+    sample = points[rng.choice(len(points), n_sample, replace=False)]
+    with warnings.catch_warnings():
+        # fewer distinct points than centers: some centers coincide, which does no harm
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        means = KMeans(n_centers, init="random", n_init=1, max_iter=10, random_state=seed).fit(sample)
+    return means.cluster_centers_

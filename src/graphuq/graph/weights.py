@@ -1,0 +1,132 @@
+"""A matrix of weights in; a checked, symmetric graph that new points can join out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from graphuq.graph.distances import row_blocks, squared_distances
+from graphuq.graph.features import Array, Features, Matrix, MatrixLike, to_float
+from graphuq.graph.kernel import Kernel
+from graphuq.graph.low_rank import LowRankGraph
+
+_ASYMMETRY = 1e-8  # of the largest weight: above rounding, below what anyone means
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Symmetric, nonnegative weights A between nodes, each joined to something.
+
+    Attributes:
+        weights: A, dense or CSR, shape (n_nodes, n_nodes).
+        features: the points that the nodes are, or None if the weights were given.
+        kernel: the rule that made weights of distances, or None if the weights were given.
+        degrees: ``d_i = sum_j a_ij``, all positive, shape (n_nodes,).
+    """
+
+    weights: Matrix
+    features: Features | None = None
+    kernel: Kernel | None = None
+    degrees: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        degrees = np.asarray(self.weights.sum(axis=1))
+        isolated = np.flatnonzero(~(degrees > 0))
+        if isolated.size:
+            raise ValueError(
+                f"{isolated.size} of {degrees.size} nodes are isolated: all their weights are zero. The first is "
+                f"node {isolated[0]}. Use a larger tau, self-tuning weights, or leave those nodes out."
+            )
+        object.__setattr__(self, "degrees", degrees)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes N."""
+        return self.degrees.size
+
+    def to_new(self, X_new: MatrixLike) -> Matrix:
+        """Weights ``a(x, x_i)`` of new points to the nodes, by the rule of the graph; (n_new, n_nodes).
+
+        A new point that coincides with a node is that node, and gets its row of A. The K-th neighbor of
+        any other point is counted among the nodes. A row of zeros means that no node is near.
+        """
+        if self.features is None or self.kernel is None:
+            raise TypeError(
+                "This graph was made from weights and knows no features: give the weights of the new points "
+                "to the nodes directly."
+            )
+        points = self.features.project(X_new)
+        blocks: list[Any] = []
+        nearest = np.empty(len(points), dtype=int)
+        same = np.empty(len(points), dtype=bool)
+        for rows in row_blocks(len(points), self.n_nodes):
+            squared = squared_distances(points[rows], self.features.points)
+            nearest[rows], same[rows] = squared.argmin(axis=1), squared.min(axis=1) == 0
+            blocks.append(self.kernel(squared))
+        if isinstance(self.weights, np.ndarray):
+            weights = np.concatenate(blocks)
+            weights[same] = self.weights[nearest[same]]
+            return weights
+        row = np.where(same, len(points) + nearest, np.arange(len(points)))
+        return csr_array(vstack([*blocks, self.weights], format="csr")[row])
+
+
+def precomputed(A: MatrixLike) -> Graph:
+    """The graph with weights A, dense or sparse, as they are; self-weights are kept.
+
+    Rounding errors in the symmetry of A are removed by ``(A + A^T) / 2``.
+    """
+    weights = to_float(A)
+    if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
+        raise ValueError(f"Weights must be a square matrix, got the shape {weights.shape}.")
+    if weights.shape[0] < 2:
+        raise ValueError("A graph needs at least two nodes.")
+    entries = weights if isinstance(weights, np.ndarray) else weights.data
+    if not np.isfinite(entries).all():
+        raise ValueError("Weights must be finite, but some are NaN or infinite.")
+    if entries.min(initial=0.0) < 0:
+        raise ValueError(
+            f"Weights must not be negative, but the smallest is {entries.min():.3g}. Use similarities, not "
+            "distances or correlations; clip values below zero if they are rounding errors."
+        )
+    difference = _asymmetry(weights)
+    if difference > _ASYMMETRY * entries.max(initial=0.0):
+        raise ValueError(
+            f"Weights must be symmetric, but a_ij and a_ji differ by up to {difference:.3g}. "
+            "Pass (A + A.T) / 2, or the larger of the two."
+        )
+    if isinstance(weights, np.ndarray):
+        weights = weights.copy()
+        symmetrize(weights)
+    else:
+        weights = csr_array((weights + weights.T) / 2)
+        weights.eliminate_zeros()
+    return Graph(weights)
+
+
+def as_graph(A: Graph | LowRankGraph | MatrixLike) -> Graph:
+    """A graph as it is, and a bare matrix of weights as a graph."""
+    if isinstance(A, LowRankGraph):
+        raise TypeError(
+            "The weights of a low-rank graph are never formed. Its eigenpairs come from its factor: "
+            "use spectrum.low_rank."
+        )
+    return A if isinstance(A, Graph) else precomputed(A)
+
+
+def symmetrize(A: Array) -> None:
+    """``(A + A^T) / 2``, in place and in blocks."""
+    for rows in row_blocks(*A.shape):
+        block = (A[rows, rows.start :] + A[rows.start :, rows].T) / 2
+        A[rows, rows.start :] = block
+        A[rows.start :, rows] = block.T
+
+
+def _asymmetry(A: Matrix) -> float:
+    """The largest ``|a_ij - a_ji|``."""
+    if isinstance(A, np.ndarray):
+        return max(np.abs(A[rows] - A[:, rows].T).max() for rows in row_blocks(*A.shape))
+    return abs(A - A.T).max()

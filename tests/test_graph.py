@@ -1,0 +1,235 @@
+"""What every graph has in common, and the weights a person brings."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from graphuq import graph
+from graphuq.graph import distances
+from graphuq.graph.distances import pair_squared_distances, squared_distances
+
+CONSTRUCTORS = {
+    "self_tuning": lambda X, **options: graph.self_tuning(X, n_neighbors=5, **options),
+    "gaussian": lambda X, **options: graph.gaussian(X, tau=1.3, **options),
+    "knn": lambda X, **options: graph.knn(X, n_neighbors=5, **options),
+    "knn_fixed": lambda X, **options: graph.knn(X, n_neighbors=5, weights=1.3, **options),
+    "knn_approximate": lambda X, **options: graph.knn(X, n_neighbors=5, method="approximate", **options),
+}
+every_graph = pytest.mark.parametrize("make", CONSTRUCTORS.values(), ids=CONSTRUCTORS)
+
+
+def points(n_nodes=40, n_features=4, seed=0):
+    return np.random.default_rng(seed).normal(size=(n_nodes, n_features))
+
+
+def to_dense(A):
+    return A.toarray() if sparse.issparse(A) else A
+
+
+def naive_squared_distances(X, Y):
+    return np.square(X[:, None] - Y[None]).sum(axis=2)
+
+
+@pytest.fixture(params=[2**25, 700], ids=["one_block", "many_blocks"])
+def _blocks(request, monkeypatch):
+    monkeypatch.setattr(distances, "_BLOCK_BYTES", request.param)
+
+
+@every_graph
+@pytest.mark.usefixtures("_blocks")
+def test_weights_are_symmetric_with_zero_diagonal_and_known_degrees(make):
+    A = make(points())
+    W = to_dense(A.weights)
+    np.testing.assert_array_equal(W, W.T)
+    np.testing.assert_array_equal(np.diag(W), 0)
+    assert W.min() >= 0
+    assert W.max() <= 1
+    np.testing.assert_allclose(A.degrees, W.sum(axis=1), rtol=1e-14)
+    assert A.n_nodes == 40
+
+
+@every_graph
+def test_self_weights_are_one_if_asked_for(make):
+    X = points()
+    difference = to_dense(make(X, self_weights=True).weights) - to_dense(make(X).weights)
+    np.testing.assert_array_equal(difference, np.eye(len(X)))
+
+
+@every_graph
+def test_permuted_nodes_permute_the_weights(make):
+    X = points()
+    order = np.random.default_rng(1).permutation(len(X))
+    np.testing.assert_allclose(
+        to_dense(make(X[order]).weights), to_dense(make(X).weights)[np.ix_(order, order)], atol=1e-12
+    )
+
+
+@every_graph
+@pytest.mark.parametrize("n_components", [None, 2])
+@pytest.mark.usefixtures("_blocks")
+def test_a_node_passed_as_new_gets_its_own_row_back(make, n_components):
+    X = points()
+    A = make(X, n_components=n_components)
+    rows = [3, 17, 3, 39]
+    np.testing.assert_array_equal(to_dense(A.to_new(X[rows])), to_dense(A.weights)[rows])
+
+
+@every_graph
+@pytest.mark.usefixtures("_blocks")
+def test_nodes_and_new_points_may_be_mixed(make):
+    X, X_new = points(), points(7, seed=1)
+    A = make(X)
+    mixed = to_dense(A.to_new(np.concatenate([X_new[:3], X[5:7], X_new[3:]])))
+    np.testing.assert_allclose(np.delete(mixed, [3, 4], axis=0), to_dense(A.to_new(X_new)), atol=1e-14)
+    np.testing.assert_array_equal(mixed[3:5], to_dense(A.weights)[5:7])
+
+
+@every_graph
+def test_projection_is_principal_components(make):
+    X, X_new = points(), points(6, seed=1)
+    _, _, V = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    A, projected = make(X, n_components=2), make(X @ V[:2].T)
+    np.testing.assert_allclose(to_dense(A.weights), to_dense(projected.weights), atol=1e-10)
+    np.testing.assert_allclose(to_dense(A.to_new(X_new)), to_dense(projected.to_new(X_new @ V[:2].T)), atol=1e-10)
+
+
+@every_graph
+@pytest.mark.parametrize("n_features", [6, 90], ids=["tall", "wide"])
+def test_sparse_features_may_be_projected(make, n_features):
+    X = np.maximum(points(n_features=n_features) - 0.5, 0)
+    A, B = make(X, n_components=3), make(sparse.csr_matrix(X), n_components=3)
+    np.testing.assert_allclose(to_dense(A.weights), to_dense(B.weights), atol=1e-10)
+    np.testing.assert_allclose(to_dense(A.to_new(X)), to_dense(B.to_new(sparse.coo_array(X))), atol=1e-10)
+
+
+@every_graph
+@pytest.mark.parametrize(
+    ("X", "options", "message"),
+    [
+        (np.full((9, 2), np.nan), {}, "NaN, infinite or enormous values in 9 rows"),
+        (np.array([[0.0, 1], [np.inf, 0], *[[k, k] for k in range(8)]]), {}, "the first of them row 1"),
+        (np.full((9, 2), 1e200), {}, "enormous"),
+        (np.zeros((1, 3)), {}, "at least 2 rows"),
+        (np.zeros((9, 0)), {}, "1 column"),
+        (np.zeros(9), {}, "table"),
+        (points(), {"n_components": 5}, "n_components must lie between 1 and 4"),
+        (points(), {"n_components": 0}, "n_components must lie between 1 and 4"),
+    ],
+)
+def test_bad_features_are_refused(make, X, options, message):
+    with pytest.raises(ValueError, match=message):
+        make(X, **options)
+
+
+@every_graph
+def test_bad_new_features_are_refused(make):
+    A = make(points())
+    with pytest.raises(ValueError, match="X has 3 features, but the graph was made from 4"):
+        A.to_new(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="NaN"):
+        A.to_new(np.full((1, 4), np.nan))
+
+
+@every_graph
+def test_sparse_features_need_a_projection(make):
+    with pytest.raises(TypeError, match="n_components"):
+        make(sparse.csr_array(points()))
+    bad = points()
+    bad[7, 2] = np.nan
+    with pytest.raises(ValueError, match=r"NaN.*row 7"):
+        make(sparse.csr_array(bad), n_components=2)
+
+
+@pytest.mark.parametrize("n_neighbors", [0, 40, 100])
+@pytest.mark.parametrize("make", [graph.self_tuning, graph.knn])
+def test_n_neighbors_must_be_a_number_of_other_nodes(make, n_neighbors):
+    with pytest.raises(ValueError, match="n_neighbors must lie between 1 and 39"):
+        make(points(), n_neighbors=n_neighbors)
+
+
+@pytest.mark.parametrize("tau", [0.0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda tau: graph.gaussian(points(), tau=tau),
+        lambda tau: graph.knn(points(), weights=tau),
+        lambda tau: graph.nystrom(points(), tau=tau, n_landmarks=5),
+    ],
+)
+def test_tau_must_be_a_length(make, tau):
+    with pytest.raises(ValueError, match="tau must be a positive number"):
+        make(tau)
+
+
+def test_distances_of_near_points_are_accurate():
+    """Pairs 1e-7 apart: the product formula alone loses every digit of their distance."""
+    X = np.repeat(points(20, 5), 2, axis=0)
+    X[1::2] += 1e-7 * points(20, 5, seed=1)
+    X[6] = X[7]
+    exact = naive_squared_distances(X, X)
+    np.testing.assert_allclose(squared_distances(X, X), exact, rtol=1e-10)
+    assert squared_distances(X, X)[6, 7] == 0
+    lengths = np.square(X).sum(axis=1)
+    product = lengths[:, None] + lengths - 2 * X @ X.T
+    off_diagonal = ~np.eye(len(X), dtype=bool)
+    assert not np.allclose(product[off_diagonal], exact[off_diagonal], rtol=1e-10, atol=0)
+
+
+def test_distances_of_listed_pairs():
+    X, Y = points(30), points(20, seed=1)
+    i, j = np.array([3, 3, 29]), np.array([0, 19, 7])
+    np.testing.assert_allclose(pair_squared_distances(X, i, Y, j), naive_squared_distances(X, Y)[i, j], rtol=1e-14)
+
+
+@pytest.mark.parametrize("convert", [np.array, sparse.csr_array, sparse.coo_matrix, sparse.csc_array])
+def test_precomputed_weights_are_kept(convert):
+    W = np.square(points(6, 6))
+    W = W + W.T
+    W[0, 1] = W[1, 0] = 0
+    given = convert(W)
+    A = graph.precomputed(given)
+    np.testing.assert_array_equal(to_dense(A.weights), W)
+    assert sparse.issparse(A.weights) == sparse.issparse(given)
+    assert not sparse.issparse(given) or A.weights.nnz == 34
+
+
+@pytest.mark.parametrize("convert", [np.array, sparse.csr_array])
+def test_rounding_errors_of_precomputed_weights_are_removed(convert):
+    W = np.ones((5, 5))
+    W[0, 3] += 1e-12
+    given = convert(W)
+    A = to_dense(graph.precomputed(given).weights)
+    np.testing.assert_array_equal(A, (W + W.T) / 2)
+    np.testing.assert_array_equal(to_dense(given), W)  # what was given is not touched
+
+
+@pytest.mark.parametrize("convert", [np.array, sparse.csr_array])
+@pytest.mark.parametrize(
+    ("W", "message"),
+    [
+        (np.ones((3, 4)), "square matrix, got the shape"),
+        (np.ones((1, 1)), "at least two nodes"),
+        ([[0, 1], [2, 0]], "symmetric, but a_ij and a_ji differ by up to 1"),
+        ([[0, -1], [-1, 0]], "must not be negative, but the smallest is -1"),
+        ([[0, np.nan], [np.nan, 0]], "NaN or infinite"),
+        ([[0, np.inf], [np.inf, 0]], "NaN or infinite"),
+        ([[0, 1, 0], [1, 0, 0], [0, 0, 0]], "1 of 3 nodes are isolated.*node 2"),
+        (np.zeros((4, 4)), "4 of 4 nodes are isolated"),
+    ],
+)
+def test_bad_precomputed_weights_are_refused(convert, W, message):
+    with pytest.raises(ValueError, match=message):
+        graph.precomputed(convert(np.array(W, dtype=float)))
+
+
+def test_precomputed_graphs_know_no_new_points():
+    with pytest.raises(TypeError, match="give the weights of the new points"):
+        graph.precomputed(np.ones((3, 3))).to_new(points(2))
+
+
+def test_as_graph_takes_a_graph_or_a_matrix_but_no_low_rank_graph():
+    A = graph.precomputed(np.ones((3, 3)))
+    assert graph.as_graph(A) is A
+    np.testing.assert_array_equal(graph.as_graph(np.ones((3, 3))).weights, A.weights)
+    with pytest.raises(TypeError, match=r"spectrum\.low_rank"):
+        graph.as_graph(graph.cosine(np.abs(points())))
