@@ -1,0 +1,81 @@
+"""A spectrum and new points in; the values of its eigenvectors at these points out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphuq.graph import Graph, LowRankGraph
+from graphuq.graph.distances import row_blocks
+from graphuq.graph.features import Array, Matrix, MatrixLike, to_float
+from graphuq.spectrum.result import Spectrum
+
+# Dividing by less would spoil an eigenvector of residual 1e-6, the default, in its third digit.
+_LEAST_DIVISOR = 1e-3
+# Low-rank weights are inner products of features, and so is the extension; only rounding sets a limit. The
+# modes of a nearly constant cosine graph all lie this side of 1e-3 and say much about a new point.
+_LEAST_DIVISOR_LOW_RANK = 1e-9
+
+
+def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -> Array:
+    """Eigenvectors of a graph at new points, shape (n_new, n_modes) (Fowlkes et al. 2004).
+
+    The eigenvector equation at a node holds its value in terms of its neighbors'. Read at a new point x
+    of weights ``a(x, i)`` to the nodes and degree ``d_x``, their sum, it gives for the normalized L
+
+        q_j(x) = sum_i a(x, i) q_j(i) / sqrt(d_x d_i) / (1 - lambda_j),
+
+    and ``q_j(x) = sum_i a(x, i) q_j(i) / (d_x - lambda_j)`` for ``D - A``. A node gets its own value back.
+
+    No extension exists where lambda_j is 1 (or d_x), and near there errors multiply: that of q_j is its
+    residual over ``|1 - lambda_j|``. Where that divisor (or ``|1 - lambda_j / d_x|``) is below 1e-3, or
+    1e-9 for low-rank weights, the value is set to zero.
+
+    Args:
+        spectrum: the eigenvectors.
+        graph: the graph they belong to, made from features.
+        X_new: features of the new points, shape (n_new, n_features).
+    """
+    if graph.n_nodes != spectrum.n_nodes:
+        raise ValueError(
+            f"The spectrum has {spectrum.n_nodes} nodes and the graph {graph.n_nodes}: give the graph that the "
+            "spectrum was made from."
+        )
+    if isinstance(graph, Graph):
+        return extend_weights(spectrum, graph.to_new(X_new))
+    F, factor = graph.factor, graph.feature_map(X_new)
+    inner = sum(F[rows].T @ _scaled(spectrum, rows) for rows in row_blocks(*spectrum.vectors.shape))
+    return _divide(spectrum, factor @ inner, factor @ F.sum(axis=0), _LEAST_DIVISOR_LOW_RANK)
+
+
+def extend_weights(spectrum: Spectrum, weights: MatrixLike) -> Array:
+    """As `extend`, from the weights of the new points to the nodes, dense or sparse, (n_new, n_nodes)."""
+    A: Matrix = to_float(weights)
+    if A.ndim != 2 or A.shape[1] != spectrum.n_nodes:
+        raise ValueError(
+            f"Weights of new points must have a column for each of {spectrum.n_nodes} nodes, got the shape "
+            f"{A.shape}."
+        )
+    entries = A if isinstance(A, np.ndarray) else A.data
+    if not (np.isfinite(entries).all() and entries.min(initial=0.0) >= 0):
+        raise ValueError("Weights of new points must be finite and not negative.")
+    return _divide(spectrum, A @ _scaled(spectrum, slice(None)), np.asarray(A.sum(axis=1)), _LEAST_DIVISOR)
+
+
+def _scaled(spectrum: Spectrum, rows: slice) -> Array:
+    """Rows of ``D^{-1/2} Q`` for the normalized Laplacian, of Q for the other."""
+    vectors = spectrum.vectors[rows]
+    return vectors / np.sqrt(spectrum.degrees[rows, None]) if spectrum.normalized else vectors
+
+
+def _divide(spectrum: Spectrum, sums: Array, degrees: Array, least: float) -> Array:
+    """The weighted sums over nodes, divided by what the eigenvector equation has at the new points."""
+    alone = np.flatnonzero(~(degrees > 0))
+    if alone.size:
+        raise ValueError(
+            f"{alone.size} new points have no weight to any node: rows {', '.join(map(str, alone[:10]))}"
+            f"{', ...' if alone.size > 10 else ''}. Leave them out, or use a graph of a larger scale."
+        )
+    degrees = degrees[:, None]
+    factor = 1 - spectrum.values / (1.0 if spectrum.normalized else degrees)
+    sums = sums / (np.sqrt(degrees) if spectrum.normalized else degrees)
+    return np.divide(sums, factor, out=np.zeros_like(sums), where=np.abs(factor) >= least)

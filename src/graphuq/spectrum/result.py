@@ -1,0 +1,100 @@
+"""The eigenpairs of a graph Laplacian, with what is needed to trust, extend and store them."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+FORMAT = "graphuq spectrum 1"
+_ARRAYS = ("values", "vectors", "residuals", "degrees")
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """The first eigenpairs of a Laplacian L: ``L q_j = lambda_j q_j`` (2.3).
+
+    Attributes:
+        values: eigenvalues in ascending order, shape (n_modes,); the first is exactly 0.
+        vectors: orthonormal eigenvectors as columns, shape (n_nodes, n_modes), each with its
+            largest entry in absolute value positive.
+        residuals: ``|L q_j - lambda_j q_j|``, shape (n_modes,).
+        degrees: row sums of the weights, shape (n_nodes,).
+        n_components: connected components of the graph.
+        normalized: whether L is the symmetric normalized Laplacian (2.1) or ``D - A``.
+        method: how the eigenpairs were computed.
+        rest: the common value of every eigenvalue not listed, where that is known exactly
+            (1 for low-rank weights), else None.
+    """
+
+    values: NDArray[np.float64] = field(repr=False)
+    vectors: NDArray[np.float64] = field(repr=False)
+    residuals: NDArray[np.float64] = field(repr=False)
+    degrees: NDArray[np.float64] = field(repr=False)
+    n_components: int
+    normalized: bool
+    method: str
+    rest: float | None = None
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes N."""
+        return self.vectors.shape[0]
+
+    @property
+    def n_modes(self) -> int:
+        """Number of eigenpairs kept, q_0 included."""
+        return self.values.shape[0]
+
+    def truncate(self, n_modes: int) -> Spectrum:
+        """The first `n_modes` eigenpairs; what is known of the rest is forgotten."""
+        if not 1 <= n_modes <= self.n_modes:
+            raise ValueError(
+                f"n_modes must lie between 1 and {self.n_modes}, the modes of this spectrum, got {n_modes}."
+            )
+        if n_modes == self.n_modes:
+            return self
+        return replace(
+            self,
+            values=self.values[:n_modes],
+            vectors=self.vectors[:, :n_modes],
+            residuals=self.residuals[:n_modes],
+            rest=None,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one npz file, whole or not at all."""
+        path = Path(path)
+        facts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _ARRAYS}
+        temporary = path.with_name(path.name + ".new")
+        try:
+            with temporary.open("wb") as file:
+                np.savez(
+                    file,
+                    format=FORMAT,
+                    facts=json.dumps(facts),
+                    values=self.values,
+                    vectors=self.vectors,
+                    residuals=self.residuals,
+                    degrees=self.degrees,
+                )
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Spectrum:
+        """Read what `save` wrote. Nothing in the file is executed."""
+        try:
+            with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+                found = str(file["format"])
+                if found == FORMAT:
+                    return cls(**{name: file[name] for name in _ARRAYS}, **json.loads(str(file["facts"])))
+        except (zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
+            raise ValueError(f"{path} is not a spectrum of graphuq, or is damaged: {error}") from error
+        raise ValueError(f"{path} holds the format {found!r}, and this version reads {FORMAT!r}.")

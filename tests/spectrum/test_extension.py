@@ -1,0 +1,103 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from graphuq import graph, laplacian, spectrum
+
+X = np.random.default_rng(0).normal(size=(120, 3))
+GRAPHS = {
+    "self_tuning": graph.self_tuning(X, n_neighbors=6),
+    "gaussian": graph.gaussian(X, tau=0.8),
+    "gaussian with self-weights": graph.gaussian(X, tau=0.8, self_weights=True),
+    "knn": graph.knn(X, n_neighbors=7),
+    "knn, fixed scale": graph.knn(X, n_neighbors=7, weights=0.8),
+}
+LOW_RANK = {
+    "cosine": graph.cosine(np.abs(X) + 0.1),
+    "nystrom": graph.nystrom(X, tau=1.0, n_landmarks=40),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_node_given_as_new_gets_its_own_values_back(name):
+    found = spectrum.dense(laplacian.normalized(GRAPHS[name]))
+    posed = np.abs(1 - found.values) > 1e-3
+    assert posed.sum() > 60
+    np.testing.assert_allclose(
+        spectrum.extend(found, GRAPHS[name], X)[:, posed], found.vectors[:, posed], atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("name", LOW_RANK)
+def test_a_node_of_a_low_rank_graph_gets_its_own_values_back(name):
+    found = spectrum.low_rank(LOW_RANK[name])
+    posed = 1 - found.values > 1e-3
+    features = np.abs(X) + 0.1 if name == "cosine" else X
+    extended = spectrum.extend(found, LOW_RANK[name], features)
+    np.testing.assert_allclose(extended[:, posed], found.vectors[:, posed], atol=1e-10)
+
+
+def test_a_node_of_the_unnormalized_laplacian_gets_its_own_values_back():
+    found = spectrum.dense(laplacian.unnormalized(GRAPHS["gaussian"]))
+    divisor = np.abs(found.degrees[:, None] - found.values) / found.degrees[:, None]
+    posed = divisor > 1e-3
+    extended = spectrum.extend(found, GRAPHS["gaussian"], X)
+    np.testing.assert_allclose(extended[posed], found.vectors[posed], atol=1e-10)
+    assert (extended[~posed] == 0).all()
+
+
+def test_modes_at_one_are_zero():
+    found = spectrum.low_rank(LOW_RANK["cosine"])
+    at_one = replace(
+        found, values=np.append(found.values, 1.0), vectors=np.concatenate([found.vectors, X[:, :1]], axis=1)
+    )
+    extended = spectrum.extend(at_one, LOW_RANK["cosine"], np.abs(X[:5]) + 0.1)
+    assert (extended[:, -1] == 0).all()
+    assert np.isfinite(extended).all()
+
+
+def test_new_points_near_a_node_get_nearby_values():
+    found = spectrum.dense(laplacian.normalized(GRAPHS["gaussian with self-weights"]), n_modes=5)
+    moved = spectrum.extend(found, GRAPHS["gaussian with self-weights"], X + 1e-6)
+    kept = spectrum.extend(found, GRAPHS["gaussian with self-weights"], X)
+    np.testing.assert_allclose(moved, kept, atol=1e-4)
+
+
+def test_weights_may_be_given():
+    found = spectrum.dense(laplacian.normalized(GRAPHS["knn"]), n_modes=4)
+    dense = GRAPHS["knn"].weights.toarray()
+    np.testing.assert_allclose(spectrum.extend_weights(found, dense), found.vectors, atol=1e-10)
+    with pytest.raises(ValueError, match=r"a column for each of 120 nodes, got the shape \(120, 7\)"):
+        spectrum.extend_weights(found, dense[:, :7])
+
+
+def test_a_point_far_from_everything_is_refused_by_row():
+    found = spectrum.dense(laplacian.normalized(GRAPHS["gaussian"]), n_modes=4)
+    with pytest.raises(ValueError, match="2 new points have no weight to any node: rows 1, 3"):
+        spectrum.extend(found, GRAPHS["gaussian"], np.outer([0.0, 1e3, 0.0, -1e3], np.ones(3)))
+    with pytest.raises(ValueError, match=r"12 new points .*: rows 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, \.\.\."):
+        spectrum.extend(found, GRAPHS["gaussian"], np.full((12, 3), 1e3))
+
+
+def test_weights_that_are_none_are_refused():
+    found = spectrum.dense(laplacian.normalized(GRAPHS["knn"]), n_modes=4)
+    for bad in (np.nan, np.inf, -1.0):
+        with pytest.raises(ValueError, match="must be finite and not negative"):
+            spectrum.extend_weights(found, np.full((2, 120), bad))
+
+
+def test_the_graph_of_another_spectrum_is_refused():
+    found = spectrum.dense(laplacian.normalized(graph.gaussian(X[:50], tau=0.8)))
+    with pytest.raises(ValueError, match="The spectrum has 50 nodes and the graph 120"):
+        spectrum.extend(found, GRAPHS["gaussian"], X)
+
+
+def test_a_nearly_constant_cosine_graph_extends_too():
+    """Features that hardly differ: every eigenvalue after the first is within 1e-3 of 1, yet well determined."""
+    features = 1 + 0.02 * np.random.default_rng(5).random((120, 4))
+    weights = graph.cosine(features)
+    found = spectrum.low_rank(weights)
+    assert found.n_modes == 4
+    assert (1 - found.values[1:] < 1e-3).all()
+    np.testing.assert_allclose(spectrum.extend(found, weights, features), found.vectors, atol=1e-8)

@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+
+from graphuq import graph, laplacian, spectrum
+
+X = np.abs(np.random.default_rng(0).normal(size=(150, 6))) + 0.1
+
+
+def test_cosine_spectrum_is_that_of_the_dense_matrix():
+    weights = graph.cosine(X)
+    found = spectrum.low_rank(weights)
+    dense = laplacian.normalized(weights.factor @ weights.factor.T).matrix
+    values, vectors = np.linalg.eigh(dense)
+    assert found.n_modes == 6
+    np.testing.assert_allclose(found.values, values[:6], atol=1e-12)
+    np.testing.assert_allclose(values[6:], found.rest, atol=1e-12)
+    np.testing.assert_allclose(np.abs((found.vectors * vectors[:, :6]).sum(axis=0)), 1, atol=1e-10)
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(6), atol=1e-12)
+    np.testing.assert_allclose(found.vectors[:, 0], np.sqrt(weights.degrees / weights.degrees.sum()), atol=1e-14)
+    true_residuals = np.linalg.norm(dense @ found.vectors - found.vectors * found.values, axis=0)
+    np.testing.assert_allclose(found.residuals, true_residuals, atol=1e-13)
+    assert found.n_components == 1
+
+
+def test_blocks_do_not_matter(monkeypatch):
+    whole = spectrum.low_rank(graph.cosine(X))
+    monkeypatch.setattr("graphuq.graph.distances._BLOCK_BYTES", 7 * 6 * 8)  # seven rows
+    pieces = spectrum.low_rank(graph.cosine(X))
+    np.testing.assert_allclose(pieces.values, whole.values, atol=1e-13)
+    np.testing.assert_allclose(pieces.vectors, whole.vectors, atol=1e-10)
+
+
+def test_nearly_dependent_features_lose_no_digits():
+    """Columns that differ by 1e-5: vectors from a Gram matrix alone would be orthogonal to four digits."""
+    near = np.concatenate([X, X[:, :2] + 1e-5 * np.random.default_rng(1).normal(size=(150, 2))], axis=1)
+    found = spectrum.low_rank(graph.cosine(near))
+    assert found.n_modes == 8
+    assert 1 - found.values[-1] < 1e-10
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(8), atol=1e-13)
+    assert found.residuals.max() < 1e-13
+
+
+def test_rank_deficient_features():
+    found = spectrum.low_rank(graph.cosine(np.concatenate([X, X], axis=1)))
+    assert found.n_modes == 6
+    assert found.rest == 1.0
+
+
+def test_two_components_are_counted():
+    apart = np.zeros((40, 4))
+    apart[:20, :2], apart[20:, 2:] = X[:20, :2], X[20:40, :2]
+    found = spectrum.low_rank(graph.cosine(apart))
+    assert found.n_components == 2
+    assert (found.values[:2] == 0).all()
+    assert found.values[2] > 0.1
+    assert spectrum.low_rank(graph.cosine(apart), n_modes=1).n_components == 2
+
+
+def test_weights_with_a_negative_eigenvalue_are_refused():
+    weights = graph.LowRankGraph(X, np.full(150, 5.0), lambda X_new: X_new)  # degrees far below the row sums
+    with pytest.raises(ValueError, match=r"negative eigenvalue .* Use more landmarks"):
+        spectrum.low_rank(weights)
+
+
+def test_fewer_modes():
+    found = spectrum.low_rank(graph.cosine(X), n_modes=3)
+    assert found.n_modes == 3
+    assert found.rest is None
+    with pytest.raises(ValueError, match="between 1 and 6, the rank of the weights, got 7"):
+        spectrum.low_rank(graph.cosine(X), n_modes=7)
+
+
+def test_nystrom_error_falls_with_landmarks():
+    """Largest error of ten eigenvalues against the dense Gaussian graph with self-weights."""
+    points = np.random.default_rng(2).normal(size=(300, 3))
+    exact = spectrum.dense(laplacian.normalized(graph.gaussian(points, tau=1.0, self_weights=True)), n_modes=10)
+    errors = {}
+    for kind in ("kmeans", "random"):
+        for n in (30, 100, 200):
+            weights = graph.nystrom(points, tau=1.0, n_landmarks=n, landmarks=kind, seed=0)
+            errors[kind, n] = np.abs(spectrum.low_rank(weights, n_modes=10).values - exact.values).max()
+        assert errors[kind, 200] < errors[kind, 100] < errors[kind, 30] < 0.1
+        assert errors[kind, 200] < 5e-3
+    assert errors["kmeans", 100] < errors["random", 100]
+
+
+def test_nystrom_with_every_node_a_landmark_is_exact():
+    points = np.random.default_rng(2).normal(size=(60, 3))
+    exact = spectrum.dense(laplacian.normalized(graph.gaussian(points, tau=0.7, self_weights=True)))
+    weights = graph.nystrom(points, tau=0.7, n_landmarks=60, landmarks="random")
+    found = spectrum.low_rank(weights)
+    np.testing.assert_allclose(found.values, exact.values[: found.n_modes], atol=1e-8)
+
+
+def test_a_floored_degree_keeps_the_spectrum_sound():
+    """One point far from every landmark: its degree is set to 1, q_0 stays the null vector, residuals say so."""
+    points = np.concatenate([np.random.default_rng(3).normal(size=(80, 2)), [[40.0, 40.0]]])
+    weights = graph.nystrom(points, tau=0.5, n_landmarks=10, landmarks="random", seed=1)
+    assert (weights.degrees >= 1).all()
+    found = spectrum.low_rank(weights)
+    assert found.values[0] == 0
+    assert found.residuals[0] < 1e-12
+    assert ((found.values >= 0) & (found.values <= 2)).all()

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from graphuq import graph, laplacian, spectrum
+from graphuq.spectrum import Spectrum
+
+from .problems import points
+
+
+@pytest.fixture
+def found():
+    return spectrum.dense(laplacian.normalized(graph.gaussian(points(20), tau=1.0)), n_modes=6)
+
+
+def test_a_file_gives_back_what_was_saved(found, tmp_path):
+    kinds = (found, spectrum.low_rank(graph.cosine(np.abs(points(20)))))
+    for each in kinds:
+        each.save(tmp_path / "modes.npz")
+        back = Spectrum.load(tmp_path / "modes.npz")
+        for name in ("values", "vectors", "residuals", "degrees"):
+            assert np.array_equal(getattr(back, name), getattr(each, name))
+        for name in ("n_components", "normalized", "method", "rest"):
+            assert getattr(back, name) == getattr(each, name)
+            assert type(getattr(back, name)) is type(getattr(each, name))
+    assert [path.name for path in tmp_path.iterdir()] == ["modes.npz"]
+
+
+def test_a_failed_save_leaves_the_old_file_and_nothing_else(found, tmp_path, monkeypatch):
+    path = tmp_path / "modes.npz"
+    found.save(path)
+    before = path.read_bytes()
+
+    def disk_full(file, **arrays):
+        file.write(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np, "savez", disk_full)
+    with pytest.raises(OSError, match="No space"):
+        found.truncate(2).save(path)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["modes.npz"]
+
+
+def _truncated(data):
+    return data[: len(data) // 2]
+
+
+def _flipped(data):
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 255]) + data[middle + 1 :]
+
+
+@pytest.mark.parametrize("damage", [_truncated, _flipped, lambda data: b"", lambda data: b"text"])
+def test_a_damaged_file_is_refused(found, tmp_path, damage):
+    path = tmp_path / "modes.npz"
+    found.save(path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"modes.npz is not a spectrum of graphuq, or is damaged"):
+        Spectrum.load(path)
+
+
+def test_other_files_are_refused(tmp_path):
+    path = tmp_path / "other.npz"
+    np.savez(path, values=np.ones(3))
+    with pytest.raises(ValueError, match="is not a spectrum of graphuq"):
+        Spectrum.load(path)
+    np.savez(path, format="graphuq spectrum 99")
+    with pytest.raises(ValueError, match="holds the format 'graphuq spectrum 99', and this version reads"):
+        Spectrum.load(path)
+    np.savez(path, format=np.array([{}], dtype=object))
+    with pytest.raises(ValueError, match="is not a spectrum of graphuq"):
+        Spectrum.load(path)
+    np.save(tmp_path / "other.npy", np.ones(3))
+    with pytest.raises(ValueError, match="is not a spectrum of graphuq"):
+        Spectrum.load(tmp_path / "other.npy")
+    with pytest.raises(FileNotFoundError):
+        Spectrum.load(tmp_path / "absent.npz")
+
+
+def test_truncate(found):
+    low_rank = spectrum.low_rank(graph.cosine(np.abs(points(20))))
+    assert low_rank.truncate(low_rank.n_modes).rest == 1.0
+    cut = low_rank.truncate(2)
+    assert (cut.n_modes, cut.n_nodes, cut.rest) == (2, 20, None)
+    np.testing.assert_array_equal(cut.vectors, low_rank.vectors[:, :2])
+    for n_modes in (0, 7):
+        with pytest.raises(ValueError, match=f"between 1 and 6, the modes of this spectrum, got {n_modes}"):
+            found.truncate(n_modes)
