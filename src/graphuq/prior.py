@@ -1,0 +1,215 @@
+"""From the spectrum of a Laplacian to a Gaussian on the nodes: `Spectrum -> N(0, C)` (Sec. 2.3, 4.2, 4.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from graphuq.spectrum.result import Spectrum
+
+Array = NDArray[np.float64]
+
+# A component of u outside the support of the prior counts as rounding up to this share of |u|.
+SUPPORT_TOLERANCE = 1e-8
+# Below this an eigenvalue after the first cannot be told from zero in double precision.
+ZERO_EIGENVALUE = 1e-12
+
+
+@dataclass(frozen=True)
+class GaussianPrior:
+    """``N(0, C)`` with a variance for each kept eigenvector and one for everything else.
+
+        C = sum_j v_j q_j q_j^T + v_tail (I - Q Q^T),    tr C = N.
+
+    The four constructors below, `full`, `project`, `approximate` and `matern`, differ in the
+    variances alone. C is never formed.
+
+    Attributes:
+        vectors: the kept eigenvectors Q as columns, shape (n_nodes, n_modes).
+        variances: their variances v_j, shape (n_modes,); zero removes a direction.
+        tail_variance: v_tail, the variance of every direction orthogonal to Q.
+        name: which constructor made it, with its settings.
+    """
+
+    vectors: Array = field(repr=False)
+    variances: Array = field(repr=False)
+    tail_variance: float = 0.0
+    name: str = "custom"
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes N."""
+        return self.vectors.shape[0]
+
+    @property
+    def n_modes(self) -> int:
+        """Number of kept eigenvectors, q_0 included."""
+        return self.vectors.shape[1]
+
+    def sample(self, n_draws: int = 1, *, seed: int | np.random.Generator = 0) -> Array:
+        """Draws of u by the Karhunen-Loeve expansion (2.5), (4.2), (4.4), shape (n_draws, n_nodes)."""
+        rng = np.random.default_rng(seed)
+        u = (rng.standard_normal((n_draws, self.n_modes)) * np.sqrt(self.variances)) @ self.vectors.T
+        if self.tail_variance > 0:
+            tail = rng.standard_normal((n_draws, self.n_nodes))
+            tail -= (tail @ self.vectors) @ self.vectors.T  # every kept mode is removed, q_0 too
+            u += np.sqrt(self.tail_variance) * tail
+        return u
+
+    def covariance(self, rows: ArrayLike, columns: ArrayLike) -> Array:
+        """The block ``C[rows, columns]``, from ``C = Q (v - v_tail) Q^T + v_tail I``."""
+        rows, columns = np.asarray(rows), np.asarray(columns)
+        block = (self.vectors[rows] * (self.variances - self.tail_variance)) @ self.vectors[columns].T
+        return block + self.tail_variance * (rows[:, None] == columns[None, :])
+
+    def marginal_variance(self, nodes: ArrayLike | None = None) -> Array:
+        """The diagonal of C, at all nodes or at some."""
+        vectors = self.vectors if nodes is None else self.vectors[np.asarray(nodes)]
+        return np.square(vectors) @ (self.variances - self.tail_variance) + self.tail_variance
+
+    def precision(self, u: ArrayLike) -> Array:
+        """``P u``, P the inverse of C on its support: for the paper's prior ``P = L / c``."""
+        inverse = np.divide(1.0, self.variances, out=np.zeros_like(self.variances), where=self.variances > 0)
+        return self._apply(u, inverse, 1 / self.tail_variance if self.tail_variance > 0 else 0.0)
+
+    def resolvent(self, u: ArrayLike, beta: float) -> Array:
+        """``(I + beta P)^-1 u`` (line 4 of Algorithm 4); directions of no variance are removed."""
+        tail = self.tail_variance / (self.tail_variance + beta)
+        return self._apply(u, self.variances / (self.variances + beta), tail)
+
+    def energy(self, u: ArrayLike) -> float:
+        """``<u, P u> / 2``, infinite where u leaves the support of the prior."""
+        u = np.asarray(u, dtype=float)
+        support = self._apply(u, (self.variances > 0).astype(float), float(self.tail_variance > 0))
+        if np.linalg.norm(u - support) > SUPPORT_TOLERANCE * np.linalg.norm(u):
+            return float("inf")
+        return 0.5 * float(u @ self.precision(u))
+
+    def _apply(self, u: ArrayLike, modes: Array, tail: float) -> Array:
+        """``(Q modes Q^T + tail (I - Q Q^T)) u``."""
+        u = np.asarray(u, dtype=float)
+        return self.vectors @ ((modes - tail) * (self.vectors.T @ u)) + tail * u
+
+
+def full(spectrum: Spectrum) -> GaussianPrior:
+    """The prior of Algorithm 1: ``v_j = c / lambda_j`` on every mode but the first (2.5), (2.6).
+
+    It needs the whole spectrum, or one whose other eigenvalues are all known to be one number, as
+    they are for low-rank weights: the tail then is exact too.
+    """
+    _require_connected(spectrum)
+    if spectrum.n_modes == spectrum.n_nodes:
+        return _inverse_laplacian(spectrum, None, "full")
+    if spectrum.rest is not None:
+        return _inverse_laplacian(spectrum, spectrum.rest, "full")
+    raise ValueError(
+        f"The full prior needs all {spectrum.n_nodes} eigenpairs and this spectrum has {spectrum.n_modes}: "
+        "use spectrum.dense, or the priors project or approximate."
+    )
+
+
+def project(spectrum: Spectrum, *, n_modes: int | None = None) -> GaussianPrior:
+    """The prior of Algorithm 2: ``v_j = c / lambda_j`` for 0 < j < n_modes, nothing else (4.2)."""
+    _require_connected(spectrum)
+    spectrum = _first(spectrum, n_modes)
+    return _inverse_laplacian(spectrum, None, f"project(n_modes={spectrum.n_modes})")
+
+
+def approximate(
+    spectrum: Spectrum, *, n_modes: int | None = None, lambda_bar: float | None = None
+) -> GaussianPrior:
+    """The prior of Algorithm 3: as `project`, and ``c / lambda_bar`` on all other directions (4.4).
+
+    `lambda_bar` stands for the eigenvalues that were not computed; by default the largest that was.
+    q_0 is removed from the tail too, which (4.4) as printed forgets.
+    """
+    _require_connected(spectrum)
+    spectrum = _first(spectrum, n_modes)
+    if lambda_bar is None:
+        lambda_bar = float(spectrum.values.max())
+    if not np.isfinite(lambda_bar) or lambda_bar <= 0:
+        raise ValueError(f"lambda_bar must be a finite number above 0, got {lambda_bar}.")
+    name = f"approximate(n_modes={spectrum.n_modes}, lambda_bar={lambda_bar:.6g})"
+    return _inverse_laplacian(spectrum, lambda_bar, name)
+
+
+def matern(
+    spectrum: Spectrum,
+    *,
+    tau: float,
+    alpha: float,
+    n_modes: int | None = None,
+    tail: bool = False,
+    lambda_bar: float | None = None,
+    constant: float = 1.0,
+) -> GaussianPrior:
+    """A prior of learnable scale and smoothness: ``v_j = c (lambda_j + tau^2)^-alpha`` on every mode.
+
+    It keeps q_0 and exists on a disconnected graph.
+
+    Args:
+        spectrum: the eigenpairs.
+        tau: inverse length scale; modes with ``lambda_j < tau^2`` weigh nearly alike.
+        alpha: smoothness; 1 with tau -> 0 is the paper's prior with q_0 kept.
+        n_modes: how many modes to use; all of the spectrum's by default.
+        tail: give the directions that were not computed ``c (lambda_bar + tau^2)^-alpha`` each.
+        lambda_bar: the eigenvalue that stands for them; by default `spectrum.rest` or the largest.
+        constant: factor on the variance of the modes of eigenvalue zero; 0 removes them.
+    """
+    for name, value in (("tau", tau), ("alpha", alpha)):
+        if not np.isfinite(value) or value <= 0:
+            raise ValueError(f"{name} must be a finite number above 0, got {value}.")
+    if not np.isfinite(constant) or constant < 0:
+        raise ValueError(f"constant must be a finite number, 0 or above, got {constant}.")
+    spectrum = _first(spectrum, n_modes)
+    # relative to the largest, so that no power overflows; c restores the scale
+    base = spectrum.values[0] + tau**2
+    weights = ((spectrum.values + tau**2) / base) ** -alpha
+    weights[spectrum.values <= ZERO_EIGENVALUE] *= constant
+    tail_weight = 0.0
+    if tail and spectrum.n_modes < spectrum.n_nodes:
+        if lambda_bar is None:
+            lambda_bar = spectrum.rest if spectrum.rest is not None else float(spectrum.values.max())
+        tail_weight = float(((lambda_bar + tau**2) / base) ** -alpha)
+    label = f"matern(tau={tau:.6g}, alpha={alpha:.6g}, n_modes={spectrum.n_modes})"
+    return _scaled(spectrum, weights, tail_weight, label)
+
+
+def _inverse_laplacian(spectrum: Spectrum, lambda_bar: float | None, name: str) -> GaussianPrior:
+    """Variances proportional to ``1 / lambda_j``, none on q_0, ``1 / lambda_bar`` on the tail."""
+    weights = np.zeros(spectrum.n_modes)
+    weights[1:] = 1 / spectrum.values[1:]
+    return _scaled(spectrum, weights, 0.0 if lambda_bar is None else 1 / lambda_bar, name)
+
+
+def _scaled(spectrum: Spectrum, weights: Array, tail_weight: float, name: str) -> GaussianPrior:
+    """The prior with these relative variances, scaled so that ``tr C = N`` (2.6)."""
+    n_nodes, n_modes = spectrum.vectors.shape
+    c = n_nodes / (weights.sum() + tail_weight * (n_nodes - n_modes))
+    return GaussianPrior(spectrum.vectors, c * weights, c * tail_weight, name)
+
+
+def _first(spectrum: Spectrum, n_modes: int | None) -> Spectrum:
+    """The spectrum cut to its first modes."""
+    if n_modes is None or n_modes == spectrum.n_modes:
+        return spectrum
+    if not 2 <= n_modes <= spectrum.n_modes:
+        raise ValueError(f"n_modes must lie between 2 and {spectrum.n_modes}, the modes computed, got {n_modes}.")
+    return spectrum.truncate(n_modes)
+
+
+def _require_connected(spectrum: Spectrum) -> None:
+    """Refuse a graph on which ``1 / lambda_j`` does not exist for some j >= 1."""
+    if spectrum.n_components > 1:
+        raise ValueError(
+            f"The graph has {spectrum.n_components} connected components, and this prior exists on a connected "
+            "graph only: use more neighbors, connect the graph, or use the matern prior."
+        )
+    n_zero = int(np.sum(spectrum.values <= ZERO_EIGENVALUE))
+    if n_zero > 1:
+        raise ValueError(
+            f"{n_zero} eigenvalues are zero to rounding: the graph falls into {n_zero} pieces that barely touch. "
+            "Use more neighbors or a wider kernel, or the matern prior."
+        )

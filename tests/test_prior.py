@@ -1,0 +1,138 @@
+import numpy as np
+import pytest
+
+from graphuq import prior as priors
+from graphuq.spectrum.result import Spectrum
+from tests.oracles import dense_covariance, four_priors, random_spectrum
+
+SPECTRUM = random_spectrum()
+PRIORS = four_priors(SPECTRUM)
+each_prior = pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS.keys())
+
+
+@each_prior
+def test_trace_is_the_number_of_nodes(prior):
+    assert np.trace(dense_covariance(prior)) == pytest.approx(prior.n_nodes, rel=1e-12)
+
+
+@each_prior
+def test_covariance_blocks_and_marginals_match_the_dense_matrix(prior):
+    rows, columns = np.array([3, 9, 4]), np.array([9, 0, 1, 3])
+    dense = dense_covariance(prior)
+    np.testing.assert_allclose(prior.covariance(rows, columns), dense[np.ix_(rows, columns)], atol=1e-13)
+    np.testing.assert_allclose(prior.marginal_variance(), np.diag(dense), atol=1e-13)
+    np.testing.assert_allclose(prior.marginal_variance([5, 2]), np.diag(dense)[[5, 2]], atol=1e-13)
+
+
+@each_prior
+def test_precision_energy_and_resolvent_match_the_dense_matrix(prior):
+    dense = dense_covariance(prior)
+    u = dense @ np.random.default_rng(1).normal(size=prior.n_nodes)  # in the support
+    precision = np.linalg.pinv(dense, rcond=1e-12, hermitian=True)
+    np.testing.assert_allclose(prior.precision(u), precision @ u, atol=1e-9)
+    assert prior.energy(u) == pytest.approx(u @ precision @ u / 2, rel=1e-9)
+    projector = precision @ dense
+    expected = np.linalg.solve(np.eye(prior.n_nodes) + 0.3 * precision, projector @ u)
+    np.testing.assert_allclose(prior.resolvent(u, 0.3), expected, atol=1e-10)
+
+
+@each_prior
+def test_draws_have_the_covariance(prior):
+    """Each entry of the sample covariance of n draws has standard deviation sqrt((C_ii C_jj + C_ij^2) / n)."""
+    n_draws = 20_000
+    draws = prior.sample(n_draws, seed=3)
+    dense = dense_covariance(prior)
+    found = draws.T @ draws / n_draws
+    spread = np.sqrt((np.outer(np.diag(dense), np.diag(dense)) + dense**2) / n_draws)
+    assert np.abs((found - dense) / spread).max() < 5
+    twice = dense_covariance(prior) * 1.1
+    assert np.abs((found - twice) / spread).max() > 5  # the bound would notice a tenth more variance
+
+
+def test_the_full_prior_is_the_scaled_pseudo_inverse_of_the_laplacian():
+    laplacian = (SPECTRUM.vectors * SPECTRUM.values) @ SPECTRUM.vectors.T
+    inverse = np.linalg.pinv(laplacian, rcond=1e-10, hermitian=True)
+    expected = inverse * SPECTRUM.n_nodes / np.trace(inverse)
+    np.testing.assert_allclose(dense_covariance(PRIORS["full"]), expected, atol=1e-10)
+
+
+def test_the_paper_priors_have_no_component_along_q0():
+    for name in ("full", "project", "approximate"):
+        assert np.abs(dense_covariance(PRIORS[name]) @ SPECTRUM.vectors[:, 0]).max() < 1e-12
+
+
+def test_approximation_and_projection_become_full_with_all_modes():
+    for prior in (priors.project(SPECTRUM), priors.approximate(SPECTRUM)):
+        np.testing.assert_allclose(dense_covariance(prior), dense_covariance(PRIORS["full"]), atol=1e-12)
+
+
+def test_approximation_with_the_exact_rest_is_the_full_prior():
+    """Where all other eigenvalues are equal, as for low-rank weights, the tail is exact."""
+    values = np.concatenate([SPECTRUM.values[:6], np.ones(SPECTRUM.n_nodes - 6)])
+    whole = Spectrum(values, SPECTRUM.vectors, 0 * values, SPECTRUM.degrees, 1, True, "made up")
+    cut = Spectrum(
+        values[:6], SPECTRUM.vectors[:, :6], np.zeros(6), SPECTRUM.degrees, 1, True, "made up", rest=1.0
+    )
+    expected = dense_covariance(priors.full(whole))
+    np.testing.assert_allclose(dense_covariance(priors.full(cut)), expected, atol=1e-12)
+    np.testing.assert_allclose(dense_covariance(priors.approximate(cut, lambda_bar=1.0)), expected, atol=1e-12)
+
+
+def test_matern_is_a_power_of_the_shifted_laplacian():
+    laplacian = (SPECTRUM.vectors * SPECTRUM.values) @ SPECTRUM.vectors.T
+    shifted = np.linalg.inv(laplacian + 0.3**2 * np.eye(30))
+    expected = shifted @ shifted * 30 / np.trace(shifted @ shifted)
+    np.testing.assert_allclose(dense_covariance(priors.matern(SPECTRUM, tau=0.3, alpha=2)), expected, atol=1e-10)
+
+
+def test_matern_meets_the_full_prior_as_tau_vanishes_and_the_constant_is_removed():
+    prior = priors.matern(SPECTRUM, tau=1e-6, alpha=1, constant=0)
+    np.testing.assert_allclose(dense_covariance(prior), dense_covariance(PRIORS["full"]), atol=1e-8)
+
+
+def test_matern_does_not_overflow():
+    prior = priors.matern(SPECTRUM, tau=1e-8, alpha=40.0)
+    assert np.isfinite(prior.variances).all()
+    assert prior.variances.sum() == pytest.approx(30)
+
+
+def test_energy_outside_the_support_is_infinite():
+    assert PRIORS["full"].energy(SPECTRUM.vectors[:, 0]) == np.inf
+    assert np.isfinite(PRIORS["matern_tail"].energy(SPECTRUM.vectors[:, 0]))
+
+
+def test_a_disconnected_graph_is_refused_with_the_number_of_components():
+    values = np.array([0.0, 0.0, 0.0, 0.5, 0.6, 0.7])
+    apart = Spectrum(values, np.eye(6), 0 * values, np.ones(6), 3, True, "made up")
+    for constructor in (priors.full, priors.project, priors.approximate):
+        with pytest.raises(ValueError, match=r"3 connected components.*matern"):
+            constructor(apart)
+    prior = priors.matern(apart, tau=0.5, alpha=1)
+    assert prior.variances[:3] == pytest.approx(prior.variances[0])
+    barely = Spectrum(
+        np.array([0, 1e-15, 0.4, 0.5, 0.6, 0.7]), np.eye(6), 0 * values, np.ones(6), 1, True, "made up"
+    )
+    with pytest.raises(ValueError, match="2 eigenvalues are zero to rounding"):
+        priors.full(barely)
+
+
+def test_bad_settings_are_refused():
+    cut = SPECTRUM.truncate(5)
+    with pytest.raises(ValueError, match="needs all 30 eigenpairs"):
+        priors.full(cut)
+    with pytest.raises(ValueError, match="between 2 and 5"):
+        priors.project(cut, n_modes=6)
+    with pytest.raises(ValueError, match="between 2 and 30"):
+        priors.approximate(SPECTRUM, n_modes=1)
+    with pytest.raises(ValueError, match="lambda_bar"):
+        priors.approximate(SPECTRUM, n_modes=5, lambda_bar=0)
+    with pytest.raises(ValueError, match="tau must be"):
+        priors.matern(SPECTRUM, tau=0, alpha=1)
+    with pytest.raises(ValueError, match="constant"):
+        priors.matern(SPECTRUM, tau=1, alpha=1, constant=-1)
+
+
+def test_same_seed_same_draw():
+    prior = PRIORS["approximate"]
+    assert np.array_equal(prior.sample(3, seed=4), prior.sample(3, seed=4))
+    assert not np.array_equal(prior.sample(3, seed=4), prior.sample(3, seed=5))
