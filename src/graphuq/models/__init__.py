@@ -1,0 +1,8 @@
+"""The likelihoods: labels y at a few nodes -> Phi(u; y), minus the log likelihood of u (Sec. 3)."""
+
+from graphuq.models.base import Model
+from graphuq.models.ginzburg_landau import GinzburgLandau, double_well, relaxed_sign
+from graphuq.models.level_set import LevelSet
+from graphuq.models.probit import Probit
+
+__all__ = ["GinzburgLandau", "LevelSet", "Model", "Probit", "double_well", "relaxed_sign"]
