@@ -1,0 +1,1 @@
+"""From a prior and a model to a posterior: whitened coordinates, samplers, modes, diagnostics."""

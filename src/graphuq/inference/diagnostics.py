@@ -1,0 +1,102 @@
+"""Have the chains converged? Draws of shape (chains, draws, quantities) in, R-hat and ESS out (by ArviZ)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# Vehtari, Gelman, Simpson, Carpenter, Buerkner (2021) ask for R-hat under 1.01 and 400 effective draws;
+# 1.05 is where averages over chains start to mean little.
+R_HAT_LIMIT = 1.05
+ESS_LIMIT = 100.0
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """Convergence of some quantities, one entry each."""
+
+    r_hat: Array
+    ess_bulk: Array
+    ess_tail: Array
+    nodes: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def worst_r_hat(self) -> float:
+        """The largest R-hat."""
+        return float(np.max(self.r_hat))
+
+    @property
+    def worst_ess(self) -> float:
+        """The smallest effective sample size, of bulk and tail."""
+        return float(min(self.ess_bulk.min(), self.ess_tail.min()))
+
+    @property
+    def converged(self) -> bool:
+        """Whether the chains agree and hold enough effective draws for an average to mean something."""
+        return bool(self.worst_r_hat < R_HAT_LIMIT and self.ess_bulk.min() >= ESS_LIMIT)
+
+    def __str__(self) -> str:
+        numbers = f"R-hat at most {self.worst_r_hat:.3f}, effective draws at least {self.ess_bulk.min():.0f}"
+        if self.converged:
+            return f"Converged: {numbers}."
+        if not np.isfinite(self.worst_r_hat):
+            return f"Cannot say whether the chains converged ({numbers}): run at least 2 chains and 8 draws each."
+        if self.worst_r_hat >= R_HAT_LIMIT:
+            return (
+                f"Not converged: the chains disagree ({numbers}). Run more steps, or a sampler that moves "
+                "further; if chains stay apart the posterior has several modes: use Tempered."
+            )
+        return f"Not converged: too few effective draws ({numbers}). Run more steps."
+
+
+def diagnose(draws: NDArray[Any], nodes: NDArray[np.int64]) -> Diagnostics:
+    """R-hat (rank-normalized, split), bulk and tail ESS of draws of shape (chains, draws, nodes)."""
+    if draws.shape[0] < 2 or draws.shape[1] < 8:
+        unknown = np.full(draws.shape[2], np.nan)
+        return Diagnostics(unknown, np.zeros(draws.shape[2]), np.zeros(draws.shape[2]), nodes)
+    from arviz_stats.base import array_stats
+
+    draws = np.asarray(draws, dtype=float)
+    axes = {"chain_axis": 0, "draw_axis": 1}
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r_hat = np.asarray(array_stats.rhat(draws, **axes, method="rank"), dtype=float)
+        bulk = np.asarray(array_stats.ess(draws, **axes, method="bulk"), dtype=float)
+        tail = np.asarray(array_stats.ess(draws, **axes, method="tail", prob=(0.05, 0.95)), dtype=float)
+    # Chains that never moved have no variance: they have not agreed on anything.
+    still = np.ptp(draws, axis=1).max(axis=0) == 0
+    r_hat[still], bulk[still], tail[still] = np.inf, 0.0, 0.0
+    return Diagnostics(r_hat, bulk, tail, nodes)
+
+
+def split_r_hat(draws: NDArray[Any]) -> Array:
+    """The classical R-hat of half chains: a quick look while a run goes on; `diagnose` is the judge."""
+    half = draws.shape[1] // 2
+    if half < 2:
+        return np.full(draws.shape[2:], np.nan)
+    halves = np.concatenate([draws[:, :half], draws[:, -half:]]).astype(float)
+    within = halves.var(axis=1, ddof=1).mean(axis=0)
+    between = halves.mean(axis=1).var(axis=0, ddof=1)
+    return np.sqrt(
+        np.divide(between, within, out=np.full_like(within, np.inf), where=within > 0) + (half - 1) / half
+    )
+
+
+def standard_error(draws: NDArray[Any]) -> Array:
+    """Monte-Carlo error of the mean of draws of shape (chains, draws, quantities), by batch means.
+
+    Each chain is cut into about sqrt(draws) batches; the spread of all batch means, between and within
+    chains, gives the error. It costs one pass, so it serves every node of a large graph.
+    """
+    n_chains, n_draws = draws.shape[:2]
+    n_batches = max(1, int(np.sqrt(n_draws)))
+    size = n_draws // n_batches
+    batches = draws[:, n_draws - n_batches * size :].reshape(n_chains * n_batches, size, *draws.shape[2:])
+    means = batches.mean(axis=1)
+    if len(means) < 2:
+        return np.full(draws.shape[2:], np.nan)
+    return np.asarray(means.std(axis=0, ddof=1) / np.sqrt(len(means)), dtype=float)

@@ -1,0 +1,78 @@
+"""Whitened coordinates of a graph and eigenvectors at new points in; what the coordinates say there too out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from graphuq.inference.target import Linear, LinearWithTail
+from graphuq.inference.whiten import Whitening
+from graphuq.prior import GaussianPrior
+
+Array = NDArray[np.float64]
+Nodes = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Extended:
+    """The nodes of a graph, then new ones, under one set of coordinates z.
+
+    The prior goes on to a new node x by the values ``q_j(x)`` of its eigenvectors there. To the old nodes i
+
+        Cov(u_x, u_i) = sum_j (v_j - v_tail) q_j(x) q_j(i),
+
+    as between any two old ones. What its neighbors do not determine of u_x is its own, independent of
+    z: a share v_tail of the tail, and the variance that modes without a value at x have at an average node,
+
+        Var(u_x) = sum_j (v_j - v_tail) q_j(x)^2 + v_tail + sum_{j without value} (v_j - v_tail) / N.
+    """
+
+    inner: Whitening  # of the old and new nodes, own variance left out
+    n_old: int
+    own_variance: float
+
+    @property
+    def prior(self) -> GaussianPrior:
+        """The prior, with rows for the new nodes."""
+        return self.inner.prior
+
+    @property
+    def nodes(self) -> Nodes:
+        """The nodes the model sees."""
+        return self.inner.nodes
+
+    @property
+    def n_latent(self) -> int:
+        """Length of z."""
+        return self.inner.n_latent
+
+    def field(self, dtype: str) -> Linear | LinearWithTail:
+        """The map from z to u at the seen nodes."""
+        return self.inner.field(dtype)
+
+    def mean(self, z: NDArray[Any], nodes: Nodes) -> NDArray[Any]:
+        """``E[u_j | z]``."""
+        return self.inner.mean(z, nodes)
+
+    def std(self, nodes: Nodes) -> Array:
+        """The standard deviation of ``u_j`` given z."""
+        own = np.where(nodes >= self.n_old, self.own_variance, 0.0)
+        return np.sqrt(np.square(self.inner.std(nodes)) + own)
+
+
+def extend_whitening(whitening: Whitening, vectors: ArrayLike, has_value: NDArray[np.bool_]) -> Extended:
+    """Add nodes N, N + 1, ... where the eigenvectors have these values.
+
+    Args:
+        whitening: of the graph.
+        vectors: ``q_j(x)``, shape (n_new, n_modes).
+        has_value: the modes to believe, shape (n_modes,); the others count as without value.
+    """
+    prior = whitening.prior
+    rows = np.where(has_value, np.asarray(vectors, dtype=float), 0.0)
+    longer = replace(prior, vectors=np.concatenate([prior.vectors, rows]))
+    left = np.maximum(prior.variances[~has_value] - prior.tail_variance, 0.0).sum() / prior.n_nodes
+    return Extended(replace(cast(Any, whitening), prior=longer), prior.n_nodes, float(left))

@@ -1,0 +1,82 @@
+"""Preconditioned Crank-Nicolson: Algorithms 1, 2 and 3, one sampler on any Gaussian prior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from graphuq.inference.sampler import Info
+from graphuq.inference.target import Target
+
+
+class PCNState(NamedTuple):
+    """Where a chain is, what Phi is there, and the step it would take."""
+
+    z: jax.Array
+    potential: jax.Array
+    log_beta: jax.Array
+    n_adapted: jax.Array
+
+
+@dataclass(frozen=True)
+class PCN:
+    """``z' = sqrt(1 - beta^2) z + beta xi``, accepted with ``min(1, exp(Phi(B z) - Phi(B z')))``.
+
+    In node space this is line 5 of Algorithms 1 to 3: u = B z has the prior's law, so the three
+    algorithms differ in B alone.
+
+    Attributes:
+        beta: the size of the step, in (0, 1].
+        target_acceptance: beta is moved towards this acceptance during the warm-up and then kept;
+            None keeps the given beta throughout, as the paper does. 0.3 is within 2% of the best
+            efficiency over a wide range for random-walk moves.
+    """
+
+    beta: float = 0.3
+    target_acceptance: float | None = 0.3
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beta <= 1:
+            raise ValueError(f"beta must lie in (0, 1], got {self.beta}.")
+        if self.target_acceptance is not None and not 0 < self.target_acceptance < 1:
+            raise ValueError(f"target_acceptance must lie in (0, 1) or be None, got {self.target_acceptance}.")
+
+    def prepare(self, target: Target) -> Target:
+        """Nothing to prepare."""
+        return target
+
+    def init(self, key: jax.Array, z: jax.Array, problem: Target) -> PCNState:
+        """The first state, at z."""
+        log_beta = jnp.log(jnp.asarray(self.beta, z.dtype))
+        return PCNState(z, problem.potential(z), log_beta, jnp.zeros((), z.dtype))
+
+    def step(self, key: jax.Array, state: PCNState, problem: Target) -> tuple[PCNState, Info]:
+        """One step with beta as it is (lines 5 to 7)."""
+        key_xi, key_accept = jax.random.split(key)
+        beta = jnp.exp(state.log_beta)
+        xi = jax.random.normal(key_xi, state.z.shape, state.z.dtype)
+        z = jnp.sqrt(1 - beta**2) * state.z + beta * xi  # line 5
+        potential = problem.potential(z)
+        acceptance = jnp.exp(jnp.minimum(state.potential - potential, 0))  # line 6
+        accept = jax.random.uniform(key_accept, (), state.z.dtype) < acceptance  # line 7
+        z = jnp.where(accept, z, state.z)
+        potential = jnp.where(accept, potential, state.potential)
+        return state._replace(z=z, potential=potential), Info(acceptance, jnp.ones((), jnp.int32))
+
+    def warm_step(self, key: jax.Array, state: PCNState, problem: Target) -> tuple[PCNState, Info]:
+        """One step, after which log beta follows the acceptance by Robbins-Monro."""
+        state, info = self.step(key, state, problem)
+        if self.target_acceptance is None:
+            return state, info
+        n = state.n_adapted + 1
+        # Gains n^-0.6 forget the start yet settle; beta = 1 is an independent draw from the prior.
+        log_beta = state.log_beta + n**-0.6 * (info.acceptance - self.target_acceptance)
+        log_beta = jnp.clip(log_beta, jnp.log(1e-4), 0.0)
+        return state._replace(log_beta=log_beta, n_adapted=n), info
+
+    def draw(self, key: jax.Array, state: PCNState, problem: Target) -> jax.Array:
+        """The state itself."""
+        return state.z

@@ -1,0 +1,225 @@
+"""Run chains: a prior, a model and a sampler in, a `Posterior` out."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from tqdm.auto import tqdm
+
+from graphuq.inference.checkpoint import Log
+from graphuq.inference.diagnostics import split_r_hat
+from graphuq.inference.sampler import Sampler
+from graphuq.inference.start import starting_points
+from graphuq.inference.stopping import Progress, Stop
+from graphuq.inference.target import Target
+from graphuq.inference.whiten import whiten
+from graphuq.models.base import Model, sees_all_nodes
+from graphuq.posterior import Posterior, watched_nodes
+from graphuq.prior import GaussianPrior
+
+# A block is what runs between two looks at the clock, the stopping rules and the checkpoint.
+N_BLOCKS = 20
+N_WARMUP_BLOCKS = 5
+
+
+def sample(
+    prior: GaussianPrior,
+    model: Model,
+    sampler: Sampler | None = None,
+    *,
+    n_steps: int = 1000,
+    n_warmup: int = 500,
+    thin: int = 1,
+    n_chains: int = 8,
+    seed: int = 0,
+    start: str | NDArray[Any] = "prior",
+    stop: Stop | Sequence[Stop] = (),
+    checkpoint: str | Path | None = None,
+    progress: bool = False,
+    dtype: str = "float32",
+) -> Posterior:
+    """Sample the posterior of u given the labels.
+
+    Args:
+        prior: the Gaussian prior of u.
+        model: the likelihood of the labels.
+        sampler: how to move; by default `Orthant` for probit and level-set,
+            `Referenced(Tempered())` for Ginzburg-Landau, `NUTS` for a model of your own.
+        n_steps: steps of each chain after the warm-up; every `thin`-th is kept as a draw.
+        n_warmup: steps of each chain before that, in which the sampler may adapt; none is kept.
+            Rounded up to a multiple of five.
+        thin: keep one draw in so many steps.
+        n_chains: independent chains; they run side by side as one matrix computation.
+        seed: the same seed gives the same draws.
+        start: "prior" (a draw from it), "labels" (the smooth function that fits the labels), or u at
+            all nodes, shape (n_nodes,) or (n_chains, n_nodes).
+        stop: rules that may end the run before `n_steps`: `EffectiveSize`, `SteadyMean`, `TimeLimit`;
+            the first one reached ends it.
+        checkpoint: a file from which a killed run resumes with the same draws.
+        progress: show a bar with acceptance and the worst R-hat.
+        dtype: "float32", or "float64" for double precision inside the chains.
+
+    Ctrl-C ends the run and returns what has been drawn. A posterior that has not converged says so in
+    a warning and in its `diagnostics`.
+    """
+    for name, value, least in (
+        ("n_steps", n_steps, 1),
+        ("n_warmup", n_warmup, 0),
+        ("thin", thin, 1),
+        ("n_chains", n_chains, 1),
+    ):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}.")
+    if thin > n_steps:
+        raise ValueError(f"thin = {thin} would keep none of n_steps = {n_steps} steps.")
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f"dtype must be 'float32' or 'float64', got {dtype!r}.")
+    if model.nodes.max() >= prior.n_nodes:
+        raise ValueError(
+            f"Node {model.nodes.max()} is labeled but not in the graph, whose nodes are 0 to {prior.n_nodes - 1}."
+        )
+    stops = tuple(stop) if isinstance(stop, Sequence) else (stop,)
+    sampler = default_sampler(model) if sampler is None else sampler
+    whitening = whiten(prior, np.arange(prior.n_nodes) if sees_all_nodes(model) else model.nodes)
+    watch = watched_nodes(model.nodes, prior.n_nodes)
+    n_draws = n_steps // thin
+    began = time.perf_counter()
+
+    with jax.enable_x64(dtype == "float64"):
+        target = Target.of(whitening.field(dtype), model, dtype)
+        problem = sampler.prepare(target)
+        key = jax.random.key(seed)
+        z = starting_points(start, jax.random.fold_in(key, 0), target, model, whitening, n_chains)
+        state = _init(sampler, jax.random.split(jax.random.fold_in(key, 1), n_chains), z, problem)
+        identity = {
+            "prior and labels": _digest(target),
+            "start": _digest(z),
+            "sampler": repr(sampler),
+            "seed": seed,
+            "n_chains": n_chains,
+            "n_warmup": n_warmup,
+            "thin": thin,
+            "dtype": dtype,
+        }
+        log = Log(checkpoint, identity, block_size=-(-n_draws // N_BLOCKS))
+        state = log.state_like(state)
+
+        def so_far() -> Progress:
+            return Progress(
+                n_steps=log.n_draws * thin,
+                seconds=time.perf_counter() - began,
+                watched=lambda: whitening.mean(log["z"].reshape(-1, z.shape[1]), watch).reshape(
+                    n_chains, -1, len(watch)
+                ),
+                mean_history=log.mean_history(thin),
+                to_nodes=lambda mean: whitening.mean(mean[None], np.arange(prior.n_nodes))[0],
+            )
+
+        reason = "the last step"
+        with tqdm(total=n_draws * thin, disable=not progress, unit="step", desc="warm-up") as bar:
+            try:
+                while log.n_draws < n_draws:
+                    reached = [rule for rule in stops if log.n_draws and rule.reached(so_far())]
+                    if reached:
+                        reason = repr(reached[0])
+                        break
+                    warm = log.n_blocks < N_WARMUP_BLOCKS and n_warmup > 0
+                    size, gap = (-(-n_warmup // N_WARMUP_BLOCKS), 1) if warm else (log.block_size, thin)
+                    keys = jax.random.split(jax.random.fold_in(key, 2 + log.n_blocks), n_chains)
+                    state, draws, info = _block(sampler, warm, size, gap, keys, state, problem)
+                    log.append(state, None if warm else {"z": draws, **info._asdict()})
+                    if progress:
+                        _show(bar, log, so_far, info.acceptance, thin)
+            except KeyboardInterrupt:
+                if not log.n_draws:
+                    raise
+                reason = "Ctrl-C"
+
+    posterior = Posterior(
+        whitening=whitening,
+        model=model,
+        z=log["z"][:, :n_draws],
+        acceptance=log["acceptance"][:, :n_draws],
+        work=log["work"][:, :n_draws],
+        settings={
+            **{name: identity[name] for name in ("sampler", "seed", "n_warmup", "thin", "dtype")},
+            "prior": prior.name,
+            "stopped_by": reason,
+            "seconds": time.perf_counter() - began,
+        },
+    )
+    found = posterior.diagnostics()
+    if not found.converged:
+        warnings.warn(str(found), ConvergenceWarning, stacklevel=2)
+    return posterior
+
+
+def default_sampler(model: Model) -> Sampler:
+    """The sampler of a model: exact trajectories where the model allows them."""
+    from graphuq.inference.gradient import NUTS
+    from graphuq.inference.orthant import Orthant
+    from graphuq.inference.reference import Referenced
+    from graphuq.inference.tempering import Tempered
+    from graphuq.models import GinzburgLandau, LevelSet, Probit
+
+    if isinstance(model, Probit | LevelSet):
+        return Orthant()
+    if isinstance(model, GinzburgLandau):
+        return Referenced(Tempered())
+    return NUTS()
+
+
+@partial(jax.jit, static_argnums=0)
+def _init(sampler: Sampler, keys: jax.Array, z: jax.Array, problem: Any) -> Any:
+    """The first state of every chain."""
+    return jax.vmap(sampler.init, in_axes=(0, 0, None))(keys, z, problem)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _block(
+    sampler: Sampler, warm: bool, n_draws: int, thin: int, keys: jax.Array, state: Any, problem: Any
+) -> tuple[Any, jax.Array, Any]:
+    """`n_draws` times `thin` steps of every chain: the states after, the draws, their mean info."""
+    move = sampler.warm_step if warm else sampler.step
+
+    def one(state: Any, key: jax.Array) -> tuple[Any, Any]:
+        key_draw, key_steps = jax.random.split(key)
+        keys = jax.random.split(key_steps, thin)
+        state, info = jax.lax.scan(lambda state, key: move(key, state, problem), state, keys)
+        return state, (sampler.draw(key_draw, state, problem), jax.tree.map(lambda x: x.mean(axis=0), info))
+
+    def chain(key: jax.Array, state: Any) -> tuple[Any, Any]:
+        return jax.lax.scan(one, state, jax.random.split(key, n_draws))
+
+    state, (draws, info) = jax.vmap(chain)(keys, state)
+    return state, draws, info
+
+
+def _show(bar: Any, log: Log, so_far: Any, acceptance: jax.Array, thin: int) -> None:
+    """Move the progress bar."""
+    shown = {"acceptance": f"{float(np.mean(acceptance)):.2f}"}
+    if log.n_draws:
+        bar.set_description("sampling")
+        shown["R-hat"] = f"{split_r_hat(so_far().watched()).max():.3f}"
+    bar.n = min(log.n_draws * thin, bar.total)
+    bar.set_postfix(shown)
+
+
+def _digest(tree: Any) -> str:
+    """A fingerprint of every number in a pytree."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        array = np.asarray(leaf)
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,87 @@
+"""When is a run long enough? What the chains have shown so far in, yes or no out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq.inference.diagnostics import diagnose, standard_error
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a run has done so far.
+
+    Attributes:
+        n_steps: steps of each chain after the warm-up.
+        seconds: time since the start, warm-up included.
+        watched: a call that returns u at the watched nodes, shape (chains, draws, nodes).
+        mean_history: after each block, the steps so far and the mean of z over them and the chains.
+        to_nodes: the linear map from a mean of z to the mean of u at all nodes.
+    """
+
+    n_steps: int
+    seconds: float
+    watched: Callable[[], NDArray[Any]]
+    mean_history: list[tuple[int, NDArray[Any]]]
+    to_nodes: Callable[[NDArray[Any]], NDArray[Any]]
+
+
+class Stop(Protocol):
+    """A rule for ending a run before its last step."""
+
+    def reached(self, progress: Progress) -> bool:
+        """Whether to stop now."""
+        ...
+
+
+@dataclass(frozen=True)
+class EffectiveSize:
+    """Stop when every watched node has this many effective draws and an R-hat below the limit."""
+
+    target: float = 400.0
+    r_hat: float = 1.01
+
+    def reached(self, progress: Progress) -> bool:
+        """Whether to stop now."""
+        draws = progress.watched()
+        error = standard_error(draws)
+        # Batch means cost little and rarely err by two: the full diagnosis waits until they come near.
+        if not np.all(draws.var(axis=(0, 1)) >= 0.5 * self.target * error**2):
+            return False
+        found = diagnose(draws, np.arange(draws.shape[2]))
+        return bool(found.ess_bulk.min() >= self.target and found.worst_r_hat < self.r_hat)
+
+
+@dataclass(frozen=True)
+class SteadyMean:
+    """The paper's rule: stop when the running mean of u moves less than `tolerance` over `window` steps.
+
+    ``|mean_k - mean_{k - window}| <= tolerance``, the norm over all nodes (Sec. 5.4).
+    """
+
+    tolerance: float
+    window: int = 5000
+
+    def reached(self, progress: Progress) -> bool:
+        """Whether to stop now."""
+        last_step, last = progress.mean_history[-1]
+        earlier = [mean for n_steps, mean in progress.mean_history if last_step - n_steps >= self.window]
+        if not earlier:
+            return False
+        return float(np.linalg.norm(progress.to_nodes(last - earlier[-1]))) <= self.tolerance
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """Stop after so many seconds."""
+
+    seconds: float
+
+    def reached(self, progress: Progress) -> bool:
+        """Whether to stop now."""
+        return progress.seconds >= self.seconds

@@ -1,0 +1,97 @@
+"""The distribution every sampler samples: a standard normal z reweighted by exp(-Phi(B z))."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import Partial
+
+from graphuq._pytree import is_pytree, pytree
+from graphuq.models.base import Model
+
+
+@pytree
+class Linear:
+    """The map ``z -> B z`` from whitened coordinates to u at the nodes a model sees."""
+
+    matrix: jax.Array  # (n_seen, n_latent)
+
+    @property
+    def n_latent(self) -> int:
+        """Length of z."""
+        return self.matrix.shape[1]
+
+    def __call__(self, z: jax.Array) -> jax.Array:
+        """``B z``."""
+        return self.matrix @ z
+
+
+@pytree
+class LinearWithTail:
+    """The same map where every node also has its own share of the tail variance.
+
+        u = F z_modes + tail * (z_nodes - q0 (<q0, z_nodes> + sqrt(1 - |q0|^2) zeta)),
+
+    z = (z_modes, z_nodes, zeta), q0 the part of the removed eigenvector at the seen nodes (zero
+    where none is removed). It costs O(n_seen n_modes), not O(n_seen^2).
+    """
+
+    factor: jax.Array  # (n_seen, n_modes)
+    q0: jax.Array  # (n_seen,)
+    tail: jax.Array  # standard deviation of the tail
+
+    @property
+    def n_latent(self) -> int:
+        """Length of z."""
+        return self.factor.shape[1] + self.factor.shape[0] + 1
+
+    def __call__(self, z: jax.Array) -> jax.Array:
+        """The formula above."""
+        n_modes = self.factor.shape[1]
+        z_modes, z_nodes, zeta = z[:n_modes], z[n_modes:-1], z[-1]
+        removed = self.q0 @ z_nodes + jnp.sqrt(jnp.maximum(1 - self.q0 @ self.q0, 0)) * zeta
+        return self.factor @ z_modes + self.tail * (z_nodes - self.q0 * removed)
+
+
+@pytree
+class Target:
+    """The posterior in whitened coordinates: ``exp(-potential(z)) N(dz; 0, I)``.
+
+    Any sampler that leaves the standard normal invariant and corrects for the potential samples
+    the posterior of any model, prior and graph.
+    """
+
+    field: Any  # Linear | LinearWithTail: z -> u at the nodes the model sees
+    phi: Any  # Partial: u -> Phi(u; y)
+
+    @classmethod
+    def of(cls, field: Linear | LinearWithTail, model: Model, dtype: str = "float32") -> Target:
+        """The target of a model, every number in one precision.
+
+        A model that is a pytree is traced, so that other labels need no new compilation; one that is
+        not is held as a constant.
+        """
+        bound: Callable[..., Any] = type(model).phi
+        return _cast(cls(field, Partial(bound, model) if is_pytree(model) else Partial(model.phi)), dtype)
+
+    @property
+    def n_latent(self) -> int:
+        """Length of z."""
+        return int(self.field.n_latent)
+
+    def potential(self, z: jax.Array) -> jax.Array:
+        """``Phi(B z)``, a number."""
+        return self.phi(self.field(z))
+
+
+def _cast(target: Target, dtype: str) -> Target:
+    """Every floating-point array of a target in one precision."""
+
+    def leaf(x: Any) -> jax.Array:
+        x = jnp.asarray(x)
+        return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    return jax.tree.map(leaf, target)

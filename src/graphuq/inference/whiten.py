@@ -1,0 +1,229 @@
+"""From a prior and the nodes a model sees to whitened coordinates: `u[nodes] = B z`, z ~ N(0, I), exactly.
+
+A model sees u at a few nodes only. Everything else is Gaussian given those, so a chain may run on z
+alone: its law is that of the chain over all nodes, and a step costs the same on any graph. Three
+reductions do this; `whiten` picks the cheapest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, qr, solve_triangular
+
+from graphuq.inference.target import Linear, LinearWithTail
+from graphuq.prior import GaussianPrior
+
+Array = NDArray[np.float64]
+Nodes = NDArray[np.int64]
+
+
+class Whitening(Protocol):
+    """Whitened coordinates z, and what they say about u at any node."""
+
+    @property
+    def prior(self) -> GaussianPrior:
+        """The prior of u at all nodes."""
+        ...
+
+    @property
+    def nodes(self) -> Nodes:
+        """The nodes the model sees."""
+        ...
+
+    @property
+    def n_latent(self) -> int:
+        """Length of z."""
+        ...
+
+    def field(self, dtype: str) -> Linear | LinearWithTail:
+        """The map from z to u at the seen nodes, for use inside a chain."""
+        ...
+
+    def mean(self, z: NDArray[Any], nodes: Nodes) -> NDArray[Any]:
+        """``E[u_j | z]`` for draws z of shape (n_draws, n_latent): shape (n_draws, len(nodes))."""
+        ...
+
+    def std(self, nodes: Nodes) -> Array:
+        """The standard deviation of ``u_j`` given z, the same for every draw, shape (len(nodes),)."""
+        ...
+
+
+@dataclass(frozen=True)
+class OnModes:
+    """Case 1, no tail: z are the modal coordinates and every node is a function of them.
+
+    u_j = sum_k q_k(j) sqrt(v_k) z_k
+    """
+
+    prior: GaussianPrior
+    nodes: Nodes
+
+    @property
+    def n_latent(self) -> int:
+        """Length of z: the modes of positive variance."""
+        return int(np.count_nonzero(self.prior.variances))
+
+    def field(self, dtype: str) -> Linear:
+        """The map from z to u at the seen nodes."""
+        return Linear(jnp.asarray(_factor(self.prior, self.nodes), dtype))
+
+    def mean(self, z: NDArray[Any], nodes: Nodes) -> NDArray[Any]:
+        """u itself: nothing is left to chance."""
+        return z @ _factor(self.prior, nodes).T.astype(z.dtype)
+
+    def std(self, nodes: Nodes) -> Array:
+        """Zero."""
+        return np.zeros(len(nodes))
+
+
+@dataclass(frozen=True)
+class OnLabels:
+    """Case 2, few seen nodes: z has one coordinate for each of them.
+
+    ``u_seen = B z`` with ``B B^T = C[seen, seen]`` triangular, and given z
+
+        E[u_j | z] = K_j z,    Var[u_j | z] = C_jj - |K_j|^2,    K = C[:, seen] B^-T.
+
+    Without a tail ``K = F V`` and ``B = R^T`` come from one QR factorization ``F[seen]^T = V R`` of the
+    modal factor ``F = Q sqrt(v)``: nothing is divided by, however close to singular C[seen, seen] is.
+    """
+
+    prior: GaussianPrior
+    nodes: Nodes
+    triangle: Array  # B, (n_seen, n_seen)
+    rotation: Array | None  # V, (n_modes, n_seen), where the prior has no tail
+
+    @property
+    def n_latent(self) -> int:
+        """Length of z: the seen nodes."""
+        return self.triangle.shape[1]
+
+    def field(self, dtype: str) -> Linear:
+        """The map from z to u at the seen nodes."""
+        return Linear(jnp.asarray(self.triangle, dtype))
+
+    def mean(self, z: NDArray[Any], nodes: Nodes) -> NDArray[Any]:
+        """``K_j z``."""
+        return z @ self._weights(nodes).T.astype(z.dtype)
+
+    def std(self, nodes: Nodes) -> Array:
+        """``sqrt(C_jj - |K_j|^2)``, exactly zero at the seen nodes."""
+        explained = np.square(self._weights(nodes)).sum(axis=1)
+        left = np.maximum(self.prior.marginal_variance(nodes) - explained, 0.0)
+        return np.sqrt(np.where(np.isin(nodes, self.nodes), 0.0, left))
+
+    def _weights(self, nodes: Nodes) -> Array:
+        """The rows ``K_j``."""
+        if self.rotation is not None:
+            return _factor(self.prior, nodes) @ self.rotation
+        cross = self.prior.covariance(self.nodes, nodes)
+        return np.asarray(solve_triangular(self.triangle, cross, lower=True)).T
+
+
+@dataclass(frozen=True)
+class OnModesAndLabels:
+    """Case 3, a tail and many seen nodes: z = (z_modes, z_nodes, zeta), see `LinearWithTail`.
+
+    With ``F = Q sqrt(v - v_tail)``, ``t = <q0[seen], z_nodes>`` and ``a = 1 - |q0[seen]|^2``, at an
+    unseen node
+
+        E[u_j | z] = F_j z_modes + sqrt(v_tail) q0_j ((1/sqrt(a) - sqrt(a)) zeta - t),
+        Var[u_j | z] = v_tail (1 - q0_j^2 / a).
+
+    Where no mode is removed from the tail q0 is zero.
+    """
+
+    prior: GaussianPrior
+    nodes: Nodes
+
+    @property
+    def n_latent(self) -> int:
+        """Length of z: modes, seen nodes, and one."""
+        return int(np.count_nonzero(self._kept)) + len(self.nodes) + 1
+
+    def field(self, dtype: str) -> LinearWithTail:
+        """The map from z to u at the seen nodes."""
+        return LinearWithTail(
+            factor=jnp.asarray(self._tail_factor(self.nodes), dtype),
+            q0=jnp.asarray(self._q0[self.nodes], dtype),
+            tail=jnp.asarray(np.sqrt(self.prior.tail_variance), dtype),
+        )
+
+    def mean(self, z: NDArray[Any], nodes: Nodes) -> NDArray[Any]:
+        """The formula above at unseen nodes, u itself at seen ones."""
+        n_modes = int(np.count_nonzero(self._kept))
+        z_modes, z_nodes, zeta = z[:, :n_modes], z[:, n_modes:-1], z[:, -1]
+        q0_seen = self._q0[self.nodes]
+        root = np.sqrt(max(1 - float(q0_seen @ q0_seen), 0.0))
+        tail = np.sqrt(self.prior.tail_variance)
+        t = z_nodes @ q0_seen
+        modal = z_modes @ self._tail_factor(nodes).T.astype(z.dtype)
+        seen = np.isin(nodes, self.nodes)
+        order = np.argsort(self.nodes)
+        which = order[np.searchsorted(self.nodes, nodes[seen], sorter=order)]
+        own = np.empty_like(modal)
+        own[:, seen] = z_nodes[:, which] - q0_seen[which] * (t + root * zeta)[:, None]
+        if not seen.all():
+            shared = (1 / root - root) * zeta - t
+            own[:, ~seen] = self._q0[nodes[~seen]] * shared[:, None]
+        return modal + tail * own
+
+    def std(self, nodes: Nodes) -> Array:
+        """``sqrt(v_tail (1 - q0_j^2 / a))`` at unseen nodes, zero at seen ones."""
+        q0_seen = self._q0[self.nodes]
+        a = 1 - q0_seen @ q0_seen
+        seen = np.isin(nodes, self.nodes)
+        left = np.zeros(len(nodes))
+        left[~seen] = self.prior.tail_variance * np.maximum(1 - self._q0[nodes[~seen]] ** 2 / a, 0.0)
+        return np.sqrt(left)
+
+    @property
+    def _kept(self) -> NDArray[np.bool_]:
+        return self.prior.variances > self.prior.tail_variance
+
+    @property
+    def _q0(self) -> Array:
+        """The mode that the tail lacks, or zero."""
+        removed = self.prior.variances == 0
+        return self.prior.vectors[:, np.argmax(removed)] if removed.any() else np.zeros(self.prior.n_nodes)
+
+    def _tail_factor(self, nodes: Nodes) -> Array:
+        scale = np.sqrt(self.prior.variances[self._kept] - self.prior.tail_variance)
+        return self.prior.vectors[np.ix_(nodes, np.flatnonzero(self._kept))] * scale
+
+
+def whiten(prior: GaussianPrior, nodes: Nodes) -> Whitening:
+    """The reduction of least cost a step: O(n_seen n_modes), or O(n_seen^2) if fewer nodes are seen."""
+    nodes = np.asarray(nodes, dtype=np.int64)
+    if nodes.max() >= prior.n_nodes:
+        raise ValueError(f"Node {nodes.max()} is not in the graph, whose nodes are 0 to {prior.n_nodes - 1}.")
+    n_active = int(np.count_nonzero(prior.variances))
+    if len(nodes) < n_active:
+        return _on_labels(prior, nodes)
+    if prior.tail_variance == 0:
+        return OnModes(prior, nodes)
+    # A tail larger than a kept variance, or every node seen, has no such split: factor the block itself.
+    lesser = (prior.variances < prior.tail_variance) & (prior.variances > 0)
+    if lesser.any() or np.count_nonzero(prior.variances == 0) > 1 or len(nodes) == prior.n_nodes:
+        return _on_labels(prior, nodes)
+    return OnModesAndLabels(prior, nodes)
+
+
+def _on_labels(prior: GaussianPrior, nodes: Nodes) -> OnLabels:
+    """Factor the block of the seen nodes."""
+    if prior.tail_variance == 0:
+        rotation, upper = qr(_factor(prior, nodes).T, mode="economic")
+        return OnLabels(prior, nodes, np.asarray(upper.T, dtype=float), np.asarray(rotation, dtype=float))
+    triangle = cholesky(prior.covariance(nodes, nodes), lower=True)
+    return OnLabels(prior, nodes, np.asarray(triangle, dtype=float), None)
+
+
+def _factor(prior: GaussianPrior, nodes: Nodes) -> Array:
+    """The rows of ``F = Q sqrt(v)`` at some nodes, modes of no variance left out."""
+    active = np.flatnonzero(prior.variances)
+    return prior.vectors[np.ix_(nodes, active)] * np.sqrt(prior.variances[active])

@@ -1,0 +1,254 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from graphuq.inference.checkpoint import CheckpointError
+from graphuq.inference.diagnostics import diagnose, split_r_hat, standard_error
+from graphuq.inference.pcn import PCN
+from graphuq.inference.run import sample
+from graphuq.inference.stopping import EffectiveSize, SteadyMean, TimeLimit
+from graphuq.models import GinzburgLandau, LevelSet, Probit
+from tests.oracles import four_priors, random_spectrum
+
+PRIOR = four_priors(random_spectrum(seed=2))["full"]
+MODEL = Probit(np.array([4, 9, 21]), np.array([1.0, -1.0, 1.0]), gamma=0.5)
+QUICK = {"n_steps": 400, "n_warmup": 100, "n_chains": 8, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return sample(PRIOR, MODEL, PCN(), **QUICK)
+
+
+def test_same_seed_same_draws(reference):
+    again = sample(PRIOR, MODEL, PCN(), **QUICK)
+    assert np.array_equal(again.z, reference.z)
+    other = sample(PRIOR, MODEL, PCN(), **(QUICK | {"seed": 4}))
+    assert not np.array_equal(other.z, reference.z)
+
+
+def test_shapes_and_settings(reference):
+    assert reference.z.shape == (8, 400, 3)
+    assert reference.acceptance.shape == reference.work.shape == (8, 400)
+    thinned = sample(PRIOR, MODEL, PCN(), **(QUICK | {"thin": 3, "n_steps": 401 * 3}))
+    assert thinned.z.shape == (8, 401, 3)
+    assert thinned.work.mean() == 1
+
+
+def test_beta_is_adapted_in_the_warm_up_and_then_frozen():
+    strict = Probit(MODEL.nodes, MODEL.y, gamma=0.05)
+    adapted = sample(PRIOR, strict, PCN(beta=1.0, target_acceptance=0.4), n_steps=1000, n_warmup=1000, seed=1)
+    assert adapted.acceptance.mean() == pytest.approx(0.4, abs=0.06)
+    fixed = sample(PRIOR, strict, PCN(beta=1.0, target_acceptance=None), n_steps=1000, n_warmup=1000, seed=1)
+    assert fixed.acceptance.mean() < 0.25
+
+
+def test_steps_that_adapt_are_not_used_for_draws():
+    sampler = PCN()
+    state = sampler.init(None, jnp.zeros(3), _target())
+    import jax
+
+    after, _ = sampler.step(jax.random.key(0), state, _target())
+    assert after.log_beta == state.log_beta
+    after, _ = sampler.warm_step(jax.random.key(0), state, _target())
+    assert after.log_beta != state.log_beta
+
+
+def _target():
+    from graphuq.inference.target import Target
+    from graphuq.inference.whiten import whiten
+
+    return Target.of(whiten(PRIOR, MODEL.nodes).field("float32"), MODEL)
+
+
+def test_starts():
+    short = QUICK | {"n_steps": 1, "n_warmup": 0}
+    still = PCN(beta=1e-6, target_acceptance=None)
+    with pytest.warns(ConvergenceWarning, match="Cannot say"):
+        fitted = sample(PRIOR, MODEL, still, start="labels", **short)
+    u = fitted.latent(MODEL.nodes)
+    assert np.allclose(u, MODEL.y, atol=0.1)
+    with pytest.warns(ConvergenceWarning):
+        relaxed = sample(PRIOR, GinzburgLandau(MODEL.nodes, MODEL.y), still, start="labels", **short)
+    assert np.allclose(relaxed.latent(MODEL.nodes), MODEL.y, atol=0.1)
+    given = PRIOR.sample(8, seed=5)
+    with pytest.warns(ConvergenceWarning):
+        placed = sample(PRIOR, MODEL, still, start=given, **short)
+    assert np.allclose(placed.latent(MODEL.nodes)[:, 0], given[:, MODEL.nodes], atol=0.1)
+
+
+def test_effective_size_ends_a_run_early():
+    posterior = sample(PRIOR, MODEL, PCN(), n_steps=20_000, n_chains=8, stop=EffectiveSize(300, r_hat=1.02))
+    assert posterior.n_draws < 20_000
+    assert posterior.diagnostics().ess_bulk.min() >= 300
+    assert posterior.settings["stopped_by"].startswith("EffectiveSize")
+
+
+def test_steady_mean_is_the_rule_of_the_paper():
+    posterior = sample(PRIOR, MODEL, PCN(), n_steps=20_000, n_chains=4, stop=SteadyMean(0.02, window=2000))
+    u = posterior.whitening.mean(posterior.z.reshape(-1, 3), np.arange(30)).reshape(4, -1, 30)
+    n = posterior.n_draws
+    assert 4000 <= n < 20_000
+    moved = np.linalg.norm(u.mean(axis=(0, 1)) - u[:, : n - 2000].mean(axis=(0, 1)))
+    assert moved <= 0.02
+    before = np.linalg.norm(u[:, : n - 1000].mean(axis=(0, 1)) - u[:, : n - 3000].mean(axis=(0, 1)))
+    assert before > 0.02  # the block before had not met the rule
+
+
+def test_time_limit():
+    began = time.perf_counter()
+    with pytest.warns(ConvergenceWarning):
+        posterior = sample(
+            PRIOR, MODEL, PCN(beta=1e-4, target_acceptance=None), n_steps=10**7, n_chains=4, thin=1000,
+            n_warmup=0, stop=[EffectiveSize(1e9), TimeLimit(1.0)],
+        )  # fmt: skip
+    assert posterior.settings["stopped_by"] == "TimeLimit(seconds=1.0)"
+    assert time.perf_counter() - began < 60
+    assert posterior.n_draws < 10_000
+
+
+KILLED = """
+import sys, numpy as np
+from graphuq.inference.pcn import PCN
+from graphuq.inference.run import sample
+from tests.inference.test_run import MODEL, PRIOR, QUICK
+sample(PRIOR, MODEL, PCN(), **(QUICK | {"n_steps": 40_000, "thin": 100}), checkpoint=sys.argv[1])
+"""
+
+
+def test_a_killed_run_resumes_bit_for_bit(tmp_path):
+    settings = QUICK | {"n_steps": 40_000, "thin": 100}
+    whole = sample(PRIOR, MODEL, PCN(), **settings)
+    path = tmp_path / "run.checkpoint"
+    child = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], cwd=os.getcwd())
+    deadline = time.time() + 120
+    while time.time() < deadline and child.poll() is None and (not path.exists() or path.stat().st_size < 12_000):
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert path.stat().st_size > 0
+    resumed = sample(PRIOR, MODEL, PCN(), **settings, checkpoint=path)
+    assert np.array_equal(resumed.z, whole.z)
+    assert np.array_equal(resumed.acceptance, whole.acceptance)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.55, 0.9, 0.999])
+def test_a_checkpoint_cut_anywhere_resumes_from_the_last_whole_block(tmp_path, reference, share):
+    path = tmp_path / "run.checkpoint"
+    sample(PRIOR, MODEL, PCN(), **QUICK, checkpoint=path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: max(300, int(share * len(whole)))])
+    resumed = sample(PRIOR, MODEL, PCN(), **QUICK, checkpoint=path)
+    assert np.array_equal(resumed.z, reference.z)
+    assert path.read_bytes() == whole
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 0xFF
+    path.write_bytes(bytes(damaged))
+    assert np.array_equal(sample(PRIOR, MODEL, PCN(), **QUICK, checkpoint=path).z, reference.z)
+
+
+def test_a_finished_checkpoint_can_be_made_longer(tmp_path, reference):
+    path = tmp_path / "run.checkpoint"
+    sample(PRIOR, MODEL, PCN(), **QUICK, checkpoint=path)
+    longer = sample(PRIOR, MODEL, PCN(), **(QUICK | {"n_steps": 600}), checkpoint=path)
+    assert longer.n_draws == 600
+    assert np.array_equal(longer.z[:, :400], reference.z)
+
+
+def test_a_checkpoint_of_another_problem_is_refused_and_the_difference_named(tmp_path):
+    path = tmp_path / "run.checkpoint"
+    sample(PRIOR, MODEL, PCN(), **QUICK, checkpoint=path)
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match="seed was 3 and is now 9"):
+        sample(PRIOR, MODEL, PCN(), **(QUICK | {"seed": 9}), checkpoint=path)
+    with pytest.raises(CheckpointError, match="prior and labels was"):
+        sample(PRIOR, Probit(MODEL.nodes, -MODEL.y, gamma=0.5), PCN(), **QUICK, checkpoint=path)
+    with pytest.raises(CheckpointError, match="sampler was 'PCN"):
+        sample(PRIOR, MODEL, PCN(beta=0.9), **QUICK, checkpoint=path)
+    assert path.read_bytes() == before
+    path.write_text("my thesis")
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
+        sample(PRIOR, MODEL, PCN(), **QUICK, checkpoint=path)
+    assert path.read_text() == "my thesis"
+
+
+def test_ctrl_c_returns_what_has_been_drawn(monkeypatch):
+    from graphuq.inference import run
+
+    original, calls = run._block, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 12:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(run, "_block", interrupted)
+    with pytest.warns(ConvergenceWarning):
+        posterior = sample(PRIOR, MODEL, PCN(), **QUICK)
+    assert posterior.n_draws == 6 * 20
+    assert posterior.settings["stopped_by"] == "Ctrl-C"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_steps": 0}, "n_steps must be at least 1"),
+        ({"n_chains": 0}, "n_chains must be at least 1"),
+        ({"thin": 0}, "thin must be at least 1"),
+        ({"n_warmup": -1}, "n_warmup must be at least 0"),
+        ({"thin": 401}, "would keep none"),
+        ({"start": "here"}, "start must be"),
+        ({"start": np.zeros(7)}, "start must be finite with shape"),
+        ({"start": np.full(30, np.nan)}, "start must be finite"),
+        ({"dtype": "float16"}, "dtype must be"),
+    ],
+)
+def test_bad_settings_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        sample(PRIOR, MODEL, PCN(), **(QUICK | changes))
+
+
+def test_bad_samplers_and_labels_are_refused():
+    for beta in (0.0, 1.2, -0.1, np.nan):
+        with pytest.raises(ValueError, match="beta must lie in"):
+            PCN(beta=beta)
+    with pytest.raises(ValueError, match="target_acceptance"):
+        PCN(target_acceptance=1.0)
+    with pytest.raises(ValueError, match="Node 30 is labeled but not in the graph"):
+        sample(PRIOR, LevelSet([1, 30], [1, -1]), PCN(), **QUICK)
+
+
+def test_chains_that_never_move_are_not_called_converged():
+    with pytest.warns(ConvergenceWarning, match="Not converged"):
+        stuck = sample(PRIOR, MODEL, PCN(beta=1e-4, target_acceptance=None), **QUICK)
+    assert not stuck.diagnostics().converged
+    frozen = diagnose(np.ones((4, 50, 1)), np.array([0]))
+    assert not frozen.converged
+    assert frozen.worst_r_hat == np.inf
+
+
+def test_standard_error_of_an_autoregression():
+    """AR(1): the variance of the mean is (1 + rho) / (1 - rho) / n."""
+    rho, n = 0.8, 4000
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(n, 16, 200)) * np.sqrt(1 - rho**2)
+    x = np.empty_like(noise)
+    x[0] = rng.normal(size=(16, 200))
+    for i in range(1, n):
+        x[i] = rho * x[i - 1] + noise[i]
+    x = x.transpose(1, 0, 2)
+    expected = np.sqrt((1 + rho) / (1 - rho) / (16 * n))
+    found = standard_error(x)
+    assert found.mean() == pytest.approx(expected, rel=0.1)
+    assert (np.abs(x.mean(axis=(0, 1)) / found) > 2).mean() < 0.1
+    np.testing.assert_allclose(split_r_hat(x), 1.0, atol=0.02)
+    x[0] += 3
+    assert split_r_hat(x).min() > 1.1
