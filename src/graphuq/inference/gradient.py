@@ -1,0 +1,212 @@
+"""Elliptical slice, HMC and NUTS by BlackJAX, on the whitened target: the peers, as `Sampler`s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import pi
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from graphuq.inference.sampler import Info
+from graphuq.inference.target import Target
+
+
+@dataclass(frozen=True)
+class EllipticalSlice:
+    """A slice through the ellipse ``z cos(theta) + xi sin(theta)``, xi ~ N(0, I) (Murray et al. 2010).
+
+    It has no setting, follows no gradient and moves at every step; the step is small where Phi is steep.
+    """
+
+    def prepare(self, target: Target) -> Target:
+        """Nothing to prepare."""
+        return target
+
+    def init(self, key: jax.Array, z: jax.Array, problem: Target) -> Any:
+        """The first state, at z."""
+        from blackjax.mcmc import elliptical_slice
+
+        return elliptical_slice.init(z, lambda z: -problem.potential(z))
+
+    def step(self, key: jax.Array, state: Any, problem: Target) -> tuple[Any, Info]:
+        """Shrink the bracket of angles until a point lies on the slice."""
+        from blackjax.mcmc import elliptical_slice
+
+        kernel = elliptical_slice.build_kernel(jnp.ones_like(state.position), jnp.zeros_like(state.position))
+        state, info = kernel(key, state, lambda z: -problem.potential(z))
+        return state, Info(jnp.ones((), state.position.dtype), jnp.asarray(info.subiter, jnp.int32))
+
+    warm_step = step  # there is nothing to adapt
+
+    def draw(self, key: jax.Array, state: Any, problem: Target) -> jax.Array:
+        """The state itself."""
+        return state.position
+
+
+class GradientState(NamedTuple):
+    """Where a chain is, and what dual averaging knows of its step size."""
+
+    hmc: Any  # BlackJAX's HMCState: z, the log density and its gradient
+    averaging: Any  # BlackJAX's DualAveragingAdaptationState
+
+
+@dataclass(frozen=True)
+class NUTS:
+    """The no-U-turn sampler: a trajectory is doubled until it turns back (Hoffman and Gelman 2014).
+
+    Attributes:
+        step_size: the first one; dual averaging moves it during the warm-up, then its average is kept.
+        target_acceptance: the acceptance it moves towards, in (0, 1).
+        max_doublings: a trajectory has at most ``2^max_doublings`` steps.
+    """
+
+    step_size: float = 0.1
+    target_acceptance: float = 0.8
+    max_doublings: int = 10
+
+    def __post_init__(self) -> None:
+        _check_settings(self.step_size, self.target_acceptance)
+        if self.max_doublings < 1:
+            raise ValueError(f"max_doublings must be at least 1, got {self.max_doublings}.")
+
+    def prepare(self, target: Target) -> Target:
+        """The target itself, refused if it has no gradient to follow."""
+        return _with_gradient(target, "NUTS")
+
+    def init(self, key: jax.Array, z: jax.Array, problem: Target) -> GradientState:
+        """The first state, at z."""
+        return _start(z, problem, self.step_size)
+
+    def step(self, key: jax.Array, state: GradientState, problem: Target) -> tuple[GradientState, Info]:
+        """One trajectory with the step size that the warm-up ended with."""
+        return self._move(key, state, problem, state.averaging.log_step_size_avg)
+
+    def warm_step(self, key: jax.Array, state: GradientState, problem: Target) -> tuple[GradientState, Info]:
+        """One trajectory, after which the step size follows the acceptance."""
+        state, info = self._move(key, state, problem, state.averaging.log_step_size)
+        return _adapt(state, info.acceptance, self.target_acceptance), info
+
+    def draw(self, key: jax.Array, state: GradientState, problem: Target) -> jax.Array:
+        """The state itself."""
+        return state.hmc.position
+
+    def _move(
+        self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array
+    ) -> tuple[GradientState, Info]:
+        from blackjax.mcmc import nuts
+
+        unit = jnp.ones_like(state.hmc.position)  # the mass matrix: z is white a priori
+        hmc, info = nuts.build_kernel()(
+            key, state.hmc, _log_density(problem), jnp.exp(log_step), unit, self.max_doublings
+        )
+        return state._replace(hmc=hmc), Info(info.acceptance_rate, info.num_integration_steps)
+
+
+@dataclass(frozen=True)
+class HMC:
+    """Hamiltonian Monte Carlo with trajectories of one mean length (Neal 2011).
+
+    Attributes:
+        path_length: mean length of a trajectory, in the time in which N(0, I) turns once in 2 pi: a
+            quarter turn, pi / 2, would make independent draws of the prior. The length varies by half
+            of it to either side, for no direction to come back to where it was at every step.
+        step_size: the first one; dual averaging moves it during the warm-up, then its average is kept.
+        target_acceptance: the acceptance it moves towards, in (0, 1).
+        max_steps: a trajectory has at most so many steps.
+    """
+
+    path_length: float = pi / 2
+    step_size: float = 0.1
+    target_acceptance: float = 0.8
+    max_steps: int = 1000
+
+    def __post_init__(self) -> None:
+        _check_settings(self.step_size, self.target_acceptance)
+        if not self.path_length > 0:
+            raise ValueError(f"path_length must be above 0, got {self.path_length}.")
+        if self.max_steps < 1:
+            raise ValueError(f"max_steps must be at least 1, got {self.max_steps}.")
+
+    def prepare(self, target: Target) -> Target:
+        """The target itself, refused if it has no gradient to follow."""
+        return _with_gradient(target, "HMC")
+
+    def init(self, key: jax.Array, z: jax.Array, problem: Target) -> GradientState:
+        """The first state, at z."""
+        return _start(z, problem, self.step_size)
+
+    def step(self, key: jax.Array, state: GradientState, problem: Target) -> tuple[GradientState, Info]:
+        """One trajectory with the step size that the warm-up ended with."""
+        return self._move(key, state, problem, state.averaging.log_step_size_avg)
+
+    def warm_step(self, key: jax.Array, state: GradientState, problem: Target) -> tuple[GradientState, Info]:
+        """One trajectory, after which the step size follows the acceptance."""
+        state, info = self._move(key, state, problem, state.averaging.log_step_size)
+        return _adapt(state, info.acceptance, self.target_acceptance), info
+
+    def draw(self, key: jax.Array, state: GradientState, problem: Target) -> jax.Array:
+        """The state itself."""
+        return state.hmc.position
+
+    def _move(
+        self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array
+    ) -> tuple[GradientState, Info]:
+        from blackjax.mcmc import hmc
+
+        key_length, key_hmc = jax.random.split(key)
+        step_size = jnp.exp(log_step)
+        length = self.path_length * jax.random.uniform(key_length, (), step_size.dtype, 0.5, 1.5)
+        n_steps = jnp.clip(jnp.ceil(length / step_size), 1, self.max_steps).astype(jnp.int32)
+        unit = jnp.ones_like(state.hmc.position)  # the mass matrix: z is white a priori
+        moved, info = hmc.build_kernel()(key_hmc, state.hmc, _log_density(problem), step_size, unit, n_steps)
+        return state._replace(hmc=moved), Info(info.acceptance_rate, n_steps)
+
+
+def _log_density(problem: Target) -> Callable[[jax.Array], jax.Array]:
+    """``log p(z | y) = -|z|^2 / 2 - Phi(B z)``, up to a constant."""
+    return lambda z: -z @ z / 2 - problem.potential(z)
+
+
+def _start(z: jax.Array, problem: Target, step_size: float) -> GradientState:
+    """The state at z, before any adaptation."""
+    from blackjax.adaptation.step_size import dual_averaging_adaptation
+    from blackjax.mcmc import hmc
+
+    init, _, _ = dual_averaging_adaptation(0.8)  # the target acceptance plays no part in the first state
+    averaging = jax.tree.map(lambda x: jnp.asarray(x, z.dtype), init(step_size))
+    # Without a warm-up the first step size is the one to keep.
+    averaging = averaging._replace(log_step_size_avg=averaging.log_step_size)
+    return GradientState(hmc.init(z, _log_density(problem)), averaging)
+
+
+def _adapt(state: GradientState, acceptance: jax.Array, target_acceptance: float) -> GradientState:
+    """One update of dual averaging."""
+    from blackjax.adaptation.step_size import dual_averaging_adaptation
+
+    _, update, _ = dual_averaging_adaptation(target_acceptance)
+    return state._replace(averaging=update(state.averaging, acceptance))
+
+
+def _with_gradient(target: Target, name: str) -> Target:
+    """The target, if Phi has a gradient: it is refused where Phi varies and its gradient is zero."""
+    dtype = jax.tree.leaves(target)[0].dtype
+    z = jax.random.normal(jax.random.key(0), (32, target.n_latent), dtype)
+    potential, gradient = jax.lax.map(jax.value_and_grad(target.potential), z)
+    if np.ptp(potential) > 0 and not np.any(gradient):
+        raise TypeError(
+            f"{name} follows the gradient of Phi, but Phi of this model is piecewise constant: its gradient "
+            "is zero. Use Orthant, EllipticalSlice or PCN."
+        )
+    return target
+
+
+def _check_settings(step_size: float, target_acceptance: float) -> None:
+    """What NUTS and HMC have in common."""
+    if not step_size > 0:
+        raise ValueError(f"step_size must be above 0, got {step_size}.")
+    if not 0 < target_acceptance < 1:
+        raise ValueError(f"target_acceptance must lie in (0, 1), got {target_acceptance}.")
