@@ -1,0 +1,324 @@
+"""From a prior and a model to the most probable u: the minimizer of J(u) = <u, P u>/2 + Phi(u; y) (Sec. 4.4).
+
+Two methods. Gradient flow is Algorithm 4, for any model with a gradient, many trials at a time.
+Newton is for probit, whose J is convex and has one minimizer.
+
+Both stop by the whitened gradient as a share of the whitened u, ``|C^(1/2) grad J| / |C^(-1/2) u|``.
+It has no units, and where Phi is convex it bounds the relative distance to the mode in that norm.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+from numpy.typing import ArrayLike, NDArray
+
+from graphuq._pytree import is_pytree
+from graphuq.inference.newton import ROUNDING, newton
+from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
+from graphuq.models.base import sees_all_nodes
+from graphuq.prior import GaussianPrior
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A minimizer of J, and how well it was found.
+
+    Attributes:
+        u: the mode at all nodes, shape (n_nodes,).
+        energy: ``J(u)``.
+        gradient_norm: ``|C^(1/2) grad J(u)| / |C^(-1/2) u|``, zero at a stationary point.
+        n_steps: steps taken, rejected ones included.
+        converged: whether `gradient_norm` met the tolerance.
+        message: the outcome in one sentence.
+    """
+
+    u: Array = field(repr=False)
+    energy: float
+    gradient_norm: float
+    n_steps: int
+    converged: bool
+    message: str
+
+
+def find_mode(
+    prior: GaussianPrior,
+    model: Model,
+    *,
+    method: str = "auto",
+    start: str | ArrayLike = "zero",
+    beta: float | None = None,
+    n_steps: int = 5000,
+    tolerance: float = 1e-6,
+    seed: int = 0,
+) -> Mode:
+    """The minimizer of ``J(u) = <u, P u>/2 + Phi(u; y)``, or one of them where J is not convex.
+
+    Args:
+        prior: the Gaussian N(0, C); P is the inverse of C on its support.
+        model: `Probit`, `GinzburgLandau`, or your own with a smooth `phi`.
+        method: "gradient_flow", "newton" (probit only), or "auto": Newton where it can, else the flow.
+        start: where the flow starts: "zero", "random" (a draw from the prior), or u at all nodes.
+            Newton starts at zero: the mode of probit is unique.
+        beta: a fixed step of the flow, as in the paper. By default the first step is one over a bound
+            on the curvature of Phi, which does not depend on the graph, and later ones follow the
+            curvature met on the way (Barzilai and Borwein). Either is halved where J would rise.
+        n_steps: most steps to take.
+        tolerance: stop when the relative whitened gradient is this small.
+        seed: for the random start.
+    """
+    return find_modes(
+        prior,
+        [model],
+        method=method,
+        start=start,
+        beta=beta,
+        n_steps=n_steps,
+        tolerance=tolerance,
+        seed=seed,
+    )[0]
+
+
+def find_modes(
+    prior: GaussianPrior,
+    models: Sequence[Model],
+    *,
+    method: str = "auto",
+    start: str | ArrayLike = "zero",
+    beta: float | None = None,
+    n_steps: int = 5000,
+    tolerance: float = 1e-6,
+    seed: int = 0,
+) -> list[Mode]:
+    """The modes of many trials on one prior, as `find_mode`: other labels, other starts, or both.
+
+    A random start differs from trial to trial; a given one has shape (n_nodes,) or (n_trials, n_nodes).
+    Models of one kind with equally many labels run as one batch.
+    """
+    method = _check(prior, models, method, start, beta, n_steps, tolerance)
+    if method == "newton":
+        found = [newton(prior, model, n_steps, tolerance) for model in models if isinstance(model, Probit)]
+    else:
+        starts = _starts(prior, len(models), start, seed)
+        found = _gradient_flow(prior, models, starts, beta, n_steps, tolerance)
+    modes = [_mode(*result, tolerance, method) for result in found]
+    failed = [mode for mode in modes if not mode.converged]
+    if failed:
+        warnings.warn(f"{len(failed)} of {len(modes)} modes: {failed[0].message}", stacklevel=3)
+    return modes
+
+
+class _State(NamedTuple):
+    """Where a flow is: ``u = Q a + (I - Q Q^T) h``, h at the nodes that the model sees.
+
+    h carries the directions outside the modes, and stays zero where the prior has no tail.
+    """
+
+    a: jax.Array  # coefficients on the modes, (n_modes,)
+    h: jax.Array  # (n_seen,)
+    h_modes: jax.Array  # Q^T h, (n_modes,)
+    gradient: jax.Array  # of Phi at the seen nodes, (n_seen,)
+    gradient_modes: jax.Array  # Q^T of it, (n_modes,)
+    energy: jax.Array
+    norm: jax.Array
+    beta: jax.Array
+    n_steps: jax.Array
+
+
+def _flow(
+    phi: Partial,
+    vectors: jax.Array,
+    start: tuple[jax.Array, jax.Array],
+    first_beta: jax.Array,
+    variances: jax.Array,
+    tail: jax.Array,
+    settings: tuple[jax.Array, jax.Array, jax.Array],
+) -> _State:
+    """Algorithm 4 for one trial: ``a_j <- (a_j - beta <q_j, grad Phi(u)>) / (1 + beta / v_j)``.
+
+    For the paper's priors the precision is ``1 / v_j = lambda_j / c``; the text prints ``c lambda_j``.
+    The tail takes the same step with its one variance. Only u at the seen nodes is ever formed.
+    """
+    adapt, n_steps, tolerance = settings
+    precision = jnp.where(variances > 0, 1 / variances, 0.0)
+    tail_precision = jnp.where(tail > 0, 1 / tail, 0.0)
+
+    def at(a: jax.Array, h: jax.Array, h_modes: jax.Array, beta: jax.Array, n: jax.Array) -> _State:
+        potential, gradient = jax.value_and_grad(phi)(vectors @ (a - h_modes) + h)
+        gradient_modes = gradient @ vectors
+        quadratic = precision @ a**2 + tail_precision * (h @ h - h_modes @ h_modes)
+        rest, rest_modes = tail_precision * h + gradient, tail_precision * h_modes + gradient_modes
+        squared = variances @ (precision * a + gradient_modes) ** 2
+        squared += tail * jnp.maximum(rest @ rest - rest_modes @ rest_modes, 0)
+        norm = jnp.where(squared > 0, jnp.sqrt(squared / quadratic), 0.0)
+        return _State(a, h, h_modes, gradient, gradient_modes, quadratic / 2 + potential, norm, beta, n)
+
+    def step(old: _State) -> _State:
+        shrink, shrink_tail = variances / (variances + old.beta), tail / (tail + old.beta)
+        new = at(
+            shrink * (old.a - old.beta * old.gradient_modes),  # lines 3 and 4
+            shrink_tail * (old.h - old.beta * old.gradient),
+            shrink_tail * (old.h_modes - old.beta * old.gradient_modes),
+            jnp.minimum(2 * old.beta, first_beta),  # a fixed step that was halved comes back
+            old.n_steps + 1,
+        )
+        new = new._replace(beta=jnp.where(adapt, _barzilai_borwein(old, new), new.beta))
+        lower = new.energy <= old.energy + ROUNDING * (1 + jnp.abs(old.energy))
+        stay = old._replace(beta=old.beta / 2, n_steps=new.n_steps)
+        return jax.tree.map(lambda moved, stayed: jnp.where(lower, moved, stayed), new, stay)
+
+    def unfinished(state: _State) -> jax.Array:
+        return (state.n_steps < n_steps) & ~(state.norm <= tolerance)
+
+    a, h = start
+    return jax.lax.while_loop(unfinished, step, at(a, h, h @ vectors, first_beta, jnp.zeros((), int)))
+
+
+def _barzilai_borwein(old: _State, new: _State) -> jax.Array:
+    """One over the curvature of Phi along the last step: ``|du|^2 / <du, d grad Phi>``.
+
+    It may change ten-fold at a step, which also says what to do where the curvature is negative.
+    """
+    a, h, h_modes, gradient, gradient_modes = (new[i] - old[i] for i in range(5))
+    squared = a @ a + h @ h - h_modes @ h_modes
+    rise = a @ gradient_modes + h @ gradient - h_modes @ gradient_modes
+    beta = jnp.where(rise > 0, squared / rise, jnp.inf)
+    return jnp.clip(beta, old.beta / 10, old.beta * 10)
+
+
+# The modes are one matrix for all trials where every node is seen, and one for each otherwise.
+_flows_sharing = jax.jit(jax.vmap(_flow, in_axes=(0, None, 0, 0, None, None, None)))
+_flows = jax.jit(jax.vmap(_flow, in_axes=(0, 0, 0, 0, None, None, None)))
+
+
+def _gradient_flow(
+    prior: GaussianPrior,
+    models: Sequence[Model],
+    starts: Array,
+    beta: float | None,
+    n_steps: int,
+    tolerance: float,
+) -> list[tuple[Array, float, float, int]]:
+    """Algorithm 4 for every trial, in one batch where the models have one shape."""
+    batch = _stack(models)
+    if batch is None:
+        singles = zip(models, starts, strict=True)
+        return [_gradient_flow(prior, [m], u[None], beta, n_steps, tolerance)[0] for m, u in singles]
+    every = all(sees_all_nodes(model) for model in models)
+    vectors = prior.vectors if every else np.stack([prior.vectors[model.nodes] for model in models])
+    a = starts @ prior.vectors
+    h = np.zeros((len(models), vectors.shape[-2]))
+    if every and prior.tail_variance > 0:  # elsewhere this part of u decays to zero, so it starts there
+        h = starts - a @ prior.vectors.T
+    first_beta = np.array([_default_beta(model) if beta is None else float(beta) for model in models])
+    settings = (beta is None, n_steps, float(tolerance))
+    with jax.enable_x64(True):
+        flows = _flows_sharing if every else _flows
+        start = (a * (prior.variances > 0), h)
+        args = (batch, vectors, start, first_beta, prior.variances, prior.tail_variance, settings)
+        state = jax.tree.map(np.asarray, flows(*jax.tree.map(jnp.asarray, args)))
+    found = []
+    for i, model in enumerate(models):
+        u = prior.vectors @ (state.a[i] - state.h_modes[i])
+        u[slice(None) if every else model.nodes] += state.h[i]
+        found.append((u, float(state.energy[i]), float(state.norm[i]), int(state.n_steps[i])))
+    return found
+
+
+def _stack(models: Sequence[Model]) -> Partial | None:
+    """``u -> Phi(u; y)`` of all models as one pytree with a leading axis; None if shapes differ."""
+    first = models[0]
+    if not is_pytree(first):
+        return Partial(first.phi) if len(models) == 1 else None
+    shapes = {(jax.tree.structure(m), tuple(np.shape(leaf) for leaf in jax.tree.leaves(m))) for m in models}
+    if len(shapes) > 1:
+        return None
+    return Partial(type(first).phi, jax.tree.map(lambda *leaves: np.stack(leaves), *models))
+
+
+def _default_beta(model: Model) -> float:
+    """One over a bound on the curvature of Phi: everywhere for probit, on [-1, 1] for Ginzburg-Landau."""
+    if isinstance(model, Probit):
+        return model.gamma**2
+    if isinstance(model, GinzburgLandau):
+        return 1 / (2 / model.epsilon + 1 / model.gamma**2)
+    return 1.0
+
+
+def _check(
+    prior: GaussianPrior,
+    models: Sequence[Model],
+    method: str,
+    start: Any,
+    beta: float | None,
+    n_steps: int,
+    tolerance: float,
+) -> str:
+    """Doubt the arguments, and decide on the method."""
+    if not models:
+        raise ValueError("No models: give at least one.")
+    for model in models:
+        if isinstance(model, LevelSet):
+            raise TypeError(
+                "The level-set model has no mode: J falls as u shrinks towards 0 with its signs kept, and the "
+                "infimum is not attained (Sec. 3.2). Sample its posterior, or use Probit."
+            )
+        last = int(np.max(model.nodes))
+        if last >= prior.n_nodes:
+            raise ValueError(f"Node {last} is not in the graph, whose nodes are 0 to {prior.n_nodes - 1}.")
+    if method not in ("auto", "newton", "gradient_flow"):
+        raise ValueError(f"method must be 'auto', 'newton' or 'gradient_flow', got {method!r}.")
+    if beta is not None and not (np.isfinite(beta) and beta > 0):
+        raise ValueError(f"beta must be a finite number above 0, or None, got {beta}.")
+    if n_steps < 1:
+        raise ValueError(f"n_steps must be 1 or more, got {n_steps}.")
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance must be 0 or above, got {tolerance}.")
+    default = beta is None and isinstance(start, str) and start == "zero"
+    convex = all(isinstance(model, Probit) for model in models)
+    if method == "newton":
+        if not convex:
+            raise TypeError("newton is for the Probit model, which is convex: use gradient_flow.")
+        if not default:
+            raise ValueError("start and beta are settings of gradient_flow: newton has neither.")
+    return "newton" if method != "gradient_flow" and convex and default else "gradient_flow"
+
+
+def _starts(prior: GaussianPrior, n_trials: int, start: Any, seed: int) -> Array:
+    """The starts of all trials, shape (n_trials, n_nodes)."""
+    if isinstance(start, str):
+        if start == "random":
+            return prior.sample(n_trials, seed=seed)
+        if start == "zero":
+            return np.zeros((n_trials, prior.n_nodes))
+        raise ValueError(f"start must be 'zero', 'random' or an array, got {start!r}.")
+    u = np.asarray(start, dtype=float)
+    shape = (n_trials, prior.n_nodes)
+    if u.shape not in (shape, shape[1:]):
+        raise ValueError(f"start must have shape {shape[1:]} or {shape}, got {u.shape}.")
+    if not np.isfinite(u).all():
+        raise ValueError("start must be finite at every node.")
+    return np.broadcast_to(u, shape)
+
+
+def _mode(u: Array, energy: float, norm: float, n_steps: int, tolerance: float, method: str) -> Mode:
+    """The result, with its sentence."""
+    converged = norm <= tolerance
+    steps = f"{n_steps} steps of {method.replace('_', ' ')}"
+    if converged:
+        message = f"Converged after {steps}: the relative whitened gradient is {norm:.1e}."
+    else:
+        message = (
+            f"Not converged after {steps}: the relative whitened gradient is {norm:.1e} and the tolerance "
+            f"{tolerance:.1e}. Raise n_steps or the tolerance."
+        )
+    return Mode(u, energy, norm, n_steps, converged, message)

@@ -1,0 +1,313 @@
+"""Modes: against dense algebra, a general optimizer, closed forms and a brute-force grid."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime, minimize
+from scipy.stats import norm
+
+from graphuq import prior as priors
+from graphuq.inference.map import find_mode, find_modes
+from graphuq.models import GinzburgLandau, LevelSet, Probit
+from graphuq.spectrum import Spectrum
+
+N_NODES = 24
+
+
+def spectrum(n_nodes: int, seed: int = 0) -> Spectrum:
+    """All eigenpairs of the normalized Laplacian of a random weighted graph."""
+    x = np.random.default_rng(seed).standard_normal((n_nodes, 2))
+    weights = np.exp(-np.square(x[:, None] - x[None]).sum(axis=-1))
+    np.fill_diagonal(weights, 0)
+    degrees = weights.sum(axis=1)
+    values, vectors = np.linalg.eigh(np.eye(n_nodes) - weights / np.sqrt(np.outer(degrees, degrees)))
+    values[0] = 0
+    return Spectrum(values, vectors, np.zeros(n_nodes), degrees, 1, True, "dense")
+
+
+PRIORS = {
+    "full": priors.full(spectrum(N_NODES)),
+    "project": priors.project(spectrum(N_NODES), n_modes=8),
+    "approximate": priors.approximate(spectrum(N_NODES), n_modes=8),
+    "matern": priors.matern(spectrum(N_NODES), tau=0.5, alpha=2.0, n_modes=8),
+    "matern with a tail": priors.matern(spectrum(N_NODES), tau=0.5, alpha=2.0, n_modes=8, tail=True),
+}
+# fewer labels than modes, and more: Newton solves in the labels, then in the modes
+LABELED = {"few": np.array([0, 5, 11, 17]), "many": np.arange(0, N_NODES, 2)}
+
+every_prior = pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS)
+every_size = pytest.mark.parametrize("nodes", LABELED.values(), ids=LABELED)
+
+
+def signs(nodes):
+    return np.where(np.arange(len(nodes)) % 3 == 0, -1, 1)
+
+
+def covariance(prior):
+    return prior.covariance(np.arange(prior.n_nodes), np.arange(prior.n_nodes))
+
+
+def factor(prior):
+    """B with ``B B^T = C`` on the support of the prior."""
+    values, vectors = np.linalg.eigh(covariance(prior))
+    kept = values > 1e-10
+    return vectors[:, kept] * np.sqrt(values[kept])
+
+
+def phi(model, u):
+    """Phi and its gradient at all nodes, written out once more."""
+    gradient, labeled, y = np.zeros_like(u), u[model.nodes], model.y
+    if isinstance(model, GinzburgLandau):
+        gradient += (u**3 - u) / model.epsilon
+        gradient[model.nodes] += (labeled - y) / model.gamma**2
+        well = np.sum((u**2 - 1) ** 2) / (4 * model.epsilon)
+        return well + np.sum((labeled - y) ** 2) / (2 * model.gamma**2), gradient
+    t = y * labeled / model.gamma
+    gradient[model.nodes] = -y * np.exp(norm.logpdf(t) - norm.logcdf(t)) / model.gamma
+    return -np.sum(norm.logcdf(t)), gradient
+
+
+def optimized(prior, model, start):
+    """The minimizer of J, and J there, that a general optimizer finds from `start`."""
+    root = factor(prior)
+
+    def energy(z):
+        value, gradient = phi(model, root @ z)
+        return z @ z / 2 + value, z + root.T @ gradient
+
+    z = np.linalg.lstsq(root, start, rcond=None)[0]
+    found = minimize(energy, z, jac=True, method="BFGS", options={"gtol": 1e-9})
+    return root @ found.x, found.fun
+
+
+@every_size
+@every_prior
+def test_newton_finds_what_a_general_optimizer_finds(prior, nodes):
+    model = Probit(nodes, signs(nodes), gamma=0.3)
+    mode = find_mode(prior, model, tolerance=1e-10)
+    u, energy = optimized(prior, model, np.zeros(N_NODES))
+    assert mode.converged
+    assert np.allclose(mode.u, u, atol=1e-7)
+    assert np.isclose(mode.energy, energy, atol=1e-10)
+
+
+@every_size
+@every_prior
+def test_gradient_flow_and_newton_agree_on_probit(prior, nodes):
+    model = Probit(nodes, signs(nodes), gamma=0.1)
+    newton = find_mode(prior, model, method="newton", tolerance=1e-10)
+    flow = find_mode(prior, model, method="gradient_flow", start="random", tolerance=1e-8)
+    assert newton.converged
+    assert flow.converged
+    assert np.allclose(flow.u, newton.u, atol=1e-6)
+    assert np.isclose(flow.energy, newton.energy, rtol=1e-10)
+
+
+@every_prior
+def test_ginzburg_landau_finds_what_a_general_optimizer_finds(prior):
+    model = GinzburgLandau(LABELED["few"], signs(LABELED["few"]), gamma=0.5, epsilon=0.5)
+    mode = find_mode(prior, model, tolerance=1e-9)
+    u, energy = optimized(prior, model, mode.u + 0.01 * prior.sample(seed=1)[0])  # the same well
+    assert np.allclose(mode.u, u, atol=1e-7)
+    assert np.isclose(mode.energy, energy, atol=1e-10)
+
+
+MODELS = {
+    "probit": Probit(LABELED["few"], signs(LABELED["few"]), gamma=0.5),
+    "ginzburg-landau": GinzburgLandau(LABELED["few"], signs(LABELED["few"]), gamma=0.5, epsilon=0.7),
+}
+every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+
+
+@pytest.mark.filterwarnings("ignore:1 of 1 modes")
+@every_model
+def test_a_step_is_that_of_algorithm_4_and_not_with_the_printed_precision(model):
+    # u1 = (I + beta P)^-1 (u0 - beta grad Phi(u0)), on the span of the modes but the first
+    s, beta = spectrum(N_NODES), 0.05
+    prior = priors.project(s, n_modes=8)
+    c = N_NODES / np.sum(1 / s.values[1:8])
+    q, u = s.vectors[:, 1:8], prior.sample(seed=3)[0]
+    moved = q.T @ (u - beta * phi(model, u)[1])
+    step = find_mode(prior, model, method="gradient_flow", start=u, beta=beta, n_steps=1, tolerance=0)
+    assert np.allclose(step.u, q @ (moved / (1 + beta * s.values[1:8] / c)), atol=1e-12)
+    assert not np.allclose(step.u, q @ (moved / (1 + beta * s.values[1:8] * c)), atol=1e-2)
+
+
+@pytest.mark.filterwarnings("ignore:1 of 1 modes")
+@every_prior
+def test_a_step_over_all_nodes_is_the_resolvent_of_the_prior(prior):
+    model, u, beta = MODELS["ginzburg-landau"], prior.sample(seed=3)[0], 0.05
+    step = find_mode(prior, model, start=u, beta=beta, n_steps=1, tolerance=0)
+    assert np.allclose(step.u, prior.resolvent(u - beta * phi(model, u)[1], beta), atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:1 of 1 modes")
+@every_model
+@every_prior
+def test_energy_and_gradient_norm_are_those_of_u(prior, model):
+    mode = find_mode(prior, model, method="gradient_flow", start="random", n_steps=3, tolerance=0)
+    root = factor(prior)
+    z = np.linalg.lstsq(root, mode.u, rcond=None)[0]
+    gradient = approx_fprime(z, lambda z: z @ z / 2 + phi(model, root @ z)[0], 1e-7)
+    assert np.isclose(mode.energy, prior.energy(mode.u) + phi(model, mode.u)[0], rtol=1e-10)
+    assert np.isclose(mode.gradient_norm, np.linalg.norm(gradient) / np.linalg.norm(z), rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:1 of 1 modes")
+@pytest.mark.parametrize("beta", [None, 0.1, 100.0])
+@every_model
+def test_the_energy_never_rises(model, beta):
+    prior, u = PRIORS["approximate"], 3 * PRIORS["approximate"].sample(seed=5)[0]
+    settings = {"method": "gradient_flow", "start": u, "beta": beta, "tolerance": 0}
+    energies = [find_mode(prior, model, n_steps=n, **settings).energy for n in range(1, 42, 4)]
+    assert np.all(np.diff(energies) <= 1e-10)
+    assert energies[-1] < energies[0] - 0.1
+
+
+@every_model
+def test_a_fixed_step_reaches_the_same_mode(model):
+    prior = PRIORS["project"]
+    fixed = find_mode(prior, model, method="gradient_flow", beta=0.1)
+    assert np.allclose(fixed.u, find_mode(prior, model).u, atol=1e-5)
+
+
+@pytest.mark.parametrize("gamma", [0.1, 1e-3, 1e-6])
+@every_prior
+def test_newton_needs_few_steps_at_any_noise(prior, gamma):
+    nodes = LABELED["few"]
+    y = np.sign(prior.sample(seed=1)[0][nodes])  # labels that the prior can follow
+    mode = find_mode(prior, Probit(nodes, y, gamma=gamma))
+    assert mode.converged
+    assert mode.n_steps < 40
+    assert np.all(y * mode.u[nodes] > 0)
+
+
+@pytest.mark.parametrize("gamma", [0.1, 1e-3])
+def test_newton_needs_few_steps_where_labels_contradict_each_other(gamma):
+    nodes = np.arange(N_NODES)  # 24 labels that no combination of 7 modes can follow
+    mode = find_mode(PRIORS["project"], Probit(nodes, signs(nodes), gamma=gamma))
+    assert mode.converged
+    assert mode.n_steps < 10
+
+
+def test_the_best_ginzburg_landau_mode_is_the_minimum_over_a_grid():
+    prior = priors.matern(spectrum(3, seed=2), tau=0.7, alpha=1.0)
+    model = GinzburgLandau([0, 1], [1, -1], gamma=1.0, epsilon=0.2)
+    precision = np.linalg.inv(covariance(prior))
+    axis = np.linspace(-2, 2, 101)
+    v = np.array(list(itertools.product(axis, repeat=3)))
+    energy = np.sum(v @ precision * v, axis=1) / 2 + np.sum((v**2 - 1) ** 2, axis=1) / (4 * 0.2)
+    energy += ((v[:, 0] - 1) ** 2 + (v[:, 1] + 1) ** 2) / 2
+    modes = find_modes(prior, [model] * 30, start="random", seed=4)
+    best = min(modes, key=lambda mode: mode.energy)
+    assert all(mode.converged for mode in modes)
+    assert np.ptp([mode.energy for mode in modes]) > 0.1  # there are several wells to fall into
+    assert 0 <= energy.min() - best.energy < 0.02
+    assert np.abs(best.u - v[energy.argmin()]).max() < 0.04
+
+
+@every_model
+def test_flipped_labels_flip_the_mode(model):
+    prior = PRIORS["approximate"]
+    flipped = type(model)(
+        model.nodes, -model.y, **{k: getattr(model, k) for k in vars(model) if k not in ("nodes", "y")}
+    )
+    assert np.allclose(find_mode(prior, flipped).u, -find_mode(prior, model).u, atol=1e-8)
+
+
+class Regression:
+    """A user's own model, ``y_j = u_j + eta_j``: its mode is the mean of a Gaussian."""
+
+    def __init__(self, nodes, y, gamma):
+        self.nodes, self.y, self.gamma = nodes, y, gamma
+
+    def phi(self, u):
+        return jnp.sum((self.y - u) ** 2) / (2 * self.gamma**2)
+
+
+@every_prior
+def test_a_model_of_ones_own_has_the_mode_of_its_closed_form(prior):
+    nodes = LABELED["few"]
+    y = np.random.default_rng(0).standard_normal(len(nodes))
+    mode = find_mode(prior, Regression(nodes, y, 0.4), tolerance=1e-9)
+    c = covariance(prior)
+    u = c[:, nodes] @ np.linalg.solve(c[np.ix_(nodes, nodes)] + 0.4**2 * np.eye(len(nodes)), y)
+    assert np.allclose(mode.u, u, atol=1e-7)
+    assert not jax.config.jax_enable_x64  # double precision inside only
+
+
+def test_a_batch_gives_what_its_trials_give_one_by_one():
+    prior, rng = PRIORS["approximate"], np.random.default_rng(0)
+    starts = prior.sample(6, seed=1)
+    for n_labels in (itertools.repeat(4), itertools.cycle([3, 4])):  # one batch, and none
+        models = [
+            GinzburgLandau(rng.choice(N_NODES, n, replace=False), [1, -1, 1, -1][:n], gamma=gamma, epsilon=0.5)
+            for gamma, n in zip(np.linspace(0.3, 1, 6), n_labels, strict=False)
+        ]
+        batch = find_modes(prior, models, start=starts)
+        for mode, model, start in zip(batch, models, starts, strict=True):
+            alone = find_mode(prior, model, start=start)
+            assert np.allclose(mode.u, alone.u, atol=1e-5)
+
+
+def test_a_mode_is_a_start_that_needs_no_steps_and_its_removed_directions_do_not_matter():
+    prior, model = PRIORS["project"], MODELS["ginzburg-landau"]
+    mode = find_mode(prior, model, start="random", seed=2)
+    again = find_mode(prior, model, start=mode.u + 5 * prior.vectors[:, 0])
+    assert again.n_steps == 0
+    assert np.allclose(again.u, mode.u, atol=1e-12)
+
+
+def test_random_starts_follow_the_seed():
+    prior, model = PRIORS["project"], MODELS["ginzburg-landau"]
+    runs = [find_modes(prior, [model] * 3, start="random", seed=seed) for seed in (0, 0, 1)]
+    steps = [[mode.n_steps for mode in run] for run in runs]
+    assert all(np.array_equal(a.u, b.u) for a, b in zip(runs[0], runs[1], strict=True))
+    assert steps[0] != steps[2]
+
+
+def test_a_flow_cut_short_says_so():
+    with pytest.warns(UserWarning, match="1 of 1 modes: Not converged after 2 steps of gradient flow"):
+        mode = find_mode(PRIORS["full"], MODELS["ginzburg-landau"], start="random", n_steps=2)
+    assert not mode.converged
+    assert mode.gradient_norm > 1e-6
+    assert "Raise n_steps" in mode.message
+
+
+def test_level_set_has_no_mode():
+    with pytest.raises(TypeError, match="infimum is not attained"):
+        find_mode(PRIORS["full"], LevelSet([0, 1], [1, -1]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"method": "bfgs"}, ValueError, "method must be"),
+        ({"method": "newton"}, TypeError, "Probit"),
+        ({"beta": 0.0}, ValueError, "beta must be"),
+        ({"beta": np.inf}, ValueError, "beta must be"),
+        ({"n_steps": 0}, ValueError, "n_steps must be"),
+        ({"tolerance": -1.0}, ValueError, "tolerance must be"),
+        ({"tolerance": np.nan}, ValueError, "tolerance must be"),
+        ({"start": "probit"}, ValueError, "start must be"),
+        ({"start": np.zeros(3)}, ValueError, "shape"),
+        ({"start": np.full(N_NODES, np.nan)}, ValueError, "finite"),
+    ],
+)
+def test_bad_settings_are_refused(settings, error, words):
+    with pytest.raises(error, match=words):
+        find_mode(PRIORS["full"], MODELS["ginzburg-landau"], **settings)
+
+
+def test_bad_models_are_refused():
+    with pytest.raises(ValueError, match="No models"):
+        find_modes(PRIORS["full"], [])
+    with pytest.raises(ValueError, match="Node 99 is not in the graph"):
+        find_mode(PRIORS["full"], Probit([0, 99], [1, -1]))
+    with pytest.raises(ValueError, match="newton has neither"):
+        find_mode(PRIORS["full"], MODELS["probit"], method="newton", start="random")
