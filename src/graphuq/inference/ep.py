@@ -1,0 +1,382 @@
+"""Expectation propagation: the whitening map and the labels in, a Gaussian and the evidence out."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import qr
+from scipy.linalg.lapack import dpotrf, dtrtri
+from scipy.special import log_expit, ndtr
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from graphuq.inference.sites import Sites
+from graphuq.models.base import Model
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """``N(mean, factor factor^T)`` on whitened coordinates z, shapes (n_latent,), (n_latent, n_latent).
+
+    Compared and hashed by identity, so that a sampler holding one can be a static setting of JAX.
+    """
+
+    mean: Vector
+    factor: Matrix
+
+
+@dataclass(frozen=True)
+class EP:
+    """The Gaussian that expectation propagation puts in place of the posterior.
+
+    Given z, u at the labeled nodes is ``f = B z`` (plus the sites' tail); the posterior of z is
+    N(z_mean, S) with ``S = I - basis (I - root root^T) basis^T``: labels say nothing about z
+    outside the span of `basis`.
+
+    Attributes:
+        sites: the likelihood of the labels.
+        precision, shift: natural parameters of the sites, shape (n_labeled,); a later call starts
+            from them.
+        mean, variance: of u at the labeled nodes, shape (n_labeled,).
+        cavity_mean, cavity_variance: of u_j given all labels but its own, shape (n_labeled,).
+        log_predictive: ``log P(y_j | all other labels)``, shape (n_labeled,): leave-one-out.
+        z_mean: shape (n_latent,).
+        basis: orthonormal columns, shape (n_latent, k), k = min(n_labeled, n_latent).
+        root: shape (k, k).
+        log_evidence: log P(y), approximately; exact for one label.
+        n_sweeps: sweeps over all sites, those of failed attempts included.
+        converged: whether the moments of every site agree with the Gaussian's.
+    """
+
+    sites: Sites
+    precision: Vector
+    shift: Vector
+    mean: Vector
+    variance: Vector
+    cavity_mean: Vector
+    cavity_variance: Vector
+    log_predictive: Vector
+    z_mean: Vector
+    basis: Matrix
+    root: Matrix
+    log_evidence: float
+    n_sweeps: int
+    converged: bool
+
+
+class Marginals(NamedTuple):
+    """The latent value at some nodes and how likely it is not to be negative."""
+
+    mean: Vector
+    variance: Vector
+    probability: Vector  # P(u >= 0)
+
+
+class EvidenceGradient(NamedTuple):
+    """Derivatives of the log evidence at the fixed point."""
+
+    log_variances: Vector  # by log v_j, where column j of B is sqrt(v_j) q_j; shape (n_latent,)
+    tail: float  # by the variance of the tail
+    gamma: float
+
+
+def ep(
+    factor: ArrayLike,
+    model: Model,
+    *,
+    tail: float = 0.0,
+    start: EP | None = None,
+    tolerance: float = 1e-8,
+    max_sweeps: int = 200,
+) -> EP:
+    """Fit a Gaussian to the posterior of z ~ N(0, I) given labels that see ``u = B z``.
+
+    Args:
+        factor: B, shape (n_labeled, n_latent); the prior covariance of the labeled block is
+            ``B B^T + tail I``.
+        model: `Probit` or `LevelSet`; row j of B belongs to its j-th label.
+        tail: variance of an independent part of u at every labeled node.
+        start: an earlier result with the same labels, for a warm start.
+        tolerance: sweeps end when no moment is off by more than this many posterior deviations.
+        max_sweeps: sweeps after which an attempt is given up.
+    """
+    matrix = np.atleast_2d(np.asarray(factor, float))
+    if not np.isfinite(matrix).all():
+        raise ValueError("factor has entries that are NaN or infinite.")
+    if not (np.isfinite(tail) and tail >= 0):
+        raise ValueError(f"tail is a variance and must be finite and not negative, got {tail}.")
+    if not tolerance > 0 or max_sweeps < 1:
+        raise ValueError(f"tolerance must be above 0 and max_sweeps at least 1, got {tolerance} and {max_sweeps}.")
+    sites = Sites.of(model, tail=tail)
+    if matrix.ndim != 2 or matrix.shape[0] != sites.y.size:
+        raise ValueError(
+            f"factor must have one row for each of the {sites.y.size} labels, got shape {matrix.shape}."
+        )
+    if start is not None and start.precision.shape != sites.y.shape:
+        raise ValueError(
+            f"start has {start.precision.size} sites but there are {sites.y.size} labels: "
+            "start from a result with the same labels."
+        )
+    result = propagate(matrix, sites, start=start, tolerance=tolerance, max_sweeps=max_sweeps)
+    if not result.converged:
+        warnings.warn(
+            f"Expectation propagation did not converge in {result.n_sweeps} sweeps: its means, variances and "
+            "evidence are rough. The labels contradict each other at this gamma: a larger gamma, or a prior with "
+            "more modes, lets them be explained; or sample the posterior instead.",
+            stacklevel=2,
+        )
+    return result
+
+
+def propagate(
+    factor: Matrix,
+    sites: Sites,
+    *,
+    start: EP | None = None,
+    tolerance: float = 1e-8,
+    max_sweeps: int = 200,
+) -> EP:
+    """`ep` without checks and warnings, for inner loops.
+
+    One sweep costs O(n_labeled k^2), k = min(n_labeled, n_latent): with few labels z is first
+    rotated so that only its first n_labeled coordinates matter.
+    """
+    n_labeled, n_latent = factor.shape
+    with _threads(n_labeled * min(n_labeled, n_latent) ** 2):
+        basis, reduced = np.eye(n_latent), factor
+        if n_labeled < n_latent:
+            basis, triangle = (np.asarray(x, float) for x in qr(factor.T, mode="economic", check_finite=False))
+            reduced = np.ascontiguousarray(triangle.T)
+        nothing = np.zeros(n_labeled)
+        first = (nothing, nothing) if start is None else (start.precision, start.shift)
+        fit = _settle(reduced, sites, first, tolerance, max_sweeps)
+        if not fit.converged and start is not None:
+            fit = _settle(reduced, sites, (nothing, nothing), tolerance, max_sweeps, fit.n_sweeps)
+        if not fit.converged and sites.log_flip > -np.inf:
+            fit = _soften(reduced, sites, tolerance, max_sweeps, fit.n_sweeps)
+        return _result(reduced, basis, sites, fit)
+
+
+@cache
+def _blas() -> Any:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _threads(n_multiplications: float) -> AbstractContextManager[Any]:
+    """One thread for small matrices: there, threads that wait for each other cost more than they bring.
+
+    On a busy machine they made a fit of 160 labels fifty times slower.
+    """
+    return nullcontext() if n_multiplications > 1e8 else _blas().limit(limits=1)
+
+
+class _Posterior(NamedTuple):
+    """The Gaussian that given sites stand for, and what is left of it at a node without its own site."""
+
+    root: Matrix  # root root^T is the covariance of z, the inverse of I + B^T T B
+    log_det: float  # of I + B^T T B
+    mean: Vector
+    variance: Vector
+    cavity_mean: Vector
+    cavity_variance: Vector
+
+
+class _Fit(NamedTuple):
+    """Where the sweeps ended."""
+
+    precision: Vector
+    shift: Vector
+    posterior: _Posterior
+    n_sweeps: int
+    converged: bool
+
+
+def _posterior(reduced: Matrix, precision: Vector, shift: Vector) -> _Posterior | None:
+    """The Gaussian of the sites at f = B z, or None where they do not make a proper one."""
+    gram = reduced.T @ (precision[:, None] * reduced)
+    gram.flat[:: gram.shape[0] + 1] += 1
+    cholesky, failed = dpotrf(gram, lower=1)
+    if failed or not np.isfinite(cholesky[-1, -1]):
+        return None
+    root = np.tril(dtrtri(cholesky, lower=1)[0]).T  # a product with it is faster than a solve
+    half = reduced @ root
+    mean = half @ (shift @ half)
+    variance = np.einsum("ij,ij->i", half, half)
+    left = 1 - precision * variance  # share of the precision that is not the site's own
+    if not (left > 1e-12).all():
+        return None
+    log_det = -2 * np.log(root.diagonal()).sum()
+    return _Posterior(root, log_det, mean, variance, (mean - variance * shift) / left, variance / left)
+
+
+def _settle(
+    reduced: Matrix,
+    sites: Sites,
+    start: tuple[Vector, Vector],
+    tolerance: float,
+    max_sweeps: int,
+    n_sweeps: int = 0,
+) -> _Fit:
+    """Sweep all sites at once, with damping, until every site reproduces its tilted moments."""
+    precision, shift = start
+    posterior = _posterior(reduced, precision, shift)
+    if posterior is None:  # sites of another problem: begin with none
+        precision, shift = np.zeros_like(precision), np.zeros_like(shift)
+        posterior = _posterior(reduced, precision, shift)
+    assert posterior is not None  # the prior is proper
+    step, last = 1.0, np.inf
+    for sweep in range(n_sweeps + 1, n_sweeps + max_sweeps + 1):
+        target = sites.match(posterior.cavity_mean, posterior.cavity_variance)
+        to_precision, to_shift = target.precision - precision, target.shift - shift
+        error = np.maximum(
+            np.abs(to_precision) * posterior.variance,
+            np.abs(to_shift - to_precision * posterior.mean) * np.sqrt(posterior.variance),
+        ).max()
+        if error < tolerance:
+            return _Fit(precision, shift, posterior, sweep, True)
+        step = max(step / 2, 0.02) if error > last else min(1.0, 1.2 * step)
+        last = error
+        moved = None
+        while moved is None:  # sites that widen can leave no proper Gaussian: go less far
+            new = precision + step * to_precision, shift + step * to_shift
+            moved = _posterior(reduced, *new)
+            if moved is None:
+                step /= 4
+                if step < 1e-3:
+                    return _Fit(precision, shift, posterior, sweep, False)
+        (precision, shift), posterior = new, moved
+    return _Fit(precision, shift, posterior, n_sweeps + max_sweeps, False)
+
+
+def _soften(reduced: Matrix, sites: Sites, tolerance: float, max_sweeps: int, n_sweeps: int) -> _Fit:
+    """Harden a step likelihood little by little, each fit starting at the last.
+
+    The step is not log-concave: from nothing the sweeps can run away, where the fixed points of
+    softer steps lead to it. Where the way ends early, the last fixed point is returned.
+    """
+    odds = sites.log_flip - float(np.log(-np.expm1(sites.log_flip)))  # log(flip / (1 - flip))
+    n_labeled = reduced.shape[0]
+    start = (np.zeros(n_labeled), np.zeros(n_labeled))
+    posterior = _posterior(reduced, *start)
+    assert posterior is not None
+    fit = _Fit(*start, posterior, n_sweeps, False)
+    softened = max(odds, -0.25)
+    while True:
+        hard = softened == odds
+        stage = replace(sites, log_flip=float(log_expit(softened)))
+        trial = _settle(reduced, stage, start, tolerance if hard else 1e-2, max_sweeps, fit.n_sweeps)
+        if not trial.converged:
+            return fit._replace(n_sweeps=trial.n_sweeps, converged=False)
+        if hard:
+            return trial
+        fit, start = trial, (trial.precision, trial.shift)
+        softened = max(odds, 1.3 * softened)
+
+
+def _result(reduced: Matrix, basis: Matrix, sites: Sites, fit: _Fit) -> EP:
+    """All that a fixed point says, with the evidence
+
+        log Z = sum_j log s_j - log det(I + B^T T B) / 2 + shift . mean / 2,
+
+    s_j the height of site j, which makes its belief times the site integrate to log_z_j.
+    """
+    precision, shift, posterior = fit.precision, fit.shift, fit.posterior
+    mean, variance = posterior.cavity_mean, posterior.cavity_variance
+    log_z = sites.match(mean, variance).log_z
+    grown = 1 + variance * precision
+    heights = (
+        log_z + np.log(grown) / 2 - (2 * mean * shift + variance * shift**2 - mean**2 * precision) / (2 * grown)
+    )
+    log_evidence = heights.sum() + (shift @ posterior.mean - posterior.log_det) / 2
+    # First and second derivative of log_z_j by the mean of its belief, at the fixed point.
+    slope = shift - precision * posterior.mean
+    curvature = -precision * (1 - precision * posterior.variance)
+    tail = sites.tail
+    return EP(
+        sites=sites,
+        precision=precision,
+        shift=shift,
+        mean=posterior.mean + tail * slope,
+        variance=posterior.variance + tail + tail * (2 * variance + tail) * curvature,
+        cavity_mean=mean,
+        cavity_variance=variance + tail,
+        log_predictive=log_z,
+        z_mean=basis @ (reduced.T @ slope),  # S B^T shift = B^T (shift - T mean)
+        basis=basis,
+        root=posterior.root,
+        log_evidence=float(log_evidence),
+        n_sweeps=fit.n_sweeps,
+        converged=fit.converged,
+    )
+
+
+def gaussian(result: EP) -> Gaussian:
+    """The posterior of z as one mean and one square factor; O(n_latent^2 k)."""
+    basis, root = result.basis, result.root
+    factor = basis @ (root - np.eye(root.shape[0])) @ basis.T
+    factor.flat[:: factor.shape[0] + 1] += 1
+    return Gaussian(result.z_mean, factor)
+
+
+def predict(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> Marginals:
+    """Means, variances and P(u >= 0) at nodes that depend on the labels through z alone.
+
+    Args:
+        result: of `ep`.
+        conditional: M, shape (n_nodes, n_latent): ``u | z ~ N(M z, deviation^2)``.
+        deviation: one number or shape (n_nodes,).
+    """
+    matrix = np.asarray(conditional, float)
+    basis, root = result.basis, result.root
+    variance = np.square(matrix @ (basis @ root)).sum(axis=1) + np.square(np.asarray(deviation, float))
+    if root.shape[0] < basis.shape[0]:  # what the labels do not touch keeps its prior variance
+        outside = np.square(matrix).sum(axis=1) - np.square(matrix @ basis).sum(axis=1)
+        variance = variance + np.maximum(outside, 0)
+    mean = matrix @ result.z_mean
+    with np.errstate(divide="ignore", invalid="ignore"):
+        certain = np.where(mean >= 0, 1.0, 0.0)
+        probability = np.where(variance > 0, ndtr(mean / np.sqrt(variance)), certain)
+    return Marginals(mean, variance, probability)
+
+
+def labeled_probability(result: EP) -> Vector:
+    """P(u_j >= 0 | all labels) at the labeled nodes, shape (n_labeled,).
+
+    It is taken from the tilted distribution, which knows that a label cuts u_j at zero, not from
+    the Gaussian that has its moments. Where it contradicts y_j, the label is likely wrong.
+    """
+    agrees = result.sites.agreement(result.cavity_mean, result.cavity_variance - result.sites.tail)
+    return np.where(result.sites.y > 0, agrees, 1 - agrees)
+
+
+def evidence_gradient(result: EP) -> EvidenceGradient:
+    """Exact derivatives of the evidence: at the fixed point the sites do not count.
+
+    With ``C = sum_j v_j q_j q_j^T + tail I`` and G such that ``d log Z = tr(G dC)``,
+
+        d log Z / d log v_j = v_j q_j^T G q_j = (E z_j^2 - 1) / 2,
+
+    the posterior's second moment against the prior's. Noise and tail follow the heat equation.
+    """
+    width = result.cavity_variance
+    slope = (result.mean - result.cavity_mean) / width
+    curvature = (result.variance - width) / width**2
+    heat = float(np.sum(slope**2 + curvature)) / 2
+    basis, root, sites = result.basis, result.root, result.sites
+    with _threads(basis.size * root.shape[0]):
+        lost = np.eye(root.shape[0]) - root @ root.T
+        z_variance = 1 - np.einsum("ij,ij->i", basis @ lost, basis)
+    flips = sites.flip_gradient(result.cavity_mean, width - sites.tail)
+    return EvidenceGradient(
+        log_variances=(result.z_mean**2 + z_variance - 1) / 2,
+        tail=heat,
+        gamma=sites.noise_slope * heat + sites.flip_slope * flips,
+    )

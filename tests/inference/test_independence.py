@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from graphuq.inference import independence
+from graphuq.inference.independence import sample_independently
+from graphuq.models import GinzburgLandau, LevelSet, Probit
+from tests.oracles import dense_covariance, exact_label_mean, four_priors, random_spectrum
+
+PRIORS = four_priors(random_spectrum(seed=2))
+NODES, Y = np.array([4, 21]), np.array([1.0, -1.0])
+ASKED = np.array([0, 4, 9, 15, 26])
+MODELS = {"probit": Probit(NODES, Y, gamma=0.5), "level_set": LevelSet(NODES, Y, gamma=1.0)}
+
+
+def worst_z_score(prior, model):
+    gamma = {"probit_gamma" if isinstance(model, Probit) else "level_set_gamma": model.gamma}
+    dense = dense_covariance(prior)
+    exact = [exact_label_mean(dense, model.nodes, model.y, node, **gamma) for node in ASKED]
+    found = sample_independently(prior, model, n_steps=4000, n_chains=16, seed=3).labels(ASKED)
+    return np.abs((found.mean - exact) / found.error).max()
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("prior", PRIORS)
+def test_label_means_match_closed_forms(prior, model):
+    assert worst_z_score(PRIORS[prior], MODELS[model]) < 5
+
+
+def test_draws_of_the_gaussian_alone_fail_the_same_test(monkeypatch):
+    """Without the correction the law is that of expectation propagation, not the posterior's."""
+
+    def accept_all(log_w, log_uniform):
+        return np.broadcast_to(np.arange(log_w.shape[1]), log_w.shape), np.ones(log_w.shape)
+
+    monkeypatch.setattr(independence, "_walk", accept_all)
+    assert worst_z_score(PRIORS["full"], MODELS["level_set"]) > 5
+
+
+def test_the_same_seed_gives_the_same_draws():
+    first, again, other = (sample_independently(PRIORS["full"], MODELS["probit"], seed=seed) for seed in (1, 1, 2))
+    assert np.array_equal(first.z, again.z)
+    assert not np.array_equal(first.z, other.z)
+
+
+def test_a_model_that_expectation_propagation_does_not_know_is_refused():
+    with pytest.raises(TypeError, match="Probit and LevelSet"):
+        sample_independently(PRIORS["full"], GinzburgLandau(NODES, Y))

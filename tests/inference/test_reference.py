@@ -1,0 +1,182 @@
+"""Samplers that start from a Gaussian close to the posterior, against numbers computed without sampling."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from graphuq.inference.ep import Gaussian
+from graphuq.inference.reference import Referenced, Refractive
+from graphuq.inference.target import Linear, LinearWithTail, Target
+from graphuq.models import LevelSet, Probit
+from tests.inference.chains import run, z_scores
+from tests.oracles import dense_covariance, exact_label_mean, four_priors, random_spectrum
+
+COVARIANCE = dense_covariance(four_priors(random_spectrum(seed=2))["full"])
+LABELS = {2: ((4, 21), (1.0, -1.0)), 3: ((4, 21, 9), (1.0, -1.0, -1.0))}
+GAMMA = {"probit": 0.5, "level_set": 1.0}
+POOR = Gaussian(np.array([0.4, -0.3, 0.2]), np.array([[0.9, 0, 0], [0.3, 1.2, 0], [0, -0.2, 1.1]]))
+
+
+def small(kind, n_labels=2, asked=15):
+    """A target whose z gives u at the labeled nodes and at one more, and the exact label means there."""
+    nodes, y = LABELS[n_labels]
+    where = [*nodes, asked] if n_labels == 2 else list(nodes)
+    B = np.linalg.cholesky(COVARIANCE[np.ix_(where, where)])
+    model = (Probit if kind == "probit" else LevelSet)(np.arange(n_labels), np.array(y), GAMMA[kind])
+    target = Target.of(Linear(jnp.asarray(B[:n_labels], jnp.float32)), model)
+    # Three labels have closed forms at the labeled nodes of level-set alone; see `exact_label_mean`.
+    exact = [exact_label_mean(COVARIANCE, nodes, y, node, **{f"{kind}_gamma": GAMMA[kind]}) for node in where]
+    return B, target, np.array(exact)
+
+
+def deviations(sampler, kind, n_labels=2, n_steps=1500):
+    B, target, exact = small(kind, n_labels)
+    starts = jax.random.normal(jax.random.key(1), (48, target.n_latent))
+    draws, info, _ = run(sampler, target, starts, n_warmup=200, n_steps=n_steps, seed=3)
+    return z_scores(np.where(draws @ B.T >= 0, 1.0, -1.0), exact), info
+
+
+CASES = {
+    "probit": (Referenced(), "probit", 2),
+    "level-set": (Referenced(), "level_set", 3),
+    "poor reference": (Referenced(reference=POOR, inflation=1.2), "probit", 2),
+    "refractive": (Referenced(Refractive()), "level_set", 2),
+    "refractive, poor reference, one wall": (Referenced(Refractive(2.0, 3, max_walls=1), POOR), "level_set", 3),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_label_means_match_closed_forms(case):
+    z, _ = deviations(*CASES[case])
+    assert np.abs(z).max() < 5
+
+
+class NoJacobian(Referenced):
+    """A wrong potential: Phi alone, as if the reference were the prior."""
+
+    def prepare(self, target):
+        right = super().prepare(target)
+        inner = replace(right.inner, slope=jnp.zeros_like(right.scale), scale=jnp.ones_like(right.scale))
+        return replace(right, inner=inner)
+
+
+class LowWalls(Refractive):
+    """Walls, and so the price of the opposite direction, at half their height."""
+
+    def prepare(self, target):
+        right = super().prepare(target)
+        return replace(right, height=right.height / 2)
+
+
+@pytest.mark.parametrize("wrong", [(NoJacobian(), "probit"), (Referenced(LowWalls()), "level_set")])
+def test_a_wrong_step_fails_the_same_test(wrong):
+    z, _ = deviations(*wrong)
+    assert np.abs(z).max() > 5
+
+
+def test_the_relative_potential_is_the_same_posterior():
+    _, target, _ = small("probit")
+    problem = Referenced(reference=POOR).prepare(target)
+
+    @jax.jit
+    def both(zeta):
+        z = problem.mean + problem.rotation @ (problem.scale * zeta)
+        return problem.inner.potential(zeta) + zeta @ zeta / 2, target.potential(z) + z @ z / 2
+
+    relative, absolute = np.array([both(zeta) for zeta in jax.random.normal(jax.random.key(0), (20, 3))]).T
+    np.testing.assert_allclose(relative - absolute, -np.square(POOR.mean).sum() / 2, atol=1e-4)
+    covariance = problem.rotation * problem.scale**2 @ problem.rotation.T
+    np.testing.assert_allclose(covariance, POOR.factor @ POOR.factor.T, atol=1e-5)
+
+
+def test_a_start_within_reach_is_kept_and_one_far_out_is_drawn_in():
+    _, target, _ = small("probit")
+    sampler = Referenced()
+    problem = sampler.prepare(target)
+    for z, kept in ((problem.mean + 0.1, True), (problem.mean + 100.0, False)):
+        drawn = sampler.draw(None, sampler.init(jax.random.key(0), z, problem), problem)
+        assert np.allclose(drawn, z, atol=1e-4) == kept
+    assert np.abs(drawn).max() < 10
+
+
+def many(kind, n_labeled=400, n_latent=8):
+    rng = np.random.default_rng(0)
+    B = rng.normal(size=(n_labeled, n_latent))
+    u = B @ rng.normal(size=n_latent)
+    y = np.where(u + rng.normal(size=n_labeled) >= 0, 1.0, -1.0)
+    model = (Probit if kind == "probit" else LevelSet)(np.arange(n_labeled), y, 1.0)
+    return Target.of(Linear(jnp.asarray(B, jnp.float32)), model)
+
+
+def test_many_labels_accept_nearly_independent_steps():
+    starts = jax.random.normal(jax.random.key(1), (8, 8))
+    _, info, state = run(Referenced(), many("probit"), starts, n_warmup=300, n_steps=300)
+    assert np.mean(info.acceptance) > 0.8
+    assert np.exp(state.log_beta).min() > 0.8
+
+
+def test_refraction_keeps_the_energy_and_can_be_reversed():
+    with jax.enable_x64(True):
+        target = jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, many("level_set"))
+        sampler = Refractive(n_kicks=1)
+        problem = Referenced(sampler).prepare(target).inner
+        free = replace(problem, target=replace(problem.target, scale=jnp.zeros(8)))  # walls alone, no kicks
+        key_zeta, key_p = jax.random.split(jax.random.key(0))
+        zeta = jax.random.normal(key_zeta, (8,), jnp.float64)
+        p = sampler._across(jax.random.normal(key_p, (8,), jnp.float64), problem)
+        fly = jax.jit(lambda zeta, p: sampler._fly(zeta, p, jnp.asarray(3.0), free))
+        end, p_end, n_bounces = fly(zeta, p)
+        back, p_back, n_back = fly(end, -p_end)
+        wrong = [int((problem.target.field(x)[problem.walls] * problem.y < 0).sum()) for x in (zeta, end)]
+        zeta, p, end, p_end, back, p_back = (np.asarray(x) for x in (zeta, p, end, p_end, back, p_back))
+    assert n_bounces > 20
+    assert n_back == n_bounces
+    np.testing.assert_allclose(back, zeta, atol=1e-8)
+    np.testing.assert_allclose(p_back, -p, atol=1e-8)
+    lost = 2.0 * (wrong[1] - wrong[0])
+    np.testing.assert_allclose(p @ p / 2 - p_end @ p_end / 2, lost, atol=1e-8)
+
+
+def test_refraction_crosses_to_the_opposite_side():
+    """Labels +1, +1, -1 on one value: the sign is + with odds exp(2 / gamma^2)."""
+    B = jnp.ones((3, 1))
+    target = Target.of(Linear(B), LevelSet(np.arange(3), np.array([1.0, 1.0, -1.0]), 1.0))
+    starts = jax.random.normal(jax.random.key(1), (48, 1))
+    draws, _, _ = run(Referenced(Refractive()), target, starts, n_warmup=20, n_steps=400)
+    assert np.abs(z_scores(np.where(draws[..., 0] >= 0, 1.0, -1.0), np.tanh(1.0))) < 5
+    assert np.abs(z_scores(draws[..., 0] ** 2, 1.0)) < 5
+
+
+def test_a_field_with_a_tail_is_expanded():
+    field = LinearWithTail(jnp.ones((2, 1)), jnp.array([0.3, 0.1]), jnp.asarray(0.5))
+    target = Target.of(field, Probit([0, 1], np.array([1.0, -1.0]), 0.5))
+    problem = Referenced().prepare(target)
+    zeta = jax.random.normal(jax.random.key(0), (4,))
+    z = problem.mean + problem.rotation @ (problem.scale * zeta)
+    np.testing.assert_allclose(problem.inner.field(zeta), field(z), atol=1e-5)
+
+
+def test_wrong_input_is_named():
+    _, target, _ = small("probit")
+    with pytest.raises(ValueError, match="inflation"):
+        Referenced(inflation=0.0)
+    with pytest.raises(ValueError, match="time"):
+        Refractive(time=0.0)
+    with pytest.raises(ValueError, match="z has 3 coordinates"):
+        Referenced(reference=Gaussian(np.zeros(2), np.eye(2))).prepare(target)
+    with pytest.raises(ValueError, match="singular"):
+        Referenced(reference=Gaussian(np.zeros(3), np.diag([1.0, 1.0, 0.0]))).prepare(target)
+    with pytest.raises(TypeError, match="Referenced\\(Refractive"):
+        Referenced(Refractive()).prepare(target)
+
+    class Own:
+        nodes = np.array([0, 1, 2])
+
+        def phi(self, u):
+            return (u**2).sum()
+
+    with pytest.raises(TypeError, match="posterior of Own is known"):
+        Referenced().prepare(Target.of(target.field, Own()))
