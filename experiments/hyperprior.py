@@ -1,0 +1,331 @@
+"""Public data in; how well the default hyperprior predicts, beside ones fitted to the data, out as JSON.
+
+First, where the evidence of 40 and 160 labels peaks under next to no hyperprior. Then, for every task (a
+data set, a number of labels, all right or a tenth of them wrong), a fixed cloud of hyper-parameters is
+drawn from a wide proposal, and expectation propagation gives the evidence and the predictions at each.
+Any hyperprior is then a reweighting of the cloud, so hyperpriors compare in milliseconds: by the log-loss
+of the averaged predictions, of the sign of u and with the noise of the labels included. A hyperprior
+fitted with one data set left out is judged on that data set.
+
+    python -m experiments.hyperprior --out hyperprior.json           # half an hour on a busy machine
+    python -m experiments.hyperprior --out hyperprior.json --quick   # the small data sets, few draws
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import Bounds, minimize
+from scipy.special import ndtr
+from scipy.stats import norm, qmc
+from sklearn.datasets import load_breast_cancer, load_digits
+
+from graphuq import __version__, datasets, graph, laplacian, spectrum
+from graphuq.hyperprior import BOUNDS, Family, Hyperprior, LogNormal
+from graphuq.inference.ep import predict, propagate
+from graphuq.inference.sites import Sites
+from graphuq.learning import learn
+from graphuq.models import Probit
+from graphuq.spectrum import Spectrum
+
+# The proposal: wide enough to hold every peak of the evidence of 40 and 160 labels seen on these data.
+PROPOSAL = Hyperprior(
+    LogNormal(80.0, 5.0), LogNormal(8.0, 2.25), LogNormal(0.08, 3.7), LogNormal(0.05, 7.4), n_effective=None
+)
+# Next to no hyperprior: it only keeps peaks from running away where labels are separable.
+WEAK = Hyperprior(
+    LogNormal(20.0, 55.0), LogNormal(4.0, 7.4), LogNormal(0.15, 55.0), LogNormal(0.05, 55.0), n_effective=None
+)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is run."""
+
+    tasks: tuple[str, ...] = (
+        "voting", "cancer", "moons 0.06", "moons 0.1", "mnist 49", "mnist 49 thin", "mnist 38", "mnist 38 thin",
+        "mnist 06", "mnist 57", "mnist 57 thin", "mnist 17", "mnist 23", "mnist 58 thin", "digits 49",
+        "digits 38", "digits 17", "digits 89", "digits 35 thin", "digits 18 thin", "digits even", "digits 8",
+    )  # fmt: skip
+    # (labels, share of them flipped, draws of labels, weight in the fit)
+    settings: tuple[tuple[int, float, int, float], ...] = (
+        (10, 0.0, 5, 1.0), (40, 0.0, 2, 1.0), (10, 0.1, 3, 0.5), (40, 0.1, 2, 0.5),
+    )  # fmt: skip
+    n_labels_of_peaks: tuple[int, ...] = (40, 160)
+    n_points: int = 512
+    n_test: int = 300
+    n_modes: int = 300
+    n_iterations: int = 10
+    seed: int = 0
+
+
+QUICK = Config(
+    tasks=("voting", "cancer", "digits 49", "digits 38", "digits 18 thin"),
+    settings=((10, 0.0, 2, 1.0), (10, 0.1, 2, 0.5)),
+    n_labels_of_peaks=(40,),
+    n_points=128,
+    n_iterations=3,
+)
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """One draw of labels, seen from every point of the cloud."""
+
+    task: str
+    setting: int
+    theta: np.ndarray  # (n_points, 4)
+    log_modes: np.ndarray  # log of the effective number of modes, (n_points,)
+    log_evidence: np.ndarray  # (n_points,)
+    sign: np.ndarray  # probability of the true class by the sign of u, (n_points, n_test)
+    noisy: np.ndarray  # the same with the noise of the labels included
+
+
+def group(task: str) -> str:
+    """The data set of a task, left out as a whole."""
+    return task.split()[0]
+
+
+def load(task: str, n_modes: int) -> tuple[Spectrum, np.ndarray]:
+    """The spectrum and the true labels of a task."""
+    kind, *rest = task.split()
+    settings: dict[str, Any]
+    thin = rest[-1:] == ["thin"]
+    if kind == "voting":
+        votes = datasets.voting_records()
+        return spectrum.dense(laplacian.normalized(graph.gaussian(votes.X, tau=1.25))), votes.y
+    if kind == "moons":
+        moons = datasets.two_moons(noise=float(rest[0]), seed=0)
+        weights = graph.self_tuning(moons.X, n_neighbors=10)
+        return spectrum.dense(laplacian.normalized(weights), n_modes=n_modes), moons.y
+    if kind == "mnist":
+        pair = datasets.mnist_pair(int(rest[0][0]), int(rest[0][1]), n_per_digit=2000, seed=0)
+        X, y, settings = pair.X, pair.y, {"n_neighbors": 20, "n_components": 50}
+    elif kind == "cancer":
+        X, target = load_breast_cancer(return_X_y=True)
+        X, y, settings = (X - X.mean(axis=0)) / X.std(axis=0), np.where(target == 1, 1, -1), {"n_neighbors": 10}
+    else:
+        X, y = _digits(rest[0])
+        settings = {"n_neighbors": 10}
+    if thin:  # one class cut to a quarter
+        rows = np.flatnonzero(y < 0)
+        gone = np.random.default_rng(1).choice(rows, 3 * len(rows) // 4, replace=False)
+        X, y = np.delete(X, gone, axis=0), np.delete(y, gone)
+    L = laplacian.normalized(graph.knn(X, **settings))
+    return spectrum.leading(L, n_modes=min(n_modes, len(y))), y
+
+
+def _digits(which: str) -> tuple[np.ndarray, np.ndarray]:
+    """A pair of digits, even against odd, or one digit against the rest."""
+    X, digit = load_digits(return_X_y=True)
+    if which == "even":
+        return X, np.where(digit % 2 == 0, 1, -1)
+    if len(which) == 1:
+        return X, np.where(digit == int(which), 1, -1)
+    first, second = int(which[0]), int(which[1])
+    keep = np.isin(digit, (first, second))
+    return X[keep], np.where(digit[keep] == first, 1, -1)
+
+
+def choose_labels(y: np.ndarray, n_labels: int, flipped: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes at random with both classes among them, and their labels, some of them wrong."""
+    rng = np.random.default_rng([n_labels, seed])
+    nodes = rng.choice(len(y), n_labels, replace=False)
+    while np.unique(y[nodes]).size < 2:
+        nodes = rng.choice(len(y), n_labels, replace=False)
+    labels = y[nodes].astype(float)
+    if flipped:
+        labels[rng.choice(n_labels, max(1, round(flipped * n_labels)), replace=False)] *= -1
+    return nodes, labels
+
+
+def peaks(modes: Spectrum, y: np.ndarray, config: Config) -> list[np.ndarray]:
+    """Where the evidence peaks: log of diffusion, alpha, gamma, offset and the effective number of modes."""
+    found = []
+    for n_labels in config.n_labels_of_peaks:
+        if n_labels > len(y) // 2:
+            continue
+        for seed in range(2):
+            model = Probit(*choose_labels(y, n_labels, 0.0, seed))
+            theta = learn(modes, model, hyperprior=WEAK, average=False).points[0].theta
+            found.append(np.append(theta, np.log(Family.of(modes, WEAK, model).n_effective(theta))))
+    return found
+
+
+def draw_points(config: Config) -> np.ndarray:
+    """Points of the proposal, in an order in which neighbors are close so that fits start warm."""
+    median, factor = _moments(PROPOSAL)
+    uniform = qmc.Sobol(4, seed=config.seed).random(config.n_points)
+    theta = median + factor * norm.ppf(np.clip(uniform, 1e-6, 1 - 1e-6))
+    lower, upper = np.log(list(BOUNDS.values())).T
+    theta = np.clip(theta, lower, upper)
+    return theta[np.lexsort((theta[:, 1], theta[:, 0]))]
+
+
+def make_cloud(
+    modes: Spectrum,
+    y: np.ndarray,
+    nodes: np.ndarray,
+    labels: np.ndarray,
+    *,
+    config: Config,
+    task: str,
+    setting: int,
+) -> Cloud:
+    """Evidence and predictions at every point."""
+    family = Family.of(modes, PROPOSAL, Probit(nodes, labels))
+    rest = np.setdiff1d(np.arange(len(y)), nodes)
+    test = np.random.default_rng(config.seed).permutation(rest)[: config.n_test]
+    truth = np.where(y[test] > 0, 1.0, -1.0)
+    theta = draw_points(config)
+    log_evidence, log_modes, sign, noisy = [], [], [], []
+    fit = None
+    for point in theta:
+        scale = np.exp(family.log_variances(point) / 2)
+        gamma = float(np.exp(point[2]))
+        fit = propagate(modes.vectors[nodes] * scale, Sites.probit(labels, gamma), start=fit, tolerance=1e-4)
+        found = predict(fit, modes.vectors[test] * scale)
+        log_evidence.append(fit.log_evidence)
+        log_modes.append(np.log(family.n_effective(point)))
+        sign.append(ndtr(truth * found.mean / np.sqrt(found.variance)))
+        noisy.append(ndtr(truth * found.mean / np.sqrt(found.variance + gamma**2)))
+    arrays = (np.array(each) for each in (log_modes, log_evidence, sign, noisy))
+    return Cloud(task, setting, theta, *arrays)
+
+
+def _moments(hyperprior: Hyperprior) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithms of the medians and of the factors."""
+    believed = [getattr(hyperprior, name) for name in BOUNDS]
+    return np.log([each.median for each in believed]), np.log([each.factor for each in believed])
+
+
+def averaged(cloud: Cloud, hyperprior: Hyperprior) -> tuple[np.ndarray, np.ndarray]:
+    """Probability of the true class at the test nodes, by the sign of u and with noise, averaged."""
+    median, factor = _moments(hyperprior)
+    wide_median, wide_factor = _moments(PROPOSAL)
+    log_weights = cloud.log_evidence.copy()
+    log_weights -= (((cloud.theta - median) / factor) ** 2).sum(axis=1) / 2
+    log_weights += (((cloud.theta - wide_median) / wide_factor) ** 2).sum(axis=1) / 2
+    if hyperprior.n_effective is not None:
+        modes = hyperprior.n_effective
+        log_weights -= ((cloud.log_modes - np.log(modes.median)) / np.log(modes.factor)) ** 2 / 2
+    weights = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    return weights @ cloud.sign, weights @ cloud.noisy
+
+
+def log_loss(probability: np.ndarray) -> float:
+    """Mean of minus the log of the probability of the true class."""
+    return float(-np.log(np.clip(probability, 1e-9, 1)).mean())
+
+
+def loss(clouds: Iterable[Cloud], hyperprior: Hyperprior, config: Config) -> float:
+    """Weighted mean log-loss of the sign of u, every task counting alike."""
+    per_task: dict[str, dict[int, list[float]]] = {}
+    for cloud in clouds:
+        by_setting = per_task.setdefault(cloud.task, {})
+        by_setting.setdefault(cloud.setting, []).append(log_loss(averaged(cloud, hyperprior)[0]))
+    means = []
+    for by_setting in per_task.values():
+        weights = [config.settings[setting][3] for setting in by_setting]
+        means.append(np.average([np.mean(each) for each in by_setting.values()], weights=weights))
+    return float(np.mean(means))
+
+
+def unpack(h: np.ndarray) -> Hyperprior:
+    """Ten numbers, log medians and then log log factors, as a hyperprior."""
+    pairs = zip(np.exp(h[:5]), np.exp(np.exp(h[5:])), strict=True)
+    return Hyperprior(*(LogNormal(float(median), float(factor)) for median, factor in pairs))
+
+
+def pack(hyperprior: Hyperprior) -> np.ndarray:
+    """The inverse of `unpack`."""
+    assert hyperprior.n_effective is not None
+    median, factor = _moments(hyperprior)
+    modes = hyperprior.n_effective
+    return np.concatenate([median, [np.log(modes.median)], np.log(factor), [np.log(np.log(modes.factor))]])
+
+
+def fit(clouds: list[Cloud], config: Config) -> Hyperprior:
+    """The hyperprior of least log-loss on these clouds, drawn a little towards the default."""
+    start = pack(Hyperprior())
+    reach = np.concatenate([1.3 * np.exp(start[5:]), np.full(5, 1.0)])  # where the cloud has points
+
+    def objective(h: np.ndarray) -> float:
+        return loss(clouds, unpack(h), config) + 1e-3 * float(np.square((h - start) / reach).sum())
+
+    bounds = Bounds(start - reach, start + np.where(np.arange(10) < 5, reach, 0.1))
+    options: Any = {"maxiter": config.n_iterations}
+    return unpack(minimize(objective, start, method="L-BFGS-B", bounds=bounds, options=options).x)
+
+
+def table(clouds: list[Cloud], hyperprior: Hyperprior, config: Config) -> list[dict[str, float]]:
+    """Mean log-loss for each number of labels, with and without the noise of the labels."""
+    rows = []
+    for setting, (n_labels, flipped, _, _) in enumerate(config.settings):
+        chosen = [cloud for cloud in clouds if cloud.setting == setting]
+        both = np.array([[log_loss(each) for each in averaged(cloud, hyperprior)] for cloud in chosen])
+        names = [cloud.task for cloud in chosen]
+        per_task = np.array([both[[name == task for name in names]].mean(axis=0) for task in dict.fromkeys(names)])
+        sign, noisy = per_task.mean(axis=0)
+        rows.append({"labels": n_labels, "flipped": flipped, "sign": float(sign), "with_noise": float(noisy)})
+    return rows
+
+
+def run(config: Config, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+    """All clouds, the default, the fit to everything, and the fits with one data set left out."""
+    began = time.perf_counter()
+    clouds: list[Cloud] = []
+    tops: list[np.ndarray] = []
+    for task in config.tasks:
+        modes, y = load(task, config.n_modes)
+        tops += peaks(modes, y, config)
+        for setting, (n_labels, flipped, n_draws, _) in enumerate(config.settings):
+            for seed in range(n_draws):
+                nodes, labels = choose_labels(y, n_labels, flipped, seed)
+                clouds.append(make_cloud(modes, y, nodes, labels, config=config, task=task, setting=setting))
+        report(f"{task}: {time.perf_counter() - began:.0f} s")
+    everything = fit(clouds, config)
+    left_out = {}
+    for name in dict.fromkeys(group(task) for task in config.tasks):
+        inside = [cloud for cloud in clouds if group(cloud.task) == name]
+        fitted = fit([cloud for cloud in clouds if group(cloud.task) != name], config)
+        left_out[name] = {
+            label: loss(inside, each, config)
+            for label, each in (("default", Hyperprior()), ("fitted without it", fitted), ("fitted", everything))
+        }
+        report(f"{name} left out: {left_out[name]}")
+    hyperpriors = {"default": Hyperprior(), "without n_effective": PROPOSAL, "fitted": everything}
+    return {
+        "config": asdict(config),
+        "peaks": {
+            "of": [*BOUNDS, "n_effective"],
+            "median": np.exp(np.median(tops, axis=0)).tolist(),
+            "factor": np.exp(np.std(tops, axis=0)).tolist(),
+        },
+        "tables": {name: table(clouds, each, config) for name, each in hyperpriors.items()},
+        "fitted": asdict(everything),
+        "left_out": left_out,
+        "version": __version__,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--quick", action="store_true")
+    arguments = parser.parse_args()
+    record = run(QUICK if arguments.quick else Config(), report=print)
+    arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
