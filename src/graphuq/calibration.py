@@ -1,0 +1,250 @@
+"""From probabilities and true classes to how far the probabilities can be trusted.
+
+Every function takes the same two arguments:
+
+- `probability`, shape (n_nodes,): the probability of class +1; `truth` is then -1 or +1 (or 0 or 1);
+- or `probability`, shape (n_nodes, n_classes), rows adding up to 1; `truth` is then the column number.
+
+The predicted class is the most probable one, +1 at one half. Its probability is the *confidence*.
+Results do not depend on the order of the nodes, ties included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+# The smallest probability that the log-loss believes: a wrong class that was given 0 costs 36.
+SMALLEST_PROBABILITY = float(np.finfo(np.float64).eps)
+# Rows computed in single precision add up to 1 within this.
+SUM_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Confidence against frequency, bin by bin.
+
+    Attributes:
+        edges: of the bins, shape (n_bins + 1,); a value on an edge belongs to the bin below.
+        confidence: mean confidence in each bin, shape (n_bins,); NaN in an empty one.
+        frequency: share of right predictions in each bin, shape (n_bins,); NaN in an empty one.
+        counts: nodes in each bin, shape (n_bins,).
+        ece: expected calibration error, ``sum_b counts_b |frequency_b - confidence_b| / n_nodes``.
+    """
+
+    edges: Array
+    confidence: Array
+    frequency: Array
+    counts: NDArray[np.int64]
+    ece: float
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """How right we are on the nodes we are surest of.
+
+    Attributes:
+        coverage: the share of nodes kept, ``k / n_nodes`` for k = 1 .. n_nodes.
+        accuracy: the share of right predictions among the k nodes of highest confidence, in the mean
+            over all orders of nodes of equal confidence.
+        area: mean of ``1 - accuracy`` over the curve; 0 is best.
+    """
+
+    coverage: Array = field(repr=False)
+    accuracy: Array = field(repr=False)
+    area: float
+
+    def at(self, coverage: float) -> float:
+        """The accuracy when at least this share of the nodes, in (0, 1], is kept."""
+        if not 0 < coverage <= 1:
+            raise ValueError(f"coverage must lie in (0, 1], got {coverage}.")
+        return float(self.accuracy[np.searchsorted(self.coverage, coverage * (1 - 1e-12))])
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All measures at once; see the functions of the same names."""
+
+    n_nodes: int
+    accuracy: float
+    log_loss: float
+    brier: float
+    error_detection_auroc: float
+    equal_width: Reliability
+    equal_mass: Reliability
+    risk_coverage: RiskCoverage
+
+
+def accuracy(probability: ArrayLike, truth: ArrayLike) -> float:
+    """The share of nodes whose most probable class is the true one."""
+    _, right = _confidence(*_check(probability, truth))
+    return float(right.mean())
+
+
+def log_loss(probability: ArrayLike, truth: ArrayLike) -> float:
+    """Mean of ``-log p(true class)``, where p below 2.2e-16 counts as 2.2e-16."""
+    p, column = _check(probability, truth)
+    return float(-np.log(np.maximum(_of_truth(p, column), SMALLEST_PROBABILITY)).mean())
+
+
+def brier(probability: ArrayLike, truth: ArrayLike) -> float:
+    """Mean squared distance from the probabilities to the truth.
+
+    ``sum_k (p_k - [truth = k])^2``, between 0 and 2; for two classes half of that, which is
+    ``(p - [truth = +1])^2``.
+    """
+    p, column = _check(probability, truth)
+    distance = np.square(p).sum(axis=1) - 2 * _of_truth(p, column) + 1
+    return float(distance.mean() / (2 if p.shape[1] == 2 else 1))
+
+
+def reliability(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10, bins: str = "width") -> Reliability:
+    """Confidence against frequency, and the expected calibration error.
+
+    Args:
+        probability: of +1, or of every class.
+        truth: the true classes.
+        n_bins: how many bins.
+        bins: "width", bins of equal width between the least possible confidence 1 / n_classes and 1;
+            or "mass", bins between quantiles of the confidence, so of nearly equal counts. Equal
+            confidences stay in one bin, so there may be fewer of these.
+    """
+    p, column = _check(probability, truth)
+    if n_bins < 1:
+        raise ValueError(f"n_bins must be 1 or more, got {n_bins}.")
+    if bins not in ("width", "mass"):
+        raise ValueError(f"bins must be 'width' or 'mass', got {bins!r}.")
+    confidence, right = _confidence(p, column)
+    lowest = 1 / p.shape[1]
+    if bins == "width":
+        edges = np.linspace(lowest, 1, n_bins + 1)
+    else:  # the upper ends are confidences that occur, so that ties stay together
+        upper = np.quantile(confidence, np.arange(1, n_bins + 1) / n_bins, method="inverted_cdf")
+        edges = np.append(lowest, np.unique(upper))
+    n_bins = edges.size - 1
+    which = np.searchsorted(edges[1:-1], confidence)
+    counts = np.bincount(which, minlength=n_bins)
+    sums = np.array([np.bincount(which, weights=x, minlength=n_bins) for x in (confidence, right)])
+    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+    ece = float(np.abs(sums[0] - sums[1]).sum() / len(p))
+    return Reliability(edges, means[0], means[1], counts, ece)
+
+
+def risk_coverage(probability: ArrayLike, truth: ArrayLike) -> RiskCoverage:
+    """Accuracy against the share of nodes kept, the surest first."""
+    confidence, right = _confidence(*_check(probability, truth))
+    _, group, counts = np.unique(-confidence, return_inverse=True, return_counts=True)
+    share = np.bincount(group, weights=right) / counts
+    k = np.arange(1, len(right) + 1)
+    kept = np.cumsum(np.repeat(share, counts)) / k
+    return RiskCoverage(k / len(right), kept, float(np.mean(1 - kept)))
+
+
+def error_detection_auroc(probability: ArrayLike, truth: ArrayLike) -> float:
+    """The chance that a wrong prediction is less confident than a right one, equals counting half.
+
+    1 is best, 1/2 is no better than guessing; NaN where every prediction is right or every one wrong.
+    """
+    confidence, right = _confidence(*_check(probability, truth))
+    n_right = np.count_nonzero(right)
+    n_wrong = len(right) - n_right
+    if n_right == 0 or n_wrong == 0:
+        return float("nan")
+    # the Mann-Whitney statistic, by mean ranks within ties
+    _, group, counts = np.unique(confidence, return_inverse=True, return_counts=True)
+    rank = np.cumsum(counts) - (counts - 1) / 2
+    return float((rank[group][right].sum() - n_right * (n_right + 1) / 2) / (n_right * n_wrong))
+
+
+def summary(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> Summary:
+    """Every measure of this module."""
+    p, _ = _check(probability, truth)
+    return Summary(
+        n_nodes=len(p),
+        accuracy=accuracy(probability, truth),
+        log_loss=log_loss(probability, truth),
+        brier=brier(probability, truth),
+        error_detection_auroc=error_detection_auroc(probability, truth),
+        equal_width=reliability(probability, truth, n_bins=n_bins, bins="width"),
+        equal_mass=reliability(probability, truth, n_bins=n_bins, bins="mass"),
+        risk_coverage=risk_coverage(probability, truth),
+    )
+
+
+def reliability_diagram(reliability: Reliability, ax: Any = None) -> Any:
+    """Draw frequency against confidence on `ax`, or on a new one, with the count of every bin; return it.
+
+    Bars above the dashed line are under-confident, bars below it over-confident. The vertical lines
+    are two standard errors of the frequency were the confidence right.
+    """
+    import matplotlib.pyplot as plt
+
+    if ax is None:
+        _, ax = plt.subplots(figsize=(5, 4.5), layout="constrained")
+    kept = reliability.counts > 0
+    counts, confidence = reliability.counts[kept], reliability.confidence[kept]
+    left, right = reliability.edges[:-1][kept], reliability.edges[1:][kept]
+    frequency = reliability.frequency[kept]
+    low = reliability.edges[0]
+    error = 2 * np.sqrt(confidence * (1 - confidence) / counts)
+    # blue and vermilion of Okabe and Ito, which people with any color vision tell apart
+    ax.bar(left, frequency, right - left, align="edge", color="#0072B2", alpha=0.35, edgecolor="#0072B2")
+    ax.errorbar(confidence, confidence, error, fmt="none", ecolor="0.35", capsize=2, label="if calibrated")
+    ax.plot([low, 1], [low, 1], "--", color="0.35", linewidth=1)
+    ax.plot(confidence, frequency, "o", color="#D55E00", markersize=5, label="observed")
+    for x, count in zip((left + right) / 2, counts, strict=True):
+        ax.text(x, 0.01, f"{count:,}", rotation=90, ha="center", va="bottom", fontsize="small")
+    ax.set(xlabel="confidence", ylabel="share right", xlim=(low, 1), ylim=(0, 1.02))
+    ax.set_title(f"expected calibration error {reliability.ece:.3f}", loc="left")
+    ax.legend(loc="upper left", frameon=False)
+    return ax
+
+
+def _check(probability: ArrayLike, truth: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
+    """Probabilities of every class, and the column of the true one; +1 is the first of two."""
+    p, labels = np.asarray(probability, dtype=float), np.asarray(truth)
+    if p.ndim not in (1, 2) or (p.ndim == 2 and p.shape[1] < 2):
+        raise ValueError(
+            f"probability must have shape (n_nodes,), or (n_nodes, n_classes) with 2 or more classes, "
+            f"got {p.shape}."
+        )
+    if len(p) == 0:
+        raise ValueError("probability is empty: at least one node is needed.")
+    if labels.shape != p.shape[:1]:
+        raise ValueError(f"truth must have shape {p.shape[:1]}, one class for each node, got {labels.shape}.")
+    wrong = ~((p >= -SUM_TOLERANCE) & (p <= 1 + SUM_TOLERANCE))
+    if wrong.any():
+        raise ValueError(f"probability must lie between 0 and 1, got {p[wrong][0]}.")
+    if p.ndim == 1:
+        classes = [0, 1] if np.isin(labels, (0, 1)).all() else [-1, 1]
+        columns = np.column_stack([p, 1 - p])
+    else:
+        classes = list(range(p.shape[1]))
+        columns = p
+        off = np.abs(p.sum(axis=1) - 1) > SUM_TOLERANCE
+        if off.any():
+            raise ValueError(
+                f"Rows of probability must add up to 1, got {p[off][0].sum():.6g} in row {np.argmax(off)}."
+            )
+    unknown = ~np.isin(labels, classes)
+    if unknown.any():
+        allowed = "-1 or +1 (or 0 or 1)" if p.ndim == 1 else f"a column number, 0 to {p.shape[1] - 1}"
+        raise ValueError(f"truth must be {allowed}, got {labels[unknown][0]}.")
+    column = (labels != 1) if p.ndim == 1 else labels
+    return np.clip(columns, 0, 1), column.astype(np.int64)
+
+
+def _of_truth(p: Array, column: NDArray[np.int64]) -> Array:
+    """The probability given to the true class."""
+    return p[np.arange(len(p)), column]
+
+
+def _confidence(p: Array, column: NDArray[np.int64]) -> tuple[Array, NDArray[np.bool_]]:
+    """The probability of the predicted class, and whether that is the true one."""
+    predicted = p.argmax(axis=1)
+    return p.max(axis=1), predicted == column

@@ -1,0 +1,212 @@
+"""Calibration: against scikit-learn, by hand, and on draws that are calibrated by construction."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from sklearn import metrics
+
+from graphuq import calibration
+
+
+def binary(n=500, seed=0, digits=2):
+    """Calibrated p of +1, rounded so that there are ties and exact zeros and ones, and the truth."""
+    rng = np.random.default_rng(seed)
+    p = np.round(rng.beta(0.5, 0.5, n), digits)
+    return p, np.where(rng.uniform(size=n) < p, 1, -1)
+
+
+def many_classes(n=500, n_classes=4, seed=0, sharpness=1.0):
+    """Calibrated probabilities of several classes and the truth; another sharpness spoils them."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(n_classes, 0.5), n)
+    truth = (rng.uniform(size=(n, 1)) > p.cumsum(axis=1)).sum(axis=1)
+    p = p**sharpness
+    return p / p.sum(axis=1, keepdims=True), truth
+
+
+def test_two_classes_agree_with_scikit_learn():
+    p, y = binary()
+    assert {0.0, 1.0} <= set(p)
+    predicted = np.where(p >= 0.5, 1, -1)
+    assert np.isclose(calibration.accuracy(p, y), metrics.accuracy_score(y, predicted), rtol=1e-12)
+    assert np.isclose(calibration.log_loss(p, y), metrics.log_loss(y, p), rtol=1e-12)
+    assert np.isclose(calibration.brier(p, y), metrics.brier_score_loss(y, p), rtol=1e-12)
+    auroc = metrics.roc_auc_score(predicted != y, -np.maximum(p, 1 - p))
+    assert np.isclose(calibration.error_detection_auroc(p, y), auroc, rtol=1e-12)
+
+
+def test_many_classes_agree_with_scikit_learn():
+    p, y = many_classes()
+    predicted = p.argmax(axis=1)
+    assert np.isclose(calibration.accuracy(p, y), metrics.accuracy_score(y, predicted), rtol=1e-12)
+    assert np.isclose(calibration.log_loss(p, y), metrics.log_loss(y, p), rtol=1e-12)
+    assert np.isclose(calibration.brier(p, y), np.square(p - np.eye(4)[y]).sum(axis=1).mean(), rtol=1e-12)
+    auroc = metrics.roc_auc_score(predicted != y, -p.max(axis=1))
+    assert np.isclose(calibration.error_detection_auroc(p, y), auroc, rtol=1e-12)
+
+
+def test_a_sure_mistake_costs_36_and_not_infinity():
+    assert np.isclose(calibration.log_loss([0.0, 1.0], [1, 1]), -np.log(2.220446e-16) / 2, rtol=1e-6)
+
+
+def flat(summary):
+    parts = (summary.equal_width, summary.equal_mass, summary.risk_coverage)
+    arrays = [value for part in parts for value in vars(part).values()]
+    numbers = [value for value in vars(summary).values() if np.isscalar(value)]
+    return np.concatenate([np.ravel(x) for x in (*arrays, *numbers)])
+
+
+def test_the_forms_of_two_classes_agree():
+    p, y = binary()
+    p = np.where(p == 0.5, 0.51, p)  # a tie between columns goes to the first of them
+    one = flat(calibration.summary(p, y))
+    assert np.allclose(one, flat(calibration.summary(p, y > 0)), equal_nan=True)
+    assert np.allclose(one, flat(calibration.summary(np.column_stack([1 - p, p]), y > 0)), equal_nan=True)
+    assert np.allclose(one, flat(calibration.summary(1 - p, -y)), equal_nan=True)
+
+
+def test_the_order_of_the_nodes_does_not_matter():
+    p, y = binary(digits=1)
+    order = np.random.default_rng(1).permutation(len(p))
+    shuffled = calibration.summary(p[order], y[order])
+    assert np.allclose(flat(calibration.summary(p, y)), flat(shuffled), rtol=1e-12, equal_nan=True)
+
+
+def test_renamed_classes_change_nothing():
+    p, y = many_classes()
+    order = np.array([2, 0, 3, 1])
+    renamed = calibration.summary(p[:, order], np.argsort(order)[y])
+    assert np.allclose(flat(calibration.summary(p, y)), flat(renamed), equal_nan=True)
+
+
+def test_reliability_by_hand():
+    #       right  right  wrong  right  right  wrong; two bins: (0.5, 0.75] and (0.75, 1]
+    p = [0.6, 0.3, 0.75, 0.8, 0.1, 1.0]
+    y = [1, -1, -1, 1, -1, -1]
+    table = calibration.reliability(p, y, n_bins=2)
+    assert np.allclose(table.edges, [0.5, 0.75, 1.0])
+    assert table.counts.tolist() == [3, 3]
+    assert np.allclose(table.confidence, [(0.6 + 0.7 + 0.75) / 3, (0.8 + 0.9 + 1.0) / 3])
+    assert np.allclose(table.frequency, [2 / 3, 2 / 3])
+    assert np.isclose(table.ece, abs(2.05 / 3 - 2 / 3) / 2 + abs(2.7 / 3 - 2 / 3) / 2)
+
+
+def test_an_empty_bin_has_no_mean_and_no_weight():
+    table = calibration.reliability([0.9, 0.95, 0.55], [1, 1, -1], n_bins=5)
+    assert table.counts.tolist() == [1, 0, 0, 1, 1]
+    assert np.isnan(table.confidence[1:3]).all()
+    assert np.isnan(table.frequency[1:3]).all()
+    assert np.isclose(table.ece, (0.55 + 0.1 + 0.05) / 3)
+
+
+def test_bins_of_equal_mass_hold_equal_counts_and_keep_ties_together():
+    p, y = many_classes(n=1000)
+    assert set(calibration.reliability(p, y, bins="mass").counts) == {100}
+    tied = calibration.reliability(np.repeat([0.6, 0.9], [30, 70]), np.ones(100), bins="mass")
+    assert tied.counts.tolist() == [30, 70]
+    assert tied.edges.tolist() == [0.5, 0.6, 0.9]
+    same = calibration.reliability(np.full(20, 0.7), np.ones(20), bins="mass")
+    assert same.counts.tolist() == [20]
+    assert np.isclose(same.ece, 0.3)
+
+
+def z_score(p, y):
+    """Of the number of right predictions in each bin, were the confidences right; the worst."""
+    table = calibration.reliability(p, y, bins="mass")
+    variance = table.confidence * (1 - table.confidence) / table.counts
+    return np.max(np.abs(table.frequency - table.confidence) / np.sqrt(variance))
+
+
+@pytest.mark.parametrize(
+    "draw", [lambda s: many_classes(20_000, 4, 1, s), lambda s: many_classes(20_000, 2, 1, s)]
+)
+def test_calibrated_draws_are_found_calibrated_and_sharpened_ones_are_not(draw):
+    assert z_score(*draw(1.0)) < 4
+    assert z_score(*draw(1.5)) > 8
+    assert calibration.reliability(*draw(1.0)).ece < 0.02
+    assert calibration.reliability(*draw(1.5)).ece > 0.04
+
+
+def test_calibrated_scores_have_their_expected_value():
+    p, y = binary(20_000, digits=12)
+    for score, value in (
+        (calibration.brier, p * (1 - p)),
+        (calibration.log_loss, -p * np.log(p) - (1 - p) * np.log(1 - p)),
+        (calibration.accuracy, np.maximum(p, 1 - p)),
+    ):
+        each = np.array([score(p[i : i + 100], y[i : i + 100]) for i in range(0, len(p), 100)])
+        expected = np.mean(value)
+        assert abs(score(p, y) - expected) < 5 * each.std() / np.sqrt(len(each))
+
+
+def test_risk_coverage_by_hand():
+    # confidence 0.9 right; 0.8 right and wrong, in either order; 0.6 wrong
+    curve = calibration.risk_coverage([0.9, 0.8, 0.2, 0.6], [1, 1, 1, -1])
+    assert np.allclose(curve.coverage, [0.25, 0.5, 0.75, 1])
+    assert np.allclose(curve.accuracy, [1, (1 + 0.5) / 2, 2 / 3, 2 / 4])
+    assert np.isclose(curve.area, 1 - np.mean([1, 0.75, 2 / 3, 0.5]))
+    assert curve.at(0.5) == curve.accuracy[1]
+    assert curve.at(0.51) == curve.accuracy[2]
+    assert curve.at(1.0) == calibration.accuracy([0.9, 0.8, 0.2, 0.6], [1, 1, 1, -1])
+    with pytest.raises(ValueError, match="coverage must lie"):
+        curve.at(0.0)
+
+
+def test_errors_that_cannot_be_told_apart():
+    assert calibration.error_detection_auroc([0.8, 0.8, 0.2], [1, -1, -1]) == 0.5
+    assert calibration.error_detection_auroc([0.9, 0.6], [1, -1]) == 1.0
+    assert np.isnan(calibration.error_detection_auroc([0.9, 0.6], [1, 1]))
+    assert np.isnan(calibration.error_detection_auroc([0.9, 0.6], [-1, -1]))
+
+
+def test_one_half_is_plus_one():
+    assert calibration.accuracy([0.5], [1]) == 1
+    assert calibration.accuracy([0.5], [-1]) == 0
+
+
+def test_probabilities_in_single_precision_are_taken():
+    p, y = many_classes(n_classes=10)
+    single = calibration.brier(p.astype(np.float32), y)
+    assert np.isclose(single, calibration.brier(p, y), rtol=1e-5)
+
+
+def test_the_diagram_shows_every_bin_with_its_count():
+    p, y = many_classes(n=300)
+    table = calibration.reliability(p, y, n_bins=8)
+    ax = Figure().subplots()
+    assert calibration.reliability_diagram(table, ax) is ax
+    kept = table.counts > 0
+    assert [int(text.get_text()) for text in ax.texts] == table.counts[kept].tolist()
+    assert np.allclose([bar.get_height() for bar in ax.patches], table.frequency[kept])
+    assert f"{table.ece:.3f}" in ax.get_title("left")
+    plt.close(calibration.reliability_diagram(table).figure)
+
+
+@pytest.mark.parametrize(
+    ("probability", "truth", "words"),
+    [
+        ([], [], "empty"),
+        ([0.5, 1.2], [1, 1], "between 0 and 1, got 1.2"),
+        ([0.5, np.nan], [1, 1], "between 0 and 1, got nan"),
+        ([0.5, 0.5], [1], "one class for each node"),
+        ([0.5, 0.5], [1, 2], "-1 or \\+1 \\(or 0 or 1\\), got 2"),
+        ([0.5, 0.5, 0.5], [1, -1, 0], "got 0"),
+        ([[0.5], [0.5]], [0, 0], "2 or more classes"),
+        ([[0.5, 0.4]], [0], "add up to 1, got 0.9 in row 0"),
+        ([[0.5, 0.5]], [2], "column number, 0 to 1, got 2"),
+        ([[0.5, 0.5]], [-1], "column number"),
+        (0.5, 1, "shape"),
+    ],
+)
+def test_bad_input_is_refused(probability, truth, words):
+    with pytest.raises(ValueError, match=words):
+        calibration.summary(probability, truth)
+
+
+@pytest.mark.parametrize(("settings", "words"), [({"n_bins": 0}, "n_bins"), ({"bins": "equal"}, "bins must be")])
+def test_bad_bins_are_refused(settings, words):
+    with pytest.raises(ValueError, match=words):
+        calibration.reliability([0.5], [1], **settings)
