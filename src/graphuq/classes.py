@@ -1,0 +1,110 @@
+"""A column of classes with gaps in; the labeled rows, their labels -1 or +1, and the two classes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# What marks an unlabeled row in an array of text: NumPy turns -1 and NaN beside text into the last two.
+UNLABELED_TEXT = ("", "-1", "nan")
+_RENAME = "-1 marks unlabeled rows, so no class can be called -1: rename it, to 0 say."
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The known labels of a table.
+
+    Attributes:
+        classes: the two classes in order; the second is the label +1.
+        nodes: the labeled rows, shape (n_labeled,).
+        y: their labels, -1 or +1, shape (n_labeled,).
+    """
+
+    classes: NDArray[Any]
+    nodes: NDArray[np.int64] = field(repr=False)
+    y: NDArray[np.float64] = field(repr=False)
+
+
+def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
+    """Split a column into labeled rows and gaps.
+
+    | values | what marks an unlabeled row |
+    |---|---|
+    | integers | -1 |
+    | floats | NaN, -1 |
+    | text | "", "-1", "nan" |
+    | objects | None, NaN, pandas.NA, -1, "" |
+
+    Args:
+        y: one value a row: an array, a list, a pandas or polars series.
+        classes: the two classes, where they are known already.
+    """
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import column_or_1d
+
+    column = column_or_1d(y, warn=True)
+    if column.dtype.kind == "f" and np.isinf(column).any():
+        raise ValueError("Input y contains infinity or a value too large for dtype('float64').")
+    missing, minus_one = _gaps(column)
+    if missing.any() and minus_one.any():
+        raise ValueError(f"y marks unlabeled rows by missing values and holds -1 as well. {_RENAME}")
+    labeled = ~(missing | minus_one)
+    if not labeled.any():
+        if classes is not None:
+            return Labels(classes, np.empty(0, dtype=np.int64), np.empty(0))
+        raise ValueError("No row is labeled: give at least one row of each of two classes.")
+    values = column[labeled]
+    if values.dtype.kind == "O":
+        kinds = {"text" if isinstance(value, str) else "numbers" for value in values}
+        if len(kinds) > 1:
+            raise ValueError("The classes in y are text in some rows and numbers in others: use one of the two.")
+        values = np.array(values.tolist())
+    check_classification_targets(values)
+    found = np.unique(values)
+    if classes is None:
+        classes = _two_classes(found, bool(minus_one.any()))
+    elif not np.isin(found, classes).all():
+        new = found[~np.isin(found, classes)][0]
+        raise ValueError(f"{new!s} is none of the classes of fit, {classes[0]} and {classes[1]}.")
+    return Labels(classes, np.flatnonzero(labeled), np.where(values == classes[1], 1.0, -1.0))
+
+
+def _two_classes(found: NDArray[Any], minus_one: bool) -> NDArray[Any]:
+    if len(found) == 1:
+        why = f" {_RENAME}" if minus_one else ""
+        raise ValueError(f"Only one class, {found[0]!s}, is labeled, and two are needed to tell apart.{why}")
+    if len(found) > 2:
+        names = ", ".join(str(name) for name in found[:5]) + (", ..." if len(found) > 5 else "")
+        raise ValueError(
+            "Only binary classification is supported. The type of the target is multiclass: y has "
+            f"{len(found)} classes ({names}). Keep two of them, or fit each one against the rest."
+        )
+    return found
+
+
+def _gaps(column: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which rows are missing, and which hold -1."""
+    kind = column.dtype.kind
+    if kind == "O":
+        missing = np.array([_is_missing(value) for value in column], dtype=bool)
+        minus_one = np.array(
+            [not gone and value in (-1, "-1") for value, gone in zip(column, missing, strict=True)], dtype=bool
+        )
+        return missing, minus_one
+    if kind in "US":
+        text = column.astype(str)
+        return np.isin(text, [mark for mark in UNLABELED_TEXT if mark != "-1"]), text == "-1"
+    missing = np.isnan(column) if kind == "f" else np.zeros(column.shape, dtype=bool)
+    return missing, column == -1
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or (isinstance(value, str) and value == ""):
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:  # pandas.NA is neither equal nor unequal to itself
+        return True

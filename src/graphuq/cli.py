@@ -1,0 +1,322 @@
+"""The command line: words in, files and short tables out; bad input is one sentence and exit code 2.
+
+Libraries are imported inside the commands, so that `graphuq --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import json as jsons
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from graphuq import __version__
+
+app = typer.Typer(
+    help="Much data, few labels: the class of every row, how sure it is, and which rows a person should look at.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Affinity(StrEnum):
+    """How similar rows are."""
+
+    knn = "knn"
+    self_tuning = "self_tuning"
+    gaussian = "gaussian"
+    cosine = "cosine"
+
+
+class Prior(StrEnum):
+    """What is believed before any label."""
+
+    learned = "learned"
+    matern = "matern"
+    approximate = "approximate"
+    project = "project"
+    full = "full"
+
+
+class ModelName(StrEnum):
+    """How labels follow from the function."""
+
+    probit = "probit"
+    level_set = "level_set"
+    ginzburg_landau = "ginzburg_landau"
+
+
+class Scale(StrEnum):
+    """What is done to numbers."""
+
+    auto = "auto"
+    standard = "standard"
+    none = "none"
+
+
+class Impute(StrEnum):
+    """What fills a gap."""
+
+    median = "median"
+    mean = "mean"
+
+
+Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
+Separator = Annotated[
+    str | None, typer.Option(help="Between the cells of a text file; by default as its name ends.")
+]
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """What the library refuses becomes one line on standard error and exit code 2."""
+    try:
+        yield
+    except (ValueError, OSError, MemoryError) as error:
+        typer.echo("graphuq: " + " ".join(str(error).split()), err=True)
+        raise typer.Exit(2) from None
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"graphuq {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Much data, few labels: the class of every row, how sure it is, and which rows a person should look at."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report; an earlier one is replaced.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Which members are known, and the random numbers.")] = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Classify the House of 1984 from five known members, with all three models."""
+    from graphuq import demo as voting
+
+    with one_sentence():
+        silent = quiet or json
+        found = voting.run(
+            out, seed=seed, tell=lambda line: _tell(line, silent), progress=sys.stderr.isatty() and not silent
+        )
+    if json:
+        typer.echo(jsons.dumps(found.as_json()))
+    elif not quiet:
+        typer.echo(found.as_text())
+
+
+@app.command()
+def fit(
+    table: Annotated[
+        Path, typer.Argument(help="CSV, TSV, Parquet or NPZ file, one row for each thing to classify.")
+    ],
+    label: Annotated[str, typer.Option(help="Column with the class of some rows; empty or -1 where unknown.")],
+    out: Annotated[Path, typer.Option(help="Folder to write: predictions.csv, report.html, the model.")],
+    row_id: Annotated[str | None, typer.Option("--id", help="Column that names the rows.")] = None,
+    truth: Annotated[str | None, typer.Option(help="Column with true classes, to judge the answers by.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="A feature to use; repeat. By default all others.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; repeat.")] = None,
+    category: Annotated[
+        list[str] | None, typer.Option(help="A feature that holds categories; repeat, or 'all' for all text.")
+    ] = None,
+    scale: Annotated[
+        Scale, typer.Option(help="Numbers to mean 0 and variance 1; auto: but not pixels.")
+    ] = Scale.auto,
+    impute: Annotated[
+        Impute | None, typer.Option(help="Fill missing values; by default they are refused.")
+    ] = None,
+    unlabeled: Annotated[str, typer.Option(help="A further text that marks an unlabeled row.")] = "",
+    separator: Separator = None,
+    affinity: Annotated[Affinity, typer.Option(help="How similar rows are.")] = Affinity.knn,
+    neighbors: Annotated[int, typer.Option(help="Neighbors of each row in the graph.")] = 10,
+    width: Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian.")] = None,
+    components: Annotated[int | None, typer.Option(help="Principal components to keep first.")] = None,
+    prior: Annotated[Prior, typer.Option(help="What is believed before any label.")] = Prior.learned,
+    modes: Annotated[int, typer.Option(help="Eigenvectors of the graph to use.")] = 300,
+    model: Annotated[ModelName, typer.Option(help="How labels follow from the function.")] = ModelName.probit,
+    gamma: Annotated[float | None, typer.Option(help="Noise of the labels; by default learned, or 0.1.")] = None,
+    draws: Annotated[int, typer.Option(help="Posterior draws of each of 8 chains.")] = 500,
+    seed: Seed = 0,
+    force: Force = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Classify every row of a table from those that have a class."""
+    with one_sentence():
+        from graphuq.estimator import GraphClassifier
+        from graphuq.fitting import Question, fit_folder
+
+        question = Question(
+            table=table,
+            label=label,
+            row_id=row_id,
+            truth=truth,
+            columns=tuple(column or ()),
+            drop=tuple(drop or ()),
+            categories=tuple(category or ()),
+            scale=scale.value,
+            impute=impute.value if impute else None,
+            unlabeled=unlabeled,
+            separator=separator,
+        )
+        classifier = GraphClassifier(
+            affinity=affinity.value,
+            n_neighbors=neighbors,
+            width=width,
+            n_components=components,
+            prior=prior.value,
+            n_modes=modes,
+            model=model.value,
+            gamma=gamma,
+            n_steps=draws,
+            random_state=seed,
+            verbose=sys.stderr.isatty() and not quiet,
+        )
+        summary = fit_folder(question, classifier, out, replace=force)
+    summary["report"] = str(out / "report.html")
+    if json:
+        typer.echo(jsons.dumps(summary))
+    elif not quiet:
+        _print_fit(summary, out)
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(help="What fit wrote.")],
+    table: Annotated[Path, typer.Argument(help="New rows, with the same features.")],
+    out: Annotated[Path | None, typer.Option(help="CSV file to write; by default standard output.")] = None,
+    separator: Separator = None,
+    force: Force = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Classify the rows of a new table with a fitted model."""
+    with one_sentence():
+        if out is not None and out.exists() and not force:
+            raise ValueError(f"{out} exists already: choose another name, or replace it with --force.")
+        from graphuq.fitting import predict_table
+        from graphuq.folder import whole_file
+        from graphuq.tables import write_csv
+
+        answers = predict_table(folder, table, separator=separator)
+        if out is not None:
+            with whole_file(out) as part, part.open("w", encoding="utf-8", newline="") as file:
+                write_csv(file, answers)
+    if json:
+        names = list(answers)
+        typer.echo(
+            jsons.dumps([dict(zip(names, row, strict=True)) for row in zip(*answers.values(), strict=True)])
+        )
+    elif out is None:
+        write_csv(sys.stdout, answers)
+    elif not quiet:
+        typer.echo(f"{len(answers['row']):,} rows classified: {out}")
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="What fit wrote.")],
+    out: Annotated[Path | None, typer.Option(help="File to write; by default report.html in the folder.")] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the report of a fitted model anew."""
+    with one_sentence():
+        if out is not None and out.exists() and not force:
+            raise ValueError(f"{out} exists already: choose another name, or replace it with --force.")
+        from graphuq.fitting import write_report
+
+        written = write_report(folder, out)
+    if not quiet:
+        typer.echo(f"Report: {written}")
+
+
+@app.command()
+def data(
+    name: Annotated[str, typer.Argument(help="mnist, voting, indian-pines or plume.")],
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fetch or make a data set, check it, and say what it holds."""
+    from graphuq import datasets
+
+    loaders: dict[str, Any] = {
+        "voting": datasets.voting_records,
+        "mnist": datasets.mnist,
+        "indian-pines": datasets.indian_pines,
+        "plume": datasets.plume,
+    }
+    with one_sentence():
+        if name not in loaders:
+            raise ValueError(f"There is no data set {name!r}: choose one of {', '.join(loaders)}.")
+    try:
+        found = loaders[name]()
+    except (datasets.DatasetUnavailable, ImportError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    n_rows, n_features = found.X.shape
+    if json:
+        facts = {"name": name, "rows": n_rows, "features": n_features, "source": found.source}
+        typer.echo(jsons.dumps({**facts, "folder": str(datasets.data_folder())}))
+    elif not quiet:
+        typer.echo(f"{name}: {n_rows:,} rows of {n_features} features. {found.source}")
+
+
+@app.command()
+def bench() -> None:
+    """Measure speed and memory against named peers; in a clone of the repository."""
+    with one_sentence():
+        if not Path("benchmarks/__main__.py").exists():
+            raise ValueError("The benchmarks come with the repository: run this in the root of a clone.")
+    raise typer.Exit(subprocess.run([sys.executable, "-m", "benchmarks"], check=False).returncode)
+
+
+def _tell(line: str, silent: bool) -> None:
+    if not silent:
+        typer.echo(line, err=True)
+
+
+def _print_fit(summary: dict[str, Any], out: Path) -> None:
+    """The outcome, for a person."""
+    found = " and ".join(f"{n:,} {name}" for name, n in summary["found"].items())
+    typer.echo(f"{summary['rows']:,} rows, {summary['labeled']:,} with a class. Of the others: {found}.")
+    typer.echo(f"Features: {summary['scaling']}.")
+    if summary["accuracy"] is not None:
+        typer.echo(f"Right, where the truth is known: {summary['accuracy']:.1%}.")
+    typer.echo(summary["verdict"])
+    typer.echo("\nLeast certain:")
+    width = max(len(each["row"]) for each in summary["least_certain"])
+    for each in summary["least_certain"]:
+        typer.echo(f"  {each['row']:<{min(width, 40)}}  {each['probability']:6.1%}  {each['class']}")
+    typer.echo(f"\nReport: {out / 'report.html'}\nEvery row: {out / 'predictions.csv'}")
+
+
+def main() -> None:
+    """Run the command line."""
+    sys.exit(app())
+
+
+if __name__ == "__main__":
+    main()

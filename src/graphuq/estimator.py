@@ -1,0 +1,366 @@
+"""Rows of features and a few classes in; the class of every row, and of new ones, and how sure it is out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from tqdm.auto import tqdm
+
+from graphuq import graph as graphs
+from graphuq import laplacian, spectrum
+from graphuq import prior as priors
+from graphuq.classes import Labels, read_labels
+from graphuq.hyperprior import Hyperprior, LogNormal
+from graphuq.inference.independence import sample_independently
+from graphuq.inference.run import sample
+from graphuq.learning import learn
+from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
+from graphuq.posterior import Posterior
+from graphuq.prior import GaussianPrior
+from graphuq.spectrum.result import Spectrum
+
+Array = NDArray[np.float64]
+
+AFFINITIES = ("knn", "self_tuning", "gaussian", "cosine", "precomputed")
+PRIORS = ("learned", "matern", "approximate", "project", "full")
+MODELS: dict[str, Any] = {
+    "probit": Probit,
+    "level_set": LevelSet,
+    "ginzburg_landau": GinzburgLandau,
+}
+INFERENCES = ("auto", "sample")
+# Draws of the quick sampler are kept if so many of them count: below, the model's own sampler is worth its time.
+LEAST_EFFICIENCY = 0.1
+
+
+class GraphClassifier(ClassifierMixin, BaseEstimator):
+    """Classify every row from a few labeled ones, and say how sure each answer is.
+
+    A similarity graph of the rows gives a Gaussian prior on functions of the rows that vary little
+    between similar ones; the labels turn it into a posterior, which is sampled. Two classes.
+
+    Unlabeled rows are part of the data: pass all rows to `fit`, with y = -1, NaN or None where the class
+    is not known (for text also ""). No class can be called -1.
+
+    Args:
+        affinity: how similar rows are: "knn" (nearest neighbors, for any size), "self_tuning" or
+            "gaussian" (all pairs), "cosine" (all pairs, nonnegative features), or "precomputed": X is then
+            the matrix of weights between rows, and in `predict` of new rows to the rows of `fit`.
+        n_neighbors: neighbors of a row in the graph, or that set its scale; at most all other rows.
+        width: the distance at which rows still count as similar, for "gaussian".
+        n_components: project the features to so many principal components first; needed for sparse X.
+        prior: "learned" (a matern prior whose tau, alpha, and the labels' gamma, are fitted to the labels),
+            "matern" with the `tau` and `alpha` given, or the paper's "approximate", "project" or "full".
+        n_modes: eigenvectors of the graph to use; all of a small graph's. "full" always uses all.
+        tau: inverse length scale of "matern".
+        alpha: smoothness of "matern".
+        model: how labels follow from the function: "probit", "level_set" or "ginzburg_landau".
+        gamma: standard deviation of the noise of labels; None to learn it, or, where nothing is
+            learned, for the model's own (0.1, for Ginzburg-Landau 0.6).
+        epsilon: width of the wells of "ginzburg_landau".
+        inference: "sample" runs the model's own sampler; "auto" first tries proposals from expectation
+            propagation, which take milliseconds, and keeps the draws if they have converged.
+        n_steps: draws of each chain.
+        n_chains: independent chains.
+        random_state: the same number gives the same answer.
+        verbose: show progress on standard error.
+
+    Attributes:
+        classes_: the two classes, in order.
+        transduction_: the class of every row of `fit`.
+        label_distributions_: their probabilities, shape (n_rows, 2), columns as in `classes_`.
+        posterior_: the `Posterior`, in which the label +1 is `classes_[1]`.
+        hyperparameters_: gamma, tau, alpha, constant, epsilon, as far as they apply, see `prior.matern`.
+        hyperparameter_spread_: of those that were learned, the factor within which they are known.
+        graph_, spectrum_: the similarity graph and its eigenpairs.
+        labels_: the labeled rows and their labels.
+        n_iter_: steps of each chain.
+        n_features_in_, feature_names_in_: of X.
+    """
+
+    def __init__(
+        self,
+        *,
+        affinity: str = "knn",
+        n_neighbors: int = 10,
+        width: float | None = None,
+        n_components: int | None = None,
+        prior: str = "learned",
+        n_modes: int = 300,
+        tau: float = 0.1,
+        alpha: float = 2.0,
+        model: str = "probit",
+        gamma: float | None = None,
+        epsilon: float = 10.0,
+        inference: str = "auto",
+        n_steps: int = 500,
+        n_chains: int = 8,
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.affinity = affinity
+        self.n_neighbors = n_neighbors
+        self.width = width
+        self.n_components = n_components
+        self.prior = prior
+        self.n_modes = n_modes
+        self.tau = tau
+        self.alpha = alpha
+        self.model = model
+        self.gamma = gamma
+        self.epsilon = epsilon
+        self.inference = inference
+        self.n_steps = n_steps
+        self.n_chains = n_chains
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> GraphClassifier:
+        """Build the graph of all rows and the posterior given the labeled ones.
+
+        Args:
+            X: features, shape (n_rows, n_features), or weights (n_rows, n_rows) if precomputed.
+            y: a class for each labeled row; -1, NaN or None for the others, see `read_labels`.
+        """
+        self._check_settings()
+        if y is None:
+            raise ValueError("GraphClassifier requires y to be passed, but the target y is None.")
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        check_consistent_length(X, y)
+        labels = read_labels(y)
+        began = time.perf_counter()
+        with tqdm(total=3, desc="graph", disable=not self.verbose, unit="stage") as stages:
+            self.graph_ = self._graph(X)
+            self._rows = {row: i for i, row in reversed(list(enumerate(_fingerprints(X))))}
+            stages.update()
+            stages.set_description("spectrum")
+            self.spectrum_ = self._spectrum()
+            stages.update()
+            stages.set_description("posterior")
+            self.classes_ = labels.classes
+            self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+            self._infer(labels)
+            stages.update()
+        self.seconds_ = time.perf_counter() - began
+        return self
+
+    def partial_fit_labels(self, nodes: ArrayLike, y: Any) -> GraphClassifier:
+        """Take in the classes of some more rows of `fit`; the graph, its spectrum and hyper-parameters stay.
+
+        A row that was labeled before is labeled anew, or, where y is -1, NaN or None, not at all.
+
+        Args:
+            nodes: row numbers, from 0.
+            y: their classes.
+        """
+        check_is_fitted(self)
+        nodes = np.atleast_1d(np.asarray(nodes))
+        check_consistent_length(nodes, y)
+        if not np.issubdtype(nodes.dtype, np.integer) or nodes.min() < 0 or nodes.max() >= self.graph_.n_nodes:
+            raise ValueError(f"nodes must be row numbers of fit, 0 to {self.graph_.n_nodes - 1}.")
+        if len(np.unique(nodes)) < len(nodes):
+            raise ValueError("nodes must differ: a row has one class.")
+        label = np.zeros(self.graph_.n_nodes)
+        label[self.labels_.nodes] = self.labels_.y
+        label[nodes] = 0
+        new = read_labels(y, classes=self.classes_)
+        label[nodes[new.nodes]] = new.y
+        labeled = np.flatnonzero(label)
+        if len(np.unique(label[labeled])) < 2:
+            raise ValueError("Only one class would stay labeled, and two are needed to tell apart.")
+        self._infer(Labels(self.classes_, labeled, label[labeled]), self.posterior_.whitening.prior)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The more probable class of each row, of `fit` or new."""
+        likelier = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[likelier]
+
+    def predict_proba(self, X: Any) -> Array:
+        """The probability of each class, shape (n_rows, 2), columns as in `classes_`."""
+        posterior, nodes = self.posterior_at(X)
+        probability = posterior.probability(nodes)
+        return np.column_stack([1 - probability, probability])
+
+    def uncertainty(self, X: Any) -> Array:
+        """The posterior variance of the label (3.2): 0 is sure; 1 is a coin toss."""
+        posterior, nodes = self.posterior_at(X)
+        return posterior.label_variance(nodes)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of rows classified right, among those whose class is given."""
+        check_is_fitted(self)
+        truth = read_labels(y, classes=self.classes_)
+        right = np.where(self.predict_proba(X)[:, 1] >= 0.5, 1.0, -1.0)[truth.nodes] == truth.y
+        weights = None if sample_weight is None else np.asarray(sample_weight)[truth.nodes]
+        return float(np.average(right, weights=weights))
+
+    def posterior_at(self, X: Any) -> tuple[Posterior, NDArray[np.int64]]:
+        """The posterior with rows of X as nodes, and which of its nodes they are.
+
+        A row that was in `fit` is the node it was there. Any other is a new node, where the eigenvectors
+        take the values that its weights to the rows of `fit` give them (`spectrum.extend`).
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        nodes = np.array([self._rows.get(row, -1) for row in _fingerprints(X)], dtype=np.int64)
+        new = np.flatnonzero(nodes < 0)
+        if not new.size:
+            return self.posterior_, nodes
+        n_modes = self.posterior_.whitening.prior.n_modes
+        given = isinstance(self.graph_, graphs.Graph) and self.graph_.features is None
+        extend = (
+            spectrum.extend_weights(self.spectrum_, X[new])
+            if given
+            else spectrum.extend(self.spectrum_, self.graph_, X[new])
+        )
+        nodes[new] = self.graph_.n_nodes + np.arange(new.size)
+        believed = np.abs(1 - self.spectrum_.values[:n_modes]) >= _least_divisor(self.graph_, self.spectrum_)
+        return self.posterior_.extended(extend[:, :n_modes], has_value=believed), nodes
+
+    def _check_settings(self) -> None:
+        for name, value, allowed in (
+            ("affinity", self.affinity, AFFINITIES),
+            ("prior", self.prior, PRIORS),
+            ("model", self.model, tuple(MODELS)),
+            ("inference", self.inference, INFERENCES),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}.")
+        for name, number, least in (("n_modes", self.n_modes, 2), ("n_neighbors", self.n_neighbors, 1)):
+            if number < least:
+                raise ValueError(f"{name} must be at least {least}, got {number}.")
+        if self.affinity == "gaussian" and self.width is None:
+            raise ValueError(
+                'affinity="gaussian" needs a width, the distance at which rows still count as similar.'
+            )
+
+    def _graph(self, X: Any) -> graphs.Graph | graphs.LowRankGraph:
+        if self.affinity == "precomputed":
+            return graphs.precomputed(X)
+        if self.affinity == "cosine":
+            return graphs.cosine(X)
+        if self.affinity == "gaussian":
+            assert self.width is not None  # checked
+            return graphs.gaussian(X, tau=self.width, n_components=self.n_components)
+        n_neighbors = min(self.n_neighbors, X.shape[0] - 1)
+        build = graphs.knn if self.affinity == "knn" else graphs.self_tuning
+        return build(X, n_neighbors=n_neighbors, n_components=self.n_components)
+
+    def _spectrum(self) -> Spectrum:
+        if isinstance(self.graph_, graphs.LowRankGraph):
+            return spectrum.low_rank(self.graph_)
+        L = laplacian.normalized(self.graph_)
+        if self.prior == "full":
+            return spectrum.dense(L)
+        return spectrum.leading(L, n_modes=min(self.n_modes, self.graph_.n_nodes), progress=self.verbose)
+
+    def _infer(self, labels: Labels, prior: GaussianPrior | None = None) -> None:
+        """Everything that follows from the labels, under the prior given or one that is made or learned."""
+        prior = self._believe(labels) if prior is None else prior
+        self.labels_ = labels
+        self.posterior_ = self._sample(prior, self._model(labels))
+        self._answer()
+
+    def _believe(self, labels: Labels) -> GaussianPrior:
+        """The prior, and with it the hyper-parameters."""
+        self.hyperparameter_spread_: dict[str, float] = {}
+        gamma = MODELS[self.model].gamma if self.gamma is None else self.gamma
+        self.hyperparameters_ = {"gamma": float(gamma)}
+        if self.model == "ginzburg_landau":
+            self.hyperparameters_["epsilon"] = float(self.epsilon)
+        if self.prior == "learned":
+            return self._learn(labels)
+        if self.prior == "matern":
+            self.hyperparameters_ |= {"tau": float(self.tau), "alpha": float(self.alpha)}
+            return priors.matern(self.spectrum_, tau=self.tau, alpha=self.alpha)
+        return getattr(priors, self.prior)(self.spectrum_)
+
+    def _learn(self, labels: Labels) -> GaussianPrior:
+        """The matern prior that the labels speak for.
+
+        Ginzburg-Landau has no evidence to climb: its prior is the one that probit learns, its gamma is kept.
+        """
+        model = (LevelSet if self.model == "level_set" else Probit)(labels.nodes, labels.y)
+        believed = Hyperprior.of(model)
+        is_label_model = self.model != "ginzburg_landau"
+        if self.gamma is not None and is_label_model:
+            believed = replace(believed, gamma=LogNormal(self.gamma, 1.0))
+        found = learn(self.spectrum_, model, hyperprior=believed)
+        self.spectrum_ = found.spectrum
+        spread = {name: float(np.exp(value)) for name, value in found.log_deviations._asdict().items()}
+        learned = found.hyperparameters._asdict()
+        for name in learned if is_label_model else learned.keys() - {"gamma"}:
+            self.hyperparameters_[name] = learned[name]
+            if spread[name] > 1:
+                self.hyperparameter_spread_[name] = spread[name]
+        return found.prior
+
+    def _model(self, labels: Labels) -> Model:
+        settings = {
+            name: self.hyperparameters_[name] for name in ("gamma", "epsilon") if name in self.hyperparameters_
+        }
+        return MODELS[self.model](labels.nodes, labels.y, **settings)
+
+    def _answer(self) -> None:
+        """What the posterior says of the rows of `fit`."""
+        self.n_iter_ = self.posterior_.n_draws
+        probability = self.posterior_.probability()
+        self.label_distributions_ = np.column_stack([1 - probability, probability])
+        self.transduction_ = self.classes_[self.label_distributions_.argmax(axis=1)]
+
+    def _sample(self, prior: GaussianPrior, model: Model) -> Posterior:
+        run: dict[str, Any] = {"n_steps": self.n_steps, "n_chains": self.n_chains, "seed": self._seed}
+        if self.inference == "auto" and isinstance(model, Probit | LevelSet):
+            posterior = sample_independently(prior, model, **run)
+            found = posterior.diagnostics()
+            if found.converged and found.worst_ess >= LEAST_EFFICIENCY * self.n_steps * self.n_chains:
+                return posterior
+        return sample(prior, model, **run, n_warmup=self.n_steps, progress=self.verbose)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.pairwise = self.affinity == "precomputed"
+        tags.input_tags.sparse = self.affinity == "precomputed" or self.n_components is not None
+        return tags
+
+
+def _least_divisor(graph: graphs.Graph | graphs.LowRankGraph, modes: Spectrum) -> float:
+    """The ``1 - lambda_j`` below which a mode's value at a new row is mostly noise.
+
+    That value is an average of the mode over neighbors, of weights w_i, divided by ``1 - lambda_j``. What the
+    average says shrinks with the divisor, its noise does not: it stays at ``1 / sqrt(n)`` with
+    ``n = 1 / sum_i w_i^2`` effective neighbors. A mode is believed where its signal has half the power of its
+    noise. On nearest-neighbor graphs of digits, votes and moons that limit, 0.1 to 0.3, classified new rows
+    as well as those of fit; with no limit up to half of them were classified wrongly. The first mode
+    that tells rows apart is always believed, and those up to half its divisor.
+    """
+    first = 1 - modes.values[min(modes.n_components, modes.n_modes - 1)]
+    if isinstance(graph, graphs.LowRankGraph):
+        squares = np.einsum("ij,ij->i", graph.factor @ (graph.factor.T @ graph.factor), graph.factor)
+    elif isinstance(graph.weights, np.ndarray):
+        squares = np.einsum("ij,ij->i", graph.weights, graph.weights)
+    else:
+        squares = graph.weights.multiply(graph.weights).sum(axis=1)
+    noise = 1 / np.sqrt(2 * np.median(graph.degrees**2 / squares))
+    return float(min(noise, abs(first) / 2))
+
+
+def _fingerprints(X: Any) -> list[bytes]:
+    """16 bytes for each row of a dense or CSR matrix, equal for equal rows."""
+    if isinstance(X, np.ndarray):
+        contents = [row.tobytes() for row in np.ascontiguousarray(X) + 0.0]  # no -0.0
+    else:
+        X = X.sorted_indices()
+        parts = [np.split(each, X.indptr[1:-1]) for each in (X.indices.astype(np.int64), X.data)]
+        contents = [where.tobytes() + what.tobytes() for where, what in zip(*parts, strict=True)]
+    return [blake2b(content, digest_size=16).digest() for content in contents]

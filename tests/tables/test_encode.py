@@ -1,0 +1,74 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphuq.tables import Encoding, Table, fit_encoding, write_csv
+
+TABLE = Table(
+    Path("t.csv"),
+    {
+        "x": np.array([1.0, 2.0, np.nan, 5.0]),
+        "z": np.array([0.0, 2.0, 4.0, 6.0]),
+        "kind": np.array(["a", "b", "b", ""], dtype=object),
+        "pixels": np.arange(16.0).reshape(4, 2, 2),
+    },
+)
+
+
+def test_numbers_are_scaled_and_categories_become_columns():
+    encoding = fit_encoding(TABLE, ["z", "kind", "x"], categories=["kind"], impute="median")
+    X = encoding.encode(TABLE)
+    assert X.shape == (4, 4)
+    np.testing.assert_allclose([X[:, 0].mean(), X[:, 0].std()], [0, 1], atol=1e-12)
+    assert X[:, 1:3].tolist() == [[1, 0], [0, 1], [0, 1], [0, 1]]  # the gap gets the most frequent value
+    filled = np.array([1, 2, 2, 5])  # the gap gets the median of the others
+    np.testing.assert_allclose(X[:, 3], (filled - filled.mean()) / filled.std())
+    again = Encoding.from_json(encoding.to_json())
+    assert again == encoding
+
+
+def test_pixels_keep_their_common_scale_unless_asked():
+    assert fit_encoding(TABLE, ["pixels"]).encode(TABLE)[1].tolist() == [4, 5, 6, 7]
+    scaled = fit_encoding(TABLE, ["pixels"], scale="standard").encode(TABLE)
+    np.testing.assert_allclose([scaled.mean(), scaled.std()], [0, 1], atol=1e-12)
+    assert fit_encoding(TABLE, ["z"], scale="none").encode(TABLE)[:, 0].tolist() == [0, 2, 4, 6]
+
+
+def test_gaps_are_refused_unless_imputed():
+    with pytest.raises(ValueError, match="'x' has missing values, the first in row 3"):
+        fit_encoding(TABLE, ["x"]).encode(TABLE)
+    with pytest.raises(ValueError, match="'kind' has missing values, the first in row 4"):
+        fit_encoding(TABLE, ["kind"], categories=["kind"]).encode(TABLE)
+    mean = fit_encoding(TABLE, ["x"], impute="mean", scale="none").encode(TABLE)
+    assert mean[2, 0] == pytest.approx(8 / 3)
+
+
+def test_text_that_is_no_category_is_refused():
+    with pytest.raises(ValueError, match=r"'kind' holds text \('a'\): call it a category"):
+        fit_encoding(TABLE, ["kind"])
+
+
+def test_new_tables_must_look_the_same():
+    encoding = fit_encoding(TABLE, ["kind", "pixels"], categories=["kind"], impute="median")
+    strange = Table(Path("u.csv"), {"kind": np.array(["c"], dtype=object), "pixels": np.ones((1, 2, 2))})
+    with pytest.raises(ValueError, match="'kind' holds 'c', which it did not in the fit"):
+        encoding.encode(strange)
+    wide = Table(Path("u.csv"), {"kind": np.array(["a"], dtype=object), "pixels": np.ones((1, 3))})
+    with pytest.raises(ValueError, match="3 numbers a row, and had 4 in the fit"):
+        encoding.encode(wide)
+
+
+def test_infinite_and_empty_columns():
+    table = Table(Path("t.csv"), {"x": np.array([1.0, np.inf]), "gone": np.array([np.nan, np.nan])})
+    with pytest.raises(ValueError, match="infinite"):
+        fit_encoding(table, ["x"]).encode(table)
+    with pytest.raises(ValueError, match="'gone' is empty"):
+        fit_encoding(table, ["gone"], impute="mean")
+
+
+def test_no_cell_of_a_csv_is_a_formula(tmp_path):
+    path = tmp_path / "t.csv"
+    with path.open("w", newline="") as file:
+        write_csv(file, {"=bad": ["=1+1", "@x", "-5", "ok"], "n": [-0.5, 1 / 3, 2, 3]})
+    assert path.read_text().splitlines() == ["'=bad,n", "'=1+1,-0.5", "'@x,0.333333", "-5,2", "ok,3"]

@@ -1,0 +1,334 @@
+"""The command line as a person meets it: exit codes, files, one sentence for what is wrong."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from graphuq import datasets
+from graphuq.cli import app
+
+VOTES = datasets.voting_records()
+KNOWN = (2, 7, 103, 0, 1)
+# A fixed prior and noise: the answer comes without learning or compiling.
+PLAIN = ["--prior", "matern", "--gamma", "0.5", "--draws", "200"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+COMMANDS = ("demo", "fit", "predict", "report", "data", "bench")
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(each) for each in arguments])
+
+
+def write_votes(path, *, rows=435, cell=str, party=None):
+    """The voting records as a CSV file, five members with a party."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["member", "party", "truth", *VOTES.feature_names])
+        for row in range(rows):
+            truth = VOTES.class_names[int(VOTES.y[row])]
+            label = (truth if row in KNOWN else "") if party is None else party(row, truth)
+            writer.writerow([f"m{row}", label, truth, *(cell(int(vote)) for vote in VOTES.X[row])])
+    return path
+
+
+def fit_votes(table, out, *more):
+    return run("fit", table, "--label", "party", "--id", "member", "--drop", "truth", "--out", out, *PLAIN, *more)
+
+
+@pytest.fixture(scope="module")
+def votes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("votes")
+    table = write_votes(folder / "votes.csv")
+    asked = ["--label", "party", "--id", "member", "--truth", "truth", "--out", folder / "out", "--json"]
+    done = run("fit", table, *asked, *PLAIN)
+    assert done.exit_code == 0, done.output
+    return folder, json.loads(done.stdout)
+
+
+def test_fit_writes_every_row_and_a_model(votes):
+    folder, summary = votes
+    assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        "graph.npz", "posterior.nc", "predictions.csv", "report.html", "rows.npz", "run.json", "spectrum.npz",
+    ]  # fmt: skip
+    assert summary["accuracy"] > 0.8
+    assert len(summary["least_certain"]) == 10
+    with (folder / "out" / "predictions.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["row"] for row in rows] == [f"m{k}" for k in range(435)]
+    assert sum(row["labeled"] == "yes" for row in rows) == 5
+    assert sorted(int(row["uncertainty rank"]) for row in rows) == list(range(1, 436))
+    democrat = np.array([float(row["probability of Democrat"]) for row in rows])
+    republican = np.array([float(row["probability of Republican"]) for row in rows])
+    np.testing.assert_allclose(democrat + republican, 1, atol=1e-5)
+    likelier = np.where(republican >= 0.5, "Republican", "Democrat")
+    assert np.array_equal(likelier, [row["class"] for row in rows])
+    first = min(rows, key=lambda row: int(row["uncertainty rank"]))
+    assert abs(float(first["probability of Democrat"]) - 0.5) == np.abs(democrat - 0.5).min()
+    record = json.loads((folder / "out" / "run.json").read_text())
+    assert set(record["files"]) == {path.name for path in (folder / "out").iterdir()} - {"run.json"}
+    assert record["diagnostics"]["converged"]
+    assert {"numpy", "jax", "python"} <= set(record["versions"])
+
+
+def test_the_same_seed_gives_the_same_file(votes, tmp_path):
+    folder, _ = votes
+    for seed, same in ((0, True), (1, False)):
+        out = tmp_path / str(seed)
+        done = run(
+            "fit", folder / "votes.csv", "--label", "party", "--id", "member", "--truth", "truth", "--out", out,
+            "--seed", seed, "--quiet", *PLAIN,
+        )  # fmt: skip
+        assert (done.exit_code, done.output) == (0, "")
+        before = (folder / "out" / "predictions.csv").read_text()
+        assert ((out / "predictions.csv").read_text() == before) is same
+
+
+def test_predict_gives_rows_of_fit_their_own_answers(votes, tmp_path):
+    folder, _ = votes
+    done = run("predict", folder / "out", folder / "votes.csv")
+    assert done.exit_code == 0
+    found = list(csv.DictReader(done.stdout.splitlines()))
+    with (folder / "out" / "predictions.csv").open(encoding="utf-8") as file:
+        expected = list(csv.DictReader(file))
+    _, first = np.unique(VOTES.X, axis=0, return_index=True)  # of members who voted alike, the first answers
+    for row in first:
+        for name in ("row", "class", "probability of Democrat", "label mean", "Monte-Carlo error"):
+            assert found[row][name] == expected[row][name]
+    out = tmp_path / "new.csv"
+    assert run("predict", folder / "out", folder / "votes.csv", "--out", out, "--quiet").output == ""
+    assert out.read_text() == done.stdout
+    again = run("predict", folder / "out", folder / "votes.csv", "--out", out)
+    assert again.exit_code == 2
+    assert "exists already" in again.stderr
+    records = json.loads(run("predict", folder / "out", folder / "votes.csv", "--json").stdout)
+    assert records[3]["row"] == "m3"
+
+
+def test_report_again(votes, tmp_path):
+    folder, _ = votes
+    before = (folder / "out" / "report.html").read_text(encoding="utf-8")
+    assert run("report", folder / "out").exit_code == 0
+    assert (folder / "out" / "report.html").read_text(encoding="utf-8") == before
+    assert run("predict", folder / "out", folder / "votes.csv", "--quiet").exit_code == 0
+    other = tmp_path / "page.html"
+    assert run("report", folder / "out", "--out", other).exit_code == 0
+    assert other.read_text(encoding="utf-8") == before
+
+
+def test_an_existing_folder_is_kept_without_force(votes, tmp_path):
+    folder, _ = votes
+    done = fit_votes(folder / "votes.csv", folder / "out")
+    assert done.exit_code == 2
+    assert "exists already" in done.stderr
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    done = fit_votes(folder / "votes.csv", mine, "--force")
+    assert done.exit_code == 2
+    assert "did not write" in done.stderr
+    assert (mine / "thesis.txt").read_text() == "years of work"
+    out = tmp_path / "out"
+    assert fit_votes(folder / "votes.csv", out, "--seed", "1").exit_code == 0
+    first = (out / "predictions.csv").read_text()
+    assert fit_votes(folder / "votes.csv", out, "--force").exit_code == 0
+    assert (out / "predictions.csv").read_text() != first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out"]
+
+
+def test_categories_and_numbers_give_text_a_place(tmp_path):
+    words = {1: "y", -1: "n", 0: "?"}
+    table = write_votes(tmp_path / "votes.csv", rows=120, cell=words.get)
+    done = fit_votes(table, tmp_path / "out")
+    assert done.exit_code == 2
+    assert "holds text ('n'): call it a category" in done.stderr
+    assert not (tmp_path / "out").exists()
+    done = fit_votes(table, tmp_path / "out", "--category", "all")
+    assert done.exit_code == 0, done.output
+    assert "16 columns of categories" in done.stdout
+
+
+def test_digits_as_pictures(tmp_path):
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    pair = np.isin(digits.target, (3, 8))
+    truth, y = digits.target[pair], np.full(pair.sum(), -1)
+    for digit in (3, 8):
+        y[np.flatnonzero(truth == digit)[:10]] = digit
+    np.savez(tmp_path / "digits.npz", image=digits.images[pair], digit=y, truth=truth)
+    asked = ["--label", "digit", "--truth", "truth", "--out", tmp_path / "out", "--json"]
+    done = run("fit", tmp_path / "digits.npz", *asked, *PLAIN)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["accuracy"] > 0.9
+    assert "canvas class='picture'" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+BAD = {
+    "no such column": (["--label", "partty"], "no column 'partty': did you mean 'party'?"),
+    "no such id": (["--label", "party", "--id", "membre"], "did you mean 'member'?"),
+    "no such feature": (["--label", "party", "--column", "crme"], "did you mean 'crime'?"),
+    "no features": (["--label", "party", "--column", "member"], "holds text"),
+    "gaussian without width": (
+        ["--label", "party", "--drop", "member", "--affinity", "gaussian"],
+        "needs a width",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_settings(name, votes, tmp_path):
+    arguments, message = BAD[name]
+    folder, _ = votes
+    done = run("fit", folder / "votes.csv", "--out", tmp_path / "out", "--drop", "truth", *arguments)
+    refused(done, message, tmp_path)
+
+
+def refused(done, message, folder, left=()):
+    """One sentence on standard error, exit code 2, no traceback, nothing written."""
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.output
+    assert done.stdout == ""
+    assert sorted(path.name for path in folder.iterdir()) == sorted(left)
+
+
+LABELS = {
+    "all labeled": (lambda row, truth: truth, "so there is nothing to find out"),
+    "none labeled": (lambda row, truth: "", "No row is labeled"),
+    "one class": (lambda row, truth: "Democrat" if row < 5 else "", "Only one class, Democrat"),
+    "three classes": (lambda row, truth: ["a", "b", "c", ""][min(row, 3)], "Only binary classification"),
+    "a class called -1": (lambda row, truth: ["-1", "1"][row % 2], "no class can be called -1: rename it"),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_bad_labels(name, tmp_path):
+    party, message = LABELS[name]
+    table = write_votes(tmp_path / "votes.csv", rows=40, party=party)
+    refused(fit_votes(table, tmp_path / "out"), message, tmp_path, ["votes.csv"])
+
+
+TABLES = {
+    "empty": (b"", "is empty"),
+    "ragged": (b"member,party,truth,x\na,b,c,1\nd,e\n", "ragged: line 3"),
+    "encoding": ("member,party,truth,x\nMüller,b,c,1\n".encode("latin-1"), "not UTF-8"),
+    "two columns of one name": (b"member,party,truth,party\na,b,c,1\n", "more than one column 'party'"),
+    "a gap": (
+        b"member,party,truth,x,w\na,A,,1,1\nb,B,,,2\nc,,,3,3\n",
+        "'x' has missing values, the first in row 2",
+    ),
+    "a repeated id": (b"member,party,truth,x\na,A,,1\nb,B,,2\na,,,3\n", "The row id 'a' repeats"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_bad_tables(name, tmp_path):
+    content, message = TABLES[name]
+    (tmp_path / "t.csv").write_bytes(content)
+    refused(fit_votes(tmp_path / "t.csv", tmp_path / "out"), message, tmp_path, ["t.csv"])
+
+
+def test_a_missing_file_and_a_pickled_one(tmp_path):
+    refused(fit_votes(tmp_path / "none.csv", tmp_path / "out"), "There is no file", tmp_path)
+    np.savez(tmp_path / "p.npz", party=np.array([{}], dtype=object))
+    refused(fit_votes(tmp_path / "p.npz", tmp_path / "out"), "pickled objects", tmp_path, ["p.npz"])
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    table = write_votes(tmp_path / "votes.csv", rows=40)
+    done = fit_votes(table, table / "out")
+    refused(done, "could not be written", tmp_path, ["votes.csv"])
+
+
+def test_a_disk_that_is_full(tmp_path):
+    """No file may grow beyond 100 kB, so that the model cannot be written: nothing is left."""
+    write_votes(tmp_path / "votes.csv")
+    asked = ["fit", "votes.csv", "--label", "party", "--id", "member", "--drop", "truth", "--out", "out", *PLAIN]
+    limited = ["bash", "-c", 'ulimit -f 100 && exec "$0" "$@"', sys.executable, "-m", "graphuq.cli", *asked]
+    done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+    assert done.returncode == 2, done.stderr
+    assert "could not be written, and nothing was" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["votes.csv"]
+
+
+def test_changed_models_are_refused(votes, tmp_path):
+    folder, _ = votes
+    for name, message in (
+        ("spectrum.npz", "was changed since it was written"),
+        ("posterior.nc", "was changed since it was written"),
+        ("graph.npz", "is missing"),
+        ("run.json", "was changed since it was written"),
+    ):
+        copy = tmp_path / name.split(".")[0]
+        shutil.copytree(folder / "out", copy)
+        if name == "graph.npz":
+            (copy / name).unlink()
+        elif name == "run.json":
+            (copy / name).write_text((copy / name).read_text().replace("Democrat", "Democrot"))
+        else:
+            with (copy / name).open("ab") as file:
+                file.write(b"x")
+        done = run("predict", copy, folder / "votes.csv")
+        assert done.exit_code == 2
+        assert message in done.stderr
+
+
+def test_a_model_of_another_version_is_refused(votes, tmp_path, monkeypatch):
+    folder, _ = votes
+    monkeypatch.setattr("graphuq.folder.__version__", "9.9.9")
+    done = run("predict", folder / "out", folder / "votes.csv")
+    assert done.exit_code == 2
+    assert "this is 9.9.9" in done.stderr
+    monkeypatch.undo()
+    (tmp_path / "empty").mkdir()
+    assert "holds no model" in run("predict", tmp_path / "empty", folder / "votes.csv").stderr
+    assert "There is no folder" in run("predict", tmp_path / "none", folder / "votes.csv").stderr
+
+
+def test_new_rows_with_other_columns_are_refused(votes, tmp_path):
+    folder, _ = votes
+    (tmp_path / "new.csv").write_text("member,crme\na,1\n")
+    done = run("predict", folder / "out", tmp_path / "new.csv")
+    assert done.exit_code == 2
+    assert "has no column" in done.stderr
+
+
+def test_data():
+    assert "435 rows of 16 features" in run("data", "voting").stdout
+    assert json.loads(run("data", "voting", "--json").stdout)["rows"] == 435
+    done = run("data", "irises")
+    assert done.exit_code == 2
+    assert "choose one of" in done.stderr
+
+
+def test_bench_needs_the_repository(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run("bench")
+    assert done.exit_code == 2
+    assert "repository" in done.stderr
+
+
+def test_help_names_every_command():
+    done = run("--help")
+    assert done.exit_code == 0
+    assert all(name in done.stdout for name in COMMANDS)
+    assert run("--version").stdout.startswith("graphuq ")
+    assert run("fit").exit_code == 2
+
+
+def test_help_imports_nothing_heavy():
+    """What makes help slow is imports; which ones there are can be said exactly, seconds cannot."""
+    code = "import sys, graphuq.cli; print([m for m in ('numpy', 'scipy', 'jax', 'sklearn') if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,31 @@
+import numpy as np
+
+from graphuq import datasets, demo
+
+
+def test_the_demonstration(tmp_path, monkeypatch):
+    """Probit alone, which needs no compilation: two tables, a report and a picture."""
+    monkeypatch.setattr(demo, "MODELS", {"probit": demo.MODELS["probit"]})
+    told = []
+    found = demo.run(tmp_path / "demo", seed=0, tell=told.append)
+    assert told == ["sampling probit ...", "writing the report ..."]
+    assert found.lines[0].accuracy > 0.8
+    assert found.lines[0].r_hat < 1.05
+    assert len(found.least_certain) == 10
+    first, last = found.least_certain[0], found.least_certain[-1]
+    assert abs(first.probability - 0.5) <= abs(last.probability - 0.5)
+    text = found.as_text()
+    assert "probit" in text
+    assert str(found.report) in text
+    page = found.report.read_text(encoding="utf-8")
+    assert "Several models, one question" in page
+    assert found.picture.stat().st_size > 10_000
+    assert found.as_json()["report"] == str(found.report)
+
+
+def test_few_labels():
+    y = datasets.voting_records().y
+    nodes, labels = demo.few_labels(y, {1: 3, -1: 2}, seed=4)
+    assert labels.tolist() == [1, 1, 1, -1, -1]
+    assert np.array_equal(y[nodes], labels)
+    assert len(set(nodes)) == 5
