@@ -79,8 +79,7 @@ class Referenced:
         reference: N(m, S) on z; by default that of expectation propagation for `Probit` and `LevelSet`, and
             the self-consistent one for `GinzburgLandau`. For another model give one, a Laplace
             approximation say.
-        inflation: stretches the reference's standard deviations. At 1.03 a probit posterior of 8,000
-            labels on 50 modes lost a quarter of its effective draws, at 1.1 three quarters.
+        inflation: stretches the reference's standard deviations; 1 leaves them as they are.
     """
 
     inner: Sampler = field(default_factory=PCN)
