@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, eigh, eigh_tridiagonal
+from scipy.linalg import eigh_tridiagonal
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from tqdm import tqdm
@@ -33,9 +33,10 @@ Matrix = Floats | csr_array
 _SMALL, _SPARSE_SHARE, _DENSE_SHARE = 600, 1 / 3, 1 / 30
 _GUARD = 0.3  # share of extra vectors: fewer converge slower, more cost more; 0.2 to 0.4 measured alike
 _AIM = 0.3  # a filter aims at this share of the tolerance, so that few vectors need another one
-_CONTRAST = 1e6  # ratio of amplifications that one filter in float32, and a Gram matrix, can hold
+_CONTRAST = 1e7  # ratio of amplifications that one filter in float32, and a Gram matrix, can hold
 _SINGLE = 1e-5  # residual, as a share of the largest eigenvalue, above which filters run in float32
 _BLOCK = 32  # columns filtered together; a few such blocks stay in the cache
+_ROWS = 1024  # rows whose residuals are computed together
 _MAX_DEGREE = 500
 _MAX_ITERATIONS = 100
 
@@ -95,22 +96,23 @@ def _iterate(
     values, residuals = np.full(width, cut), np.full(width, upper)
     margin, worst = 0.0, np.inf
     single = matrix.astype(np.float32)
+    W, LW = np.empty((2, *vectors.shape))  # the filtered vectors and L times them
 
-    def filtered(start: int) -> tuple[Array, Array]:
+    def filtered(start: int) -> None:
         block = slice(start, start + _BLOCK)
         operator = single if residuals[block].min() > _SINGLE * upper else matrix
         X = np.ascontiguousarray(vectors[:, block], dtype=operator.dtype)
         X = _filter(operator, X, int(degrees[block].max()), cut, upper)
-        W = _complement(Z, X)
-        return W, matrix @ W
+        X = _complement(Z, X)
+        W[:, block], LW[:, block] = X, matrix @ X
 
     # columns are independent, and sparse products leave Python's lock; dense ones have their own threads
     with ThreadPoolExecutor(1 if isinstance(matrix, np.ndarray) else os.cpu_count()) as pool:
         for _ in range(_MAX_ITERATIONS):
             degrees = _degrees(values, residuals / (_AIM * allowed), n_wanted, cut, upper)
-            blocks = zip(*pool.map(filtered, range(0, width, _BLOCK)), strict=True)
-            W, LW = (np.concatenate(block, axis=1) for block in blocks)
-            values, vectors, residuals = _rayleigh_ritz(matrix, W, LW)
+            for _ in pool.map(filtered, range(0, width, _BLOCK)):
+                pass
+            values, residuals = _rayleigh_ritz(matrix, W, LW, vectors)
             converged = residuals[:n_wanted] <= allowed
             bar.update(Z.shape[1] + int(converged.sum()) - bar.n)
             if converged.all() and _orthonormal(vectors):
@@ -122,7 +124,7 @@ def _iterate(
             before, worst = worst, residuals[:n_wanted].max()
             if worst > before / 2 and degrees[n_wanted - 1] < _MAX_DEGREE:
                 margin = max(2 * margin, 0.02 * (upper - last))
-            cut = min(float(max(guard, last + margin)), 0.99 * upper)
+            cut = min(float(max(min(guard, cut), last + margin)), 0.99 * upper)
     warnings.warn(
         f"{n_wanted - converged.sum()} of {n_wanted} eigenpairs did not reach a residual of {allowed:.1e} in "
         f"{_MAX_ITERATIONS} iterations; the largest is {worst:.1e}. Allow a larger tolerance, or use "
@@ -210,16 +212,28 @@ def _complement(Z: Array, X: Floats) -> Array:
     return W
 
 
-def _rayleigh_ritz(matrix: Matrix, W: Array, LW: Array) -> tuple[Array, Array, Array]:
-    """The best eigenpairs in the span of W, ``W^T L W U = W^T W U diag(values)``, and their residuals."""
+def _rayleigh_ritz(matrix: Matrix, W: Array, LW: Array, out: Array) -> tuple[Array, Array]:
+    """The best eigenpairs in the span of W, ``W^T L W U = W^T W U diag(values)``.
+
+    With ``W^T W = C C^T`` it is an ordinary problem: the eigenvectors of ``C^-1 W^T L W C^-T`` are ``C^T U``.
+    The eigenvectors go to `out`; the eigenvalues and residuals are returned.
+    """
+    # NumPy alone: SciPy may carry a second BLAS, and two thread pools in turn wait for each other
     try:
-        values, U = eigh(W.T @ LW, W.T @ W, check_finite=False)
-    except LinAlgError:  # the columns are dependent to rounding
+        inverse = np.linalg.inv(np.linalg.cholesky(W.T @ W))
+        values, U = np.linalg.eigh(inverse @ (W.T @ LW) @ inverse.T)
+        U = inverse.T @ U
+    except np.linalg.LinAlgError:  # the columns are dependent to rounding
         W = np.linalg.qr(W).Q
         LW = matrix @ W
-        values, U = eigh(W.T @ LW, check_finite=False)
-    V = W @ U
-    return values, V, np.linalg.norm(LW @ U - V * values, axis=0)
+        values, U = np.linalg.eigh(W.T @ LW)
+    np.matmul(W, U, out=out)
+    squares = np.zeros(len(values))
+    for first in range(0, len(W), _ROWS):  # by rows, so that no third array of this size is made
+        rows = slice(first, first + _ROWS)
+        R = LW[rows] @ U - out[rows] * values
+        squares += np.einsum("ij,ij->j", R, R)
+    return values, np.sqrt(squares)
 
 
 def _orthonormal(V: Array) -> bool:
