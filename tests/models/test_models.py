@@ -2,10 +2,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import special
 from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
 from graphuq.models import GinzburgLandau, LevelSet, Probit, double_well, relaxed_sign
+from graphuq.models.probit import log_normal_cdf
 
 NODES, Y = np.array([4, 1, 7]), np.array([1.0, -1.0, 1.0])
 
@@ -98,3 +100,15 @@ def test_gamma_and_epsilon_must_be_positive(gamma):
 def test_one_class_only_is_allowed_with_a_warning():
     with pytest.warns(UserWarning, match="one class only"):
         LevelSet([0, 1], [1, 1])
+
+
+def test_log_normal_cdf_in_single_precision_and_its_gradient():
+    x = np.concatenate([np.linspace(-1e4, -10, 101), np.linspace(-10, 10, 4001), [0.0, 30.0, 1e4]]).astype(
+        np.float32
+    )
+    expected = special.log_ndtr(x.astype(float))
+    found = np.asarray(log_normal_cdf(jnp.asarray(x)), dtype=float)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    slope = np.exp(-(x.astype(float) ** 2) / 2 - expected) / np.sqrt(2 * np.pi)
+    found = np.asarray(jax.vmap(jax.grad(log_normal_cdf))(jnp.asarray(x)), dtype=float)
+    np.testing.assert_allclose(found, slope, rtol=1e-5, atol=1e-5)

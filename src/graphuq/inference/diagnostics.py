@@ -86,17 +86,26 @@ def split_r_hat(draws: NDArray[Any]) -> Array:
     )
 
 
+def batch_starts(n_draws: int) -> tuple[int, ...]:
+    """Where the batches of a chain begin: about sqrt(draws) of them, of nearly equal length."""
+    n_batches = max(1, int(np.sqrt(n_draws)))
+    return tuple(int(start) for start in np.linspace(0, n_draws, n_batches, endpoint=False))
+
+
 def standard_error(draws: NDArray[Any]) -> Array:
     """Monte-Carlo error of the mean of draws of shape (chains, draws, quantities), by batch means.
 
-    Each chain is cut into about sqrt(draws) batches; the spread of all batch means, between and within
-    chains, gives the error. It costs one pass, so it serves every node of a large graph.
+    The spread of all batch means, between and within chains, gives the error. It costs one pass, so it
+    serves every node of a large graph.
     """
-    n_chains, n_draws = draws.shape[:2]
-    n_batches = max(1, int(np.sqrt(n_draws)))
-    size = n_draws // n_batches
-    batches = draws[:, n_draws - n_batches * size :].reshape(n_chains * n_batches, size, *draws.shape[2:])
-    means = batches.mean(axis=1)
+    starts = batch_starts(draws.shape[1])
+    return error_of_batches(np.add.reduceat(draws, starts, axis=1, dtype=float), starts, draws.shape[1])
+
+
+def error_of_batches(sums: NDArray[Any], starts: tuple[int, ...], n_draws: int) -> Array:
+    """The same from the sums over batches, shape (chains, batches, quantities)."""
+    lengths = np.diff([*starts, n_draws])
+    means = (sums / lengths[:, None]).reshape(-1, *sums.shape[2:])
     if len(means) < 2:
-        return np.full(draws.shape[2:], np.nan)
+        return np.full(sums.shape[2:], np.nan)
     return np.asarray(means.std(axis=0, ddof=1) / np.sqrt(len(means)), dtype=float)

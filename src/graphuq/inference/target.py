@@ -25,8 +25,8 @@ class Linear:
         return self.matrix.shape[1]
 
     def __call__(self, z: jax.Array) -> jax.Array:
-        """``B z``."""
-        return self.matrix @ z
+        """``B z``; written as ``z^T B^T``, so that many chains make one product with chains as rows."""
+        return z @ self.matrix.T
 
 
 @pytree
@@ -53,7 +53,7 @@ class LinearWithTail:
         n_modes = self.factor.shape[1]
         z_modes, z_nodes, zeta = z[:n_modes], z[n_modes:-1], z[-1]
         removed = self.q0 @ z_nodes + jnp.sqrt(jnp.maximum(1 - self.q0 @ self.q0, 0)) * zeta
-        return self.factor @ z_modes + self.tail * (z_nodes - self.q0 * removed)
+        return z_modes @ self.factor.T + self.tail * (z_nodes - self.q0 * removed)
 
 
 @pytree
