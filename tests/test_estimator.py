@@ -7,16 +7,18 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from graphuq import GraphClassifier, calibration, datasets, graph
+from graphuq import EffectiveSize, GraphClassifier, calibration, datasets, graph
+from graphuq.inference.independence import sample_independently
+from graphuq.models import Probit
 
 # Enough draws for the quick sampler to be kept, so that nothing is compiled.
-QUICK = {"n_steps": 250, "n_chains": 4}
+QUICK = {"n_steps": 500, "n_chains": 8}
 EXPECTED_FAILURES = {
     "check_classifiers_classes": "it has a class called -1, which marks unlabeled rows here",
 }
@@ -54,7 +56,7 @@ def test_what_a_fit_says(fitted):
     np.testing.assert_allclose(fitted.label_distributions_.sum(axis=1), 1)
     assert fitted.posterior_.n_nodes == 200
     assert fitted.hyperparameters_["gamma"] == 0.5
-    assert (fitted.n_iter_, fitted.n_features_in_) == (250, 4)
+    assert (fitted.n_iter_, fitted.n_features_in_) == (500, 4)
     assert set(fitted.labels_.nodes) == set(KNOWN)
 
 
@@ -205,13 +207,23 @@ def test_ginzburg_landau():
 
 def test_hard_posteriors_go_to_the_models_own_sampler(monkeypatch):
     called = []
-    monkeypatch.setattr("graphuq.estimator.sample", lambda *args, **kwargs: called.append(args))
-    monkeypatch.setattr(GraphClassifier, "_answer", lambda self: None)
+
+    def record(prior, model, **settings):
+        called.append(settings)
+        return sample_independently(prior, Probit([0, 5], [1.0, -1.0], gamma=1.0), n_steps=500)
+
+    monkeypatch.setattr("graphuq.estimator.sample", record)
     GraphClassifier(**SETTINGS).fit(X, Y)
     assert not called
     GraphClassifier(**SETTINGS | {"inference": "sample"}).fit(X, Y)
     GraphClassifier(**SETTINGS | {"gamma": 0.001}).fit(X, TRUTH[np.random.default_rng(0).permutation(200)])
-    assert len(called) == 2
+    assert ["stop" in settings for settings in called] == [False, True]
+
+
+def test_draws_that_end_too_soon_are_no_secret(monkeypatch):
+    monkeypatch.setattr("graphuq.estimator.ENOUGH", EffectiveSize(target=1e9))
+    with pytest.warns(ConvergenceWarning, match=r"ended before .* Raise time_limit \(0.001 seconds\)"):
+        GraphClassifier(**SETTINGS | {"time_limit": 1e-3, "n_steps": 2000}).fit(X, Y)
 
 
 @pytest.mark.parametrize(
@@ -224,6 +236,7 @@ def test_hard_posteriors_go_to_the_models_own_sampler(monkeypatch):
         ({"affinity": "gaussian"}, "needs a width"),
         ({"n_neighbors": 0}, "n_neighbors must be at least 1"),
         ({"n_modes": 1}, "n_modes must be at least 2"),
+        ({"time_limit": 0}, "time_limit must be above 0 seconds"),
     ],
 )
 def test_settings_that_do_not_exist(settings, message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 from tqdm.auto import tqdm
@@ -21,6 +23,7 @@ from graphuq.classes import Labels, read_labels
 from graphuq.hyperprior import Hyperprior, LogNormal
 from graphuq.inference.independence import sample_independently
 from graphuq.inference.run import sample
+from graphuq.inference.stopping import EffectiveSize, TimeLimit
 from graphuq.learning import learn
 from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
 from graphuq.posterior import Posterior
@@ -37,8 +40,10 @@ MODELS: dict[str, Any] = {
     "ginzburg_landau": GinzburgLandau,
 }
 INFERENCES = ("auto", "sample")
-# Draws of the quick sampler are kept if so many of them count: below, the model's own sampler is worth its time.
-LEAST_EFFICIENCY = 0.1
+# What "auto" draws until it has (Vehtari, Gelman, Simpson, Carpenter, Buerkner 2021).
+ENOUGH = EffectiveSize(target=400.0, r_hat=1.01)
+# It draws at most so many times `n_steps`.
+MOST_ROUNDS = 20
 
 
 class GraphClassifier(ClassifierMixin, BaseEstimator):
@@ -66,10 +71,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         gamma: standard deviation of the noise of labels; None to learn it, or, where nothing is
             learned, for the model's own (0.1, for Ginzburg-Landau 0.6).
         epsilon: width of the wells of "ginzburg_landau".
-        inference: "sample" runs the model's own sampler; "auto" first tries proposals from expectation
-            propagation, which take milliseconds, and keeps the draws if they have converged.
+        inference: "auto" draws until R-hat is below 1.01 with 400 effective draws: first by proposals from
+            expectation propagation, which take milliseconds; if those fall short, by the model's own sampler,
+            for up to 20 times `n_steps` or `time_limit`. "sample" runs that sampler for `n_steps`.
         n_steps: draws of each chain.
         n_chains: independent chains.
+        time_limit: seconds after which "auto" stops drawing, and says so.
         random_state: the same number gives the same answer.
         verbose: show progress on standard error.
 
@@ -103,6 +110,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         inference: str = "auto",
         n_steps: int = 500,
         n_chains: int = 8,
+        time_limit: float = 60.0,
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
     ) -> None:
@@ -120,6 +128,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.inference = inference
         self.n_steps = n_steps
         self.n_chains = n_chains
+        self.time_limit = time_limit
         self.random_state = random_state
         self.verbose = verbose
 
@@ -238,6 +247,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         for name, number, least in (("n_modes", self.n_modes, 2), ("n_neighbors", self.n_neighbors, 1)):
             if number < least:
                 raise ValueError(f"{name} must be at least {least}, got {number}.")
+        if not self.time_limit > 0:
+            raise ValueError(f"time_limit must be above 0 seconds, got {self.time_limit}.")
         if self.affinity == "gaussian" and self.width is None:
             raise ValueError(
                 'affinity="gaussian" needs a width, the distance at which rows still count as similar.'
@@ -318,13 +329,31 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.transduction_ = self.classes_[self.label_distributions_.argmax(axis=1)]
 
     def _sample(self, prior: GaussianPrior, model: Model) -> Posterior:
-        run: dict[str, Any] = {"n_steps": self.n_steps, "n_chains": self.n_chains, "seed": self._seed}
-        if self.inference == "auto" and isinstance(model, Probit | LevelSet):
-            posterior = sample_independently(prior, model, **run)
-            found = posterior.diagnostics()
-            if found.converged and found.worst_ess >= LEAST_EFFICIENCY * self.n_steps * self.n_chains:
+        run: dict[str, Any] = {"n_chains": self.n_chains, "seed": self._seed}
+        if self.inference == "sample":
+            return sample(prior, model, n_steps=self.n_steps, n_warmup=self.n_steps, progress=self.verbose, **run)
+        if isinstance(model, Probit | LevelSet):
+            posterior = sample_independently(prior, model, n_steps=self.n_steps, **run)
+            if ENOUGH.holds(posterior.diagnostics()):
                 return posterior
-        return sample(prior, model, **run, n_warmup=self.n_steps, progress=self.verbose)
+        posterior = sample(
+            prior,
+            model,
+            n_steps=MOST_ROUNDS * self.n_steps,
+            n_warmup=self.n_steps,
+            stop=(ENOUGH, TimeLimit(self.time_limit)),
+            progress=self.verbose,
+            **run,
+        )
+        found = posterior.diagnostics()
+        if found.converged and not ENOUGH.holds(found):  # `sample` itself has warned if it is worse
+            warnings.warn(
+                f"The draws ended before R-hat was below {ENOUGH.r_hat} with {ENOUGH.target:.0f} effective draws. "
+                f"{found} Raise time_limit ({self.time_limit:g} seconds) or n_steps for more.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return posterior
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

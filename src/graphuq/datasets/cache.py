@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tqdm import tqdm
+
 _log = logging.getLogger(__name__)
 
 
@@ -51,17 +53,18 @@ def load_files(folder: Path, sha256: Mapping[str, str], sources: Sequence[Source
         return found
     _make_writable(folder)
     failures = []
-    for source in sources:
-        _log.info("%s: trying %s", folder.name, source.name)
-        try:
-            fetched = _verified(source.fetch(), sha256)
-        except Exception as error:  # a source may fail in any way: the next one is tried
-            _log.info("%s: %s failed: %s", folder.name, source.name, error)
-            failures.append(f"  {source.name}: {type(error).__name__}: {error}")
-            continue
-        for name, content in fetched.items():
-            _write_atomically(folder / name, content)
-        return fetched
+    with tqdm(sources, unit="source", disable=None, leave=False) as bar:  # a bar on a terminal only
+        for source in bar:
+            bar.set_description(f"Fetching {folder.name}: {source.name}")
+            try:
+                fetched = _verified(source.fetch(), sha256)
+            except Exception as error:  # a source may fail in any way: the next one is tried
+                _log.info("%s: %s failed: %s", folder.name, source.name, error)
+                failures.append(f"  {source.name}: {type(error).__name__}: {error}")
+                continue
+            for name, content in fetched.items():
+                _write_atomically(folder / name, content)
+            return fetched
     missing = ", ".join(name for name in sha256 if name not in found)
     raise DatasetUnavailable(
         f"{folder.name} could not be had. Not in {folder}: {missing}. Tried:\n"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.inference.diagnostics import diagnose, standard_error
+from graphuq.inference.diagnostics import Diagnostics, diagnose, standard_error
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,10 @@ class EffectiveSize:
         # Batch means cost little and rarely err by two: the full diagnosis waits until they come near.
         if not np.all(draws.var(axis=(0, 1)) >= 0.5 * self.target * error**2):
             return False
-        found = diagnose(draws, np.arange(draws.shape[2]))
+        return self.holds(diagnose(draws, np.arange(draws.shape[2])))
+
+    def holds(self, found: Diagnostics) -> bool:
+        """Whether these diagnostics are good enough."""
         return bool(found.ess_bulk.min() >= self.target and found.worst_r_hat < self.r_hat)
 
 
