@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test lint types bench clean
+.PHONY: install demo test lint types bench reproduce clean
 
 install: $(STAMP)
 
@@ -28,6 +28,9 @@ types: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+reproduce: $(STAMP)
+	$(BIN)/graphuq reproduce --all --quick
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

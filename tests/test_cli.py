@@ -19,7 +19,7 @@ KNOWN = (2, 7, 103, 0, 1)
 # A fixed prior and noise: the answer comes without learning or compiling.
 PLAIN = ["--prior", "matern", "--gamma", "0.5", "--draws", "200"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-COMMANDS = ("demo", "fit", "predict", "report", "data", "bench")
+COMMANDS = ("demo", "fit", "predict", "report", "data", "reproduce", "bench")
 
 
 def run(*arguments):
@@ -310,11 +310,22 @@ def test_data():
     assert "choose one of" in done.stderr
 
 
-def test_bench_needs_the_repository(tmp_path, monkeypatch):
+@pytest.mark.parametrize("command", [("bench",), ("reproduce", "--all")])
+def test_what_comes_with_the_repository_needs_it(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
-    done = run("bench")
+    done = run(*command)
     assert done.exit_code == 2
     assert "repository" in done.stderr
+
+
+def test_reproduce_hands_its_words_on(tmp_path, monkeypatch):
+    """A stand-in for the package, since the real one takes minutes: it prints what it was asked and exits with 3."""
+    (tmp_path / "experiments").mkdir()
+    program = "import sys, pathlib; pathlib.Path('asked').write_text(' '.join(sys.argv[1:])); sys.exit(3)"
+    (tmp_path / "experiments" / "__main__.py").write_text(program)
+    monkeypatch.chdir(tmp_path)
+    assert run("reproduce", "fig5", "table1", "--full", "--jobs", "2", "--out", "here").exit_code == 3
+    assert (tmp_path / "asked").read_text() == "fig5 table1 --full --jobs 2 --out here"
 
 
 def test_help_names_every_command():

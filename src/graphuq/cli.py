@@ -285,12 +285,36 @@ def data(
 
 
 @app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Figures and tables: fig1, table1, ...; or page.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer trials and draws: minutes. The default.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="All trials; what is done is kept if killed.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Processes; by default one for each core.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for records and figures.")] = None,
+) -> None:
+    """Make the paper's figures and tables anew, ours beside its; in a clone of the repository."""
+    options = {"--all": everything, "--quick": quick, "--full": full}
+    words = [*(names or []), *(option for option, asked in options.items() if asked)]
+    words += [] if jobs is None else ["--jobs", str(jobs)]
+    words += [] if out is None else ["--out", str(out)]
+    _in_clone("experiments", *words)
+
+
+@app.command()
 def bench() -> None:
     """Measure speed and memory against named peers; in a clone of the repository."""
+    _in_clone("benchmarks")
+
+
+def _in_clone(package: str, *words: str) -> None:
+    """Run a package that comes with the repository alone, and exit as it does."""
     with one_sentence():
-        if not Path("benchmarks/__main__.py").exists():
-            raise ValueError("The benchmarks come with the repository: run this in the root of a clone.")
-    raise typer.Exit(subprocess.run([sys.executable, "-m", "benchmarks"], check=False).returncode)
+        if not Path(package, "__main__.py").exists():
+            raise ValueError(f"The {package} come with the repository: run this in the root of a clone.")
+    raise typer.Exit(subprocess.run([sys.executable, "-m", package, *words], check=False).returncode)
 
 
 def _tell(line: str, silent: bool) -> None:

@@ -35,7 +35,7 @@ class Probit:
 
     def phi(self, u: jax.Array) -> jax.Array:
         """Minus the log likelihood of u at the labeled nodes."""
-        return -jnp.sum(log_normal_cdf(self.y * u / self.gamma))
+        return -jnp.sum(log_normal_cdf(u * self.y / self.gamma))
 
 
 # log(erfc(z) / t) + z^2 as a polynomial in t = 1 / (1 + z/2), z >= 0, to 1.2e-7 (Press, Teukolsky, Vetterling,
