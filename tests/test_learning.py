@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 
 from graphuq import laplacian, spectrum
 from graphuq.hyperprior import Family, Hyperprior, LogNormal
-from graphuq.inference.ep import predict
+from graphuq.inference.marginals import predict
 from graphuq.learning import _composite, _problem, constant_first, learn
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.prior import matern

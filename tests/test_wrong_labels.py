@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from graphuq.inference.ep import labeled_probability
+from graphuq.inference.marginals import labeled_probability
 from graphuq.inference.run import sample
 from graphuq.learning import learn
 from graphuq.models import Probit

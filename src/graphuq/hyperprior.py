@@ -36,7 +36,11 @@ LEVEL_SET_GAMMA = (0.3, 30.0)
 
 
 class Hyperparameters(NamedTuple):
-    """What `prior.matern` and a model are made with."""
+    """What `prior.matern` and a model are made with.
+
+    On a graph of several components `constant` is that of q_0 alone, where `prior.matern` gives it to every mode
+    of eigenvalue zero: take `Learned.prior` there.
+    """
 
     tau: float
     alpha: float
@@ -64,10 +68,10 @@ class Hyperprior:
     """What is believed of the hyper-parameters before a label is seen: weak, but not nothing.
 
     With ten labels the evidence says little, and this decides. The defaults are round numbers near where
-    the evidence of 40 and 160 labels peaks on public data (medians 82, 9.5, 0.06 and 0.015), with gamma and
-    offset moved up and `n_effective` chosen by the log-loss of predictions from 10 and 40 labels, a tenth
-    of them wrong or none. Tuning every number by log-loss gained 1% on the data it saw and lost on data
-    left out, so they stay round. experiments/hyperprior.py shows all of it.
+    the evidence of 40 and 160 labels peaks on public data, with gamma and offset moved up and `n_effective`
+    chosen by the log-loss of predictions from 10 and 40 labels, a tenth of them wrong or none.
+    experiments/hyperprior.py shows where those peaks lie, and what tuning every number by log-loss would
+    gain on data it saw and on data left out.
 
     Attributes:
         diffusion, alpha, gamma, offset: see the top of this file; diffusion is in units of one over the

@@ -15,7 +15,8 @@ from scipy.optimize import Bounds, minimize
 from scipy.special import ndtr
 
 from graphuq.hyperprior import BOUNDS, Family, Hyperparameters, Hyperprior
-from graphuq.inference.ep import EP, Marginals, evidence_gradient, labeled_probability, predict, propagate
+from graphuq.inference.ep import EP, blas_threads, evidence_gradient, propagate
+from graphuq.inference.marginals import Marginals, labeled_probability, predict
 from graphuq.inference.sites import Sites
 from graphuq.models import LevelSet, Probit
 from graphuq.models.base import Model
@@ -38,7 +39,7 @@ CURVATURE_STEP = 0.1
 RADIUS = 1.1
 # Modes beyond the last that has this share of the variance are left out of the computation: what they add to
 # u is far below what expectation propagation can tell, and a smooth field needs a third of 300 modes.
-NEGLIGIBLE = 1e-8
+NEGLIGIBLE = 1e-7
 # A point of less weight is left out.
 LEAST_WEIGHT = 1e-4
 # Numbers held at once while nodes are predicted: 64 MB.
@@ -85,8 +86,8 @@ class Learned:
         """Mean and variance of u, and P(u >= 0), at all nodes or at some, averaged over hyper-parameters.
 
         The probability is that of the sign of u. It leaves out the noise of the labels, gamma: with right
-        labels the log-loss on public data is the same either way (0.128 against 0.129 at 40 labels), with a
-        tenth of them wrong it is far better (0.187 against 0.241): experiments/hyperprior.py.
+        labels the log-loss on public data is nearly the same either way, with a tenth of them wrong it is
+        better without: experiments/calibration.py measures both.
         """
         chosen = np.arange(self.spectrum.n_nodes) if nodes is None else np.atleast_1d(np.asarray(nodes))
         if chosen.size and (chosen.min() < 0 or chosen.max() >= self.spectrum.n_nodes):
@@ -130,7 +131,7 @@ class Learned:
         result = Marginals(*(np.empty(rows.size) for _ in Marginals._fields))
         for block in _blocks(rows.size, vectors.shape[1]):
             some = vectors[rows[block]]
-            parts = [predict(p.fit, some[:, : p.variances.size] * np.sqrt(p.variances)) for p in self.points]
+            parts = [predict(p.fit, some[:, : p.variances.size], scale=np.sqrt(p.variances)) for p in self.points]
             mean, variance, probability = (np.array(each) for each in zip(*parts, strict=True))
             result.mean[block] = self.weights @ mean
             result.variance[block] = self.weights @ (variance + (mean - result.mean[block]) ** 2)
@@ -157,10 +158,12 @@ def learn(
         average: whether to average, or to take the highest peak alone.
     """
     problem = _problem(spectrum, model, hyperprior)
-    peaks = _peaks(problem)
-    points, log_weights = [peaks[0][0]], np.zeros(1)
-    if average and problem.family.free.any():
-        points, log_weights = _around(problem, peaks)
+    n_labeled, n_modes = problem.rows.shape
+    with blas_threads(n_labeled * min(n_labeled, n_modes) ** 2):
+        peaks = _peaks(problem)
+        points, log_weights = [peaks[0][0]], np.zeros(1)
+        if average and problem.family.free.any():
+            points, log_weights = _around(problem, peaks)
     weights = np.exp(log_weights - log_weights.max())
     keep = weights >= LEAST_WEIGHT * weights.sum()
     weights = weights[keep] / weights[keep].sum()

@@ -7,7 +7,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr
 
-from graphuq.inference.ep import ep, evidence_gradient, gaussian, labeled_probability, predict, propagate
+from graphuq.inference.ep import ep, evidence_gradient, gaussian, propagate
+from graphuq.inference.marginals import labeled_probability, predict
 from graphuq.inference.sites import Sites
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from tests.oracles import dense_covariance, exact_label_mean, four_priors, random_spectrum, signed_cdf
@@ -168,7 +169,7 @@ def test_a_tail_is_one_more_coordinate_for_each_label(kind):
     np.testing.assert_allclose(labeled_probability(short), labeled_probability(long), rtol=1e-9)
 
 
-@pytest.mark.parametrize("shape", [(9, 20), (20, 9)])
+@pytest.mark.parametrize("shape", [(24, 50), (50, 24)])
 def test_the_posterior_of_z_gives_that_of_u(shape):
     B, y = problem(*shape)
     result = propagate(B, Sites.probit(y, 0.5), tolerance=1e-12)
@@ -181,6 +182,8 @@ def test_the_posterior_of_z_gives_that_of_u(shape):
     wide = predict(result, B[:3], np.array([0.0, 1.0, 2.0]))
     np.testing.assert_allclose(wide.variance - at_labels.variance[:3], [0, 1, 4], atol=1e-12)
     np.testing.assert_allclose(wide.probability, ndtr(wide.mean / np.sqrt(wide.variance)))
+    scaled = predict(result, B / np.arange(1, shape[1] + 1), scale=np.arange(1, shape[1] + 1))
+    np.testing.assert_allclose(scaled.variance, at_labels.variance, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", SITES)
@@ -285,3 +288,18 @@ def test_wrong_input_is_named():
         ep(np.eye(2), model, start=ep(np.eye(3), Probit([0, 1, 2], [1.0, -1.0, 1.0])))
     with pytest.raises(TypeError, match="GinzburgLandau"):
         ep(np.eye(2), GinzburgLandau([0, 1], [1.0, -1.0]))
+
+
+@pytest.mark.parametrize("kind", SITES)
+def test_leaps_end_where_plain_sweeps_do_and_sooner(kind, monkeypatch):
+    rng = np.random.default_rng(0)
+    B = rng.normal(size=(60, 30)) * 0.8 ** np.arange(30) * 3
+    y = np.sign(B[:, 0] + 0.3 * rng.normal(size=60))
+    leaping = propagate(B, SITES[kind](y, 0.6), tolerance=1e-9)
+    monkeypatch.setattr("graphuq.inference.ep.CLOSE", 0.0)
+    plain = propagate(B, SITES[kind](y, 0.6), tolerance=1e-9)
+    assert leaping.converged
+    assert plain.converged
+    assert leaping.n_sweeps < 0.75 * plain.n_sweeps
+    np.testing.assert_allclose(leaping.mean, plain.mean, atol=1e-7)
+    assert leaping.log_evidence == pytest.approx(plain.log_evidence, abs=1e-9)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
 from scipy.linalg.lapack import dpotrf, dtrtri
-from scipy.special import log_expit, ndtr
+from scipy.special import log_expit
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from graphuq.inference.sites import Sites
@@ -20,6 +20,12 @@ from graphuq.models.base import Model
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+
+# Sweeps are accelerated once no moment is off by more posterior deviations than this: farther out the step
+# likelihood of level-set is not linear enough, and leaps led astray.
+CLOSE = 0.1
+# From so many sweeps back.
+ACCELERATION_MEMORY = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +56,7 @@ class EP:
         log_predictive: ``log P(y_j | all other labels)``, shape (n_labeled,): leave-one-out.
         z_mean: shape (n_latent,).
         basis: orthonormal columns, shape (n_latent, k), k = min(n_labeled, n_latent).
+        labeled: B in that basis, shape (n_labeled, k).
         root: shape (k, k).
         log_evidence: log P(y), approximately; exact for one label.
         n_sweeps: sweeps over all sites, those of failed attempts included.
@@ -66,18 +73,11 @@ class EP:
     log_predictive: Vector
     z_mean: Vector
     basis: Matrix
+    labeled: Matrix
     root: Matrix
     log_evidence: float
     n_sweeps: int
     converged: bool
-
-
-class Marginals(NamedTuple):
-    """The latent value at some nodes and how likely it is not to be negative."""
-
-    mean: Vector
-    variance: Vector
-    probability: Vector  # P(u >= 0)
 
 
 class EvidenceGradient(NamedTuple):
@@ -150,16 +150,16 @@ def propagate(
     rotated so that only its first n_labeled coordinates matter.
     """
     n_labeled, n_latent = factor.shape
-    with _threads(n_labeled * min(n_labeled, n_latent) ** 2):
+    with blas_threads(n_labeled * min(n_labeled, n_latent) ** 2):
         basis, reduced = np.eye(n_latent), factor
         if n_labeled < n_latent:
             basis, triangle = (np.asarray(x, float) for x in qr(factor.T, mode="economic", check_finite=False))
             reduced = np.ascontiguousarray(triangle.T)
-        nothing = np.zeros(n_labeled)
-        first = (nothing, nothing) if start is None else (start.precision, start.shift)
+        nothing = np.zeros(2 * n_labeled)
+        first = nothing if start is None else np.concatenate([start.precision, start.shift])
         fit = _settle(reduced, sites, first, tolerance, max_sweeps)
         if not fit.converged and start is not None:
-            fit = _settle(reduced, sites, (nothing, nothing), tolerance, max_sweeps, fit.n_sweeps)
+            fit = _settle(reduced, sites, nothing, tolerance, max_sweeps, fit.n_sweeps)
         if not fit.converged and sites.log_flip > -np.inf:
             fit = _soften(reduced, sites, tolerance, max_sweeps, fit.n_sweeps)
         return _result(reduced, basis, sites, fit)
@@ -170,7 +170,7 @@ def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-def _threads(n_multiplications: float) -> AbstractContextManager[Any]:
+def blas_threads(n_multiplications: float) -> AbstractContextManager[Any]:
     """One thread for small matrices: there, threads that wait for each other cost more than they bring.
 
     On a busy machine they made a fit of 160 labels fifty times slower.
@@ -192,21 +192,21 @@ class _Posterior(NamedTuple):
 class _Fit(NamedTuple):
     """Where the sweeps ended."""
 
-    precision: Vector
-    shift: Vector
+    site: Vector  # all precisions, then all shifts
     posterior: _Posterior
     n_sweeps: int
     converged: bool
 
 
-def _posterior(reduced: Matrix, precision: Vector, shift: Vector) -> _Posterior | None:
+def _posterior(reduced: Matrix, site: Vector) -> _Posterior | None:
     """The Gaussian of the sites at f = B z, or None where they do not make a proper one."""
+    precision, shift = np.split(site, 2)
     gram = reduced.T @ (precision[:, None] * reduced)
     gram.flat[:: gram.shape[0] + 1] += 1
-    cholesky, failed = dpotrf(gram, lower=1)
+    cholesky, failed = dpotrf(gram.T, lower=1, overwrite_a=1)
     if failed or not np.isfinite(cholesky[-1, -1]):
         return None
-    root = np.tril(dtrtri(cholesky, lower=1)[0]).T  # a product with it is faster than a solve
+    root = dtrtri(cholesky, lower=1, overwrite_c=1)[0].T  # a product with it is faster than a solve
     half = reduced @ root
     mean = half @ (shift @ half)
     variance = np.einsum("ij,ij->i", half, half)
@@ -220,40 +220,59 @@ def _posterior(reduced: Matrix, precision: Vector, shift: Vector) -> _Posterior 
 def _settle(
     reduced: Matrix,
     sites: Sites,
-    start: tuple[Vector, Vector],
+    start: Vector,
     tolerance: float,
     max_sweeps: int,
     n_sweeps: int = 0,
 ) -> _Fit:
-    """Sweep all sites at once, with damping, until every site reproduces its tilted moments."""
-    precision, shift = start
-    posterior = _posterior(reduced, precision, shift)
+    """Sweep all sites at once until every site reproduces its tilted moments.
+
+    Far from the fixed point steps are damped. Close to it, where sweeps shrink and turn the error by the same
+    linear map, the last few of them tell where it vanishes (Anderson 1965).
+    """
+    site = start
+    posterior = _posterior(reduced, site)
     if posterior is None:  # sites of another problem: begin with none
-        precision, shift = np.zeros_like(precision), np.zeros_like(shift)
-        posterior = _posterior(reduced, precision, shift)
+        site = np.zeros_like(site)
+        posterior = _posterior(reduced, site)
     assert posterior is not None  # the prior is proper
     step, last = 1.0, np.inf
+    history: list[tuple[Vector, Vector]] = []
     for sweep in range(n_sweeps + 1, n_sweeps + max_sweeps + 1):
         target = sites.match(posterior.cavity_mean, posterior.cavity_variance)
-        to_precision, to_shift = target.precision - precision, target.shift - shift
-        error = np.maximum(
-            np.abs(to_precision) * posterior.variance,
-            np.abs(to_shift - to_precision * posterior.mean) * np.sqrt(posterior.variance),
-        ).max()
-        if error < tolerance:
-            return _Fit(precision, shift, posterior, sweep, True)
-        step = max(step / 2, 0.02) if error > last else min(1.0, 1.2 * step)
-        last = error
-        moved = None
+        change = np.concatenate([target.precision, target.shift]) - site
+        size = np.abs(_in_deviations(change, posterior)).max()
+        if size < tolerance:
+            return _Fit(site, posterior, sweep, True)
+        history = [*history[-ACCELERATION_MEMORY:], (site, change)] if size < min(last, CLOSE) else []
+        step = max(step / 2, 0.02) if size > last else min(1.0, 1.2 * step)
+        last = size
+        new = site + (_leap(history, posterior) if len(history) > 1 else step * change)
+        moved = _posterior(reduced, new)
         while moved is None:  # sites that widen can leave no proper Gaussian: go less far
-            new = precision + step * to_precision, shift + step * to_shift
-            moved = _posterior(reduced, *new)
-            if moved is None:
-                step /= 4
-                if step < 1e-3:
-                    return _Fit(precision, shift, posterior, sweep, False)
-        (precision, shift), posterior = new, moved
-    return _Fit(precision, shift, posterior, n_sweeps + max_sweeps, False)
+            step /= 4
+            if step < 1e-3:
+                return _Fit(site, posterior, sweep, False)
+            new = site + step * change
+            moved = _posterior(reduced, new)
+        site, posterior = new, moved
+    return _Fit(site, posterior, n_sweeps + max_sweeps, False)
+
+
+def _in_deviations(change: Matrix, posterior: _Posterior) -> Matrix:
+    """Changes of precisions and shifts, stacked, as changes of moments in units of posterior deviations."""
+    to_precision, to_shift = np.split(change, 2, axis=-1)
+    to_mean = (to_shift - to_precision * posterior.mean) * np.sqrt(posterior.variance)
+    return np.concatenate([to_precision * posterior.variance, to_mean], axis=-1)
+
+
+def _leap(history: list[tuple[Vector, Vector]], posterior: _Posterior) -> Vector:
+    """The step to where a linear model of the last sweeps, least squares in their changes, has no change left."""
+    sites, changes = (np.array(each) for each in zip(*history, strict=True))
+    moves, turns = np.diff(sites, axis=0), np.diff(changes, axis=0)
+    now = changes[-1]
+    weights = np.linalg.lstsq(_in_deviations(turns, posterior).T, _in_deviations(now, posterior), rcond=1e-8)[0]
+    return np.asarray(now - weights @ (moves + turns))
 
 
 def _soften(reduced: Matrix, sites: Sites, tolerance: float, max_sweeps: int, n_sweeps: int) -> _Fit:
@@ -263,11 +282,10 @@ def _soften(reduced: Matrix, sites: Sites, tolerance: float, max_sweeps: int, n_
     softer steps lead to it. Where the way ends early, the last fixed point is returned.
     """
     odds = sites.log_flip - float(np.log(-np.expm1(sites.log_flip)))  # log(flip / (1 - flip))
-    n_labeled = reduced.shape[0]
-    start = (np.zeros(n_labeled), np.zeros(n_labeled))
-    posterior = _posterior(reduced, *start)
+    start = np.zeros(2 * reduced.shape[0])
+    posterior = _posterior(reduced, start)
     assert posterior is not None
-    fit = _Fit(*start, posterior, n_sweeps, False)
+    fit = _Fit(start, posterior, n_sweeps, False)
     softened = max(odds, -0.25)
     while True:
         hard = softened == odds
@@ -277,7 +295,7 @@ def _soften(reduced: Matrix, sites: Sites, tolerance: float, max_sweeps: int, n_
             return fit._replace(n_sweeps=trial.n_sweeps, converged=False)
         if hard:
             return trial
-        fit, start = trial, (trial.precision, trial.shift)
+        fit, start = trial, trial.site
         softened = max(odds, 1.3 * softened)
 
 
@@ -288,7 +306,7 @@ def _result(reduced: Matrix, basis: Matrix, sites: Sites, fit: _Fit) -> EP:
 
     s_j the height of site j, which makes its belief times the site integrate to log_z_j.
     """
-    precision, shift, posterior = fit.precision, fit.shift, fit.posterior
+    (precision, shift), posterior = np.split(fit.site, 2), fit.posterior
     mean, variance = posterior.cavity_mean, posterior.cavity_variance
     log_z = sites.match(mean, variance).log_z
     grown = 1 + variance * precision
@@ -311,6 +329,7 @@ def _result(reduced: Matrix, basis: Matrix, sites: Sites, fit: _Fit) -> EP:
         log_predictive=log_z,
         z_mean=basis @ (reduced.T @ slope),  # S B^T shift = B^T (shift - T mean)
         basis=basis,
+        labeled=reduced,
         root=posterior.root,
         log_evidence=float(log_evidence),
         n_sweeps=fit.n_sweeps,
@@ -324,37 +343,6 @@ def gaussian(result: EP) -> Gaussian:
     factor = basis @ (root - np.eye(root.shape[0])) @ basis.T
     factor.flat[:: factor.shape[0] + 1] += 1
     return Gaussian(result.z_mean, factor)
-
-
-def predict(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> Marginals:
-    """Means, variances and P(u >= 0) at nodes that depend on the labels through z alone.
-
-    Args:
-        result: of `ep`.
-        conditional: M, shape (n_nodes, n_latent): ``u | z ~ N(M z, deviation^2)``.
-        deviation: one number or shape (n_nodes,).
-    """
-    matrix = np.asarray(conditional, float)
-    basis, root = result.basis, result.root
-    variance = np.square(matrix @ (basis @ root)).sum(axis=1) + np.square(np.asarray(deviation, float))
-    if root.shape[0] < basis.shape[0]:  # what the labels do not touch keeps its prior variance
-        outside = np.square(matrix).sum(axis=1) - np.square(matrix @ basis).sum(axis=1)
-        variance = variance + np.maximum(outside, 0)
-    mean = matrix @ result.z_mean
-    with np.errstate(divide="ignore", invalid="ignore"):
-        certain = np.where(mean >= 0, 1.0, 0.0)
-        probability = np.where(variance > 0, ndtr(mean / np.sqrt(variance)), certain)
-    return Marginals(mean, variance, probability)
-
-
-def labeled_probability(result: EP) -> Vector:
-    """P(u_j >= 0 | all labels) at the labeled nodes, shape (n_labeled,).
-
-    It is taken from the tilted distribution, which knows that a label cuts u_j at zero, not from
-    the Gaussian that has its moments. Where it contradicts y_j, the label is likely wrong.
-    """
-    agrees = result.sites.agreement(result.cavity_mean, result.cavity_variance - result.sites.tail)
-    return np.where(result.sites.y > 0, agrees, 1 - agrees)
 
 
 def evidence_gradient(result: EP) -> EvidenceGradient:
@@ -371,7 +359,7 @@ def evidence_gradient(result: EP) -> EvidenceGradient:
     curvature = (result.variance - width) / width**2
     heat = float(np.sum(slope**2 + curvature)) / 2
     basis, root, sites = result.basis, result.root, result.sites
-    with _threads(basis.size * root.shape[0]):
+    with blas_threads(basis.size * root.shape[0]):
         lost = np.eye(root.shape[0]) - root @ root.T
         z_variance = 1 - np.einsum("ij,ij->i", basis @ lost, basis)
     flips = sites.flip_gradient(result.cavity_mean, width - sites.tail)

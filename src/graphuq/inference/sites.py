@@ -108,6 +108,14 @@ class Sites:
         precision = (1 - spread) / scale
         return Match(log_z, precision, precision * mean + self.y * ratio * np.sqrt(total) / scale)
 
+    def log_predictive(self, mean: Vector, variance: Vector) -> Vector:
+        """Log probability of each label for a belief about f_j; labels along the last axis."""
+        log_z = log_ndtr(self.y * mean / np.sqrt(variance + self.noise + self.tail))
+        if self.log_flip == -np.inf:
+            return np.asarray(log_z)
+        log_keep = np.log(max(-np.expm1(np.log(2) + self.log_flip), np.finfo(float).tiny))  # log(1 - 2 flip)
+        return np.logaddexp(self.log_flip, log_keep + log_z)
+
     def agreement(self, mean: Vector, variance: Vector) -> Vector:
         """P(sign of u_j is y_j | y_j) for a belief about f_j, in [0, 1].
 

@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import log_ndtr, ndtr
+from scipy.stats import norm
+
+from graphuq.inference.ep import gaussian, propagate
+from graphuq.inference.marginals import labeled_probability, predict
+from graphuq.inference.sites import Sites
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("gamma", [0.05, 0.5])
+def test_one_label_has_its_closed_form(gamma):
+    """Two signs agree with probability 1/2 + asin(correlation) / pi."""
+    label, nodes = RNG.normal(size=(1, 6)), RNG.normal(size=(40, 6))
+    result = propagate(label, Sites.probit(np.ones(1), gamma), tolerance=1e-12)
+    norms = np.linalg.norm(nodes, axis=1) * np.sqrt(label @ label.T + gamma**2).item()
+    exact = 0.5 + np.arcsin((nodes @ label.T)[:, 0] / norms) / np.pi
+    np.testing.assert_allclose(predict(result, nodes).probability, exact, atol=1e-4)
+
+
+def test_one_label_of_level_set_has_its_closed_form():
+    label, nodes, gamma = RNG.normal(size=(1, 6)), RNG.normal(size=(40, 6)), 0.9
+    result = propagate(label, Sites.level_set(-np.ones(1), gamma), tolerance=1e-12)
+    cosine = (nodes @ label.T)[:, 0] / np.linalg.norm(nodes, axis=1) / np.linalg.norm(label)
+    wrong = 1 / (1 + np.exp(2 / gamma**2))
+    same = 0.5 + np.arcsin(cosine) / np.pi
+    exact = wrong * same + (1 - wrong) * (1 - same)
+    np.testing.assert_allclose(predict(result, nodes).probability, exact, atol=1e-4)
+
+
+def test_labels_that_are_one_value_leave_half_a_gaussian():
+    """Five labels see multiples of u, as under a very smooth prior: the posterior of u is known."""
+    B = np.zeros((5, 3))
+    B[:, 0] = [1.0, 0.8, 1.2, -0.9, -1.1]
+    y, gamma = np.sign(B[:, 0]), 0.3
+    result = propagate(B, Sites.probit(y, gamma), tolerance=1e-12)
+
+    def density(z):
+        return np.exp(log_ndtr(y * B[:, 0] * z / gamma).sum()) * norm.pdf(z)
+
+    exact = quad(density, 0, 8)[0] / (quad(density, 0, 8)[0] + quad(density, -8, 0)[0])
+    found = predict(result, [[1.0, 0.0, 0.0], [-0.5, 0.0, 0.0]])
+    np.testing.assert_allclose(found.probability, [exact, 1 - exact], atol=1e-4)
+    assert abs(ndtr(found.mean[0] / np.sqrt(found.variance[0])) - exact) > 0.01  # the Gaussian of the same moments
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_labels_on_a_smooth_prior_are_closer_to_exact_draws(seed):
+    """Weighted draws from the Gaussian are exact; the marginals of the Gaussian itself are twice as far off."""
+    rng = np.random.default_rng(seed)
+    factor = np.linalg.qr(rng.normal(size=(60, 20)))[0] * np.sqrt(60 * 0.5 ** np.arange(1, 21))
+    B, others, gamma = factor[:6], factor[6:], 0.1
+    result = propagate(B, Sites.probit(np.where(B[:, 0] > 0, 1.0, -1.0), gamma), tolerance=1e-12)
+    reference = gaussian(result)
+    zeta = rng.standard_normal((40_000, 20))
+    z = reference.mean + zeta @ reference.factor.T
+    log_w = log_ndtr(result.sites.y * (z @ B.T) / gamma).sum(axis=1) + (zeta**2 - z**2).sum(axis=1) / 2
+    weights = np.exp(log_w - log_w.max())
+    exact = weights @ (z @ others.T >= 0) / weights.sum()
+    found = predict(result, others)
+    error = np.abs(found.probability - exact).mean()
+    assert error < 0.01
+    assert error < np.abs(ndtr(found.mean / np.sqrt(found.variance)) - exact).mean() / 2
+
+
+@pytest.mark.parametrize("make", [Sites.probit, Sites.level_set])
+def test_labeled_nodes_are_as_their_tilted_distribution(make):
+    """Labels that see little of each other: at its own node the correction is the tilted distribution."""
+    B = np.eye(6) + 0.05 * RNG.normal(size=(6, 6))
+    result = propagate(B, make(np.array([1.0, -1.0, 1.0, 1.0, -1.0, 1.0]), 0.8), tolerance=1e-12)
+    np.testing.assert_allclose(predict(result, B).probability, labeled_probability(result), atol=5e-3)
+
+
+def test_certain_nodes_stay_certain():
+    result = propagate(np.eye(3), Sites.probit(np.array([1.0, -1.0, 1.0]), 0.5))
+    np.testing.assert_array_equal(predict(result, np.zeros((2, 3))).probability, [1.0, 1.0])
