@@ -67,11 +67,22 @@ def numpyro_nuts(problem, likelihood, budget):
 
 
 def blackjax_slice(problem, likelihood, budget):
-    """Elliptical slice sampling on the spectral coefficients."""
+    """Elliptical slice sampling on the spectral coefficients.
+
+    In double precision on level-set: in single, the threshold log L + log U can round to log L itself, which no
+    point of the ellipse exceeds, and the search never ends.
+    """
+    with jax.enable_x64(likelihood == "level_set"):
+        return _blackjax_slice(problem, likelihood, budget)
+
+
+def _blackjax_slice(problem, likelihood, budget):
     import blackjax
 
-    seen = jnp.asarray(spectral_factor(problem, problem.nodes))
-    watched, y, n_chains = jnp.asarray(spectral_factor(problem, problem.watched)), jnp.asarray(problem.y), 16
+    seen, watched = (
+        jnp.asarray(spectral_factor(problem, nodes), float) for nodes in (problem.nodes, problem.watched)
+    )
+    y, n_chains = jnp.asarray(problem.y), 16
 
     def loglikelihood(z):
         u = seen @ z

@@ -15,10 +15,10 @@ from graphuq.inference.pcn import PCN
 from graphuq.inference.run import sample
 
 CASES = {  # name: problem, steps of each of our chains, thinning, steps of the peer, claimed ratio
-    "MNIST 4/9": (lambda: problems.mnist(n_per_digit=None, n_labels=440), 5_000, 50, 300, 50),
-    "plume": (problems.plume, 10_000, 200, 30, 200),
+    "MNIST 4/9": (lambda: problems.mnist(n_per_digit=None, n_labels=440), 5_000, 100, 300, 50),
+    "plume": (problems.plume, 5_000, 200, 30, 200),
 }
-N_CHAINS = 16
+N_CHAINS = 32
 
 
 def paper(problem, likelihood, *, beta, n_steps):
