@@ -39,10 +39,13 @@ def spectral_factor(problem, nodes):
 
 
 def numpyro_nuts(problem, likelihood, budget):
-    """NUTS on the spectral coefficients (probit only: level-set has no gradient)."""
+    """NUTS on the spectral coefficients (probit only: level-set has no gradient).
+
+    Its kernel in a loop of ours, compiled once: `MCMC.run` compiles anew each time, which is not to be counted.
+    """
     import numpyro
     import numpyro.distributions as dist
-    from numpyro.infer import MCMC, NUTS
+    from numpyro.infer import NUTS
 
     seen, watched = spectral_factor(problem, problem.nodes), spectral_factor(problem, problem.watched)
 
@@ -50,20 +53,22 @@ def numpyro_nuts(problem, likelihood, budget):
         z = numpyro.sample("z", dist.Normal(0, 1).expand([seen.shape[1]]).to_event(1))
         numpyro.factor("labels", jnp.sum(log_ndtr(problem.y * (seen @ z) / problem.gamma)))
 
-    mcmc = MCMC(
-        NUTS(model), num_warmup=300, num_samples=300, num_chains=4, chain_method="vectorized", progress_bar=False
-    )
-    mcmc.warmup(jax.random.key(0))
-    mcmc.run(jax.random.key(1))  # compiles
-    kept, seconds, key = [], 0.0, 2
-    while seconds < budget:
-        began = time.perf_counter()
-        mcmc.run(jax.random.key(key))
-        z = np.asarray(mcmc.get_samples(group_by_chain=True)["z"])
-        seconds += time.perf_counter() - began
-        mcmc.post_warmup_state, key = mcmc.last_state, key + 1
-        kept.append(z @ watched.T)
-    return score(np.concatenate(kept, axis=1), seconds)
+    kernel, n_chains, n_warmup, block = NUTS(model), 4, 300, 100
+    keys = jax.random.split(jax.random.key(0), n_chains)
+    state = kernel.init(keys, n_warmup, init_params=None, model_args=(), model_kwargs={})
+
+    @jax.jit
+    def run(state, _):
+        def step(state, _):
+            state = kernel.sample(state, (), {})
+            return state, state.z["z"] @ watched.T
+
+        state, u = jax.lax.scan(step, state, length=block)
+        return state, jnp.swapaxes(u, 0, 1)
+
+    for _ in range(n_warmup // block):  # in which the kernel adapts
+        state, _ = run(state, None)
+    return timed(run, state, lambda key: None, budget)
 
 
 def blackjax_slice(problem, likelihood, budget):
@@ -190,7 +195,8 @@ def main() -> int:
                     print(f"{name:<10} {likelihood:<10} {label:<26} {shown}  R-hat {r_hat:.3f}", flush=True)
                     best[side] = max(best.get(side, 0.0), rate if converged else 0.0)
             ratio = best["ours"] / best["theirs"] if best["theirs"] else np.inf
-            print(f"{name:<10} {likelihood:<10} best of ours over best of theirs: {ratio:.1f} (at least {claim})")
+            said = f"{ratio:.1f}" if best["theirs"] else "none of theirs has converged"
+            print(f"{name:<10} {likelihood:<10} best of ours over best of theirs: {said} (at least {claim})")
             short |= not ratio >= claim or not best["ours"]
     return int(short)
 

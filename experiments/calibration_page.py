@@ -13,7 +13,8 @@ import numpy as np
 from experiments import ep_accuracy, style
 from experiments.calibration import MEASURES, NAMES, OURS, VARIANTS, contest
 from experiments.experiment import Record
-from experiments.runner import read_record, whole
+from experiments.runner import read_record
+from graphuq.files import whole_file
 
 RECORDS, PAGE = Path("docs/reproduction"), Path("docs/calibration.md")
 
@@ -81,7 +82,7 @@ def main() -> None:
     parser.add_argument("--records", type=Path, default=RECORDS)
     asked = parser.parse_args()
     text = page(asked.records)
-    with whole(asked.target) as part:
+    with whole_file(asked.target) as part:
         part.write_text(text, encoding="utf-8")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments import runner
 from experiments.experiment import Claim, Record
+from graphuq.files import whole_file
 
 HEAD = """# The paper, reproduced
 
@@ -28,7 +29,7 @@ def write_page(records: Path, target: Path) -> list[str]:
     found = [name for name in runner.ORDER if (records / f"{name}.json").exists()]
     parts = [HEAD, _contents(found, records)]
     parts += [_section(runner.read_record(records / f"{name}.json"), records.name) for name in found]
-    with runner.whole(target) as part:
+    with whole_file(target) as part:
         part.write_text("\n".join(parts), encoding="utf-8")
     return found
 

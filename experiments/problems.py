@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from experiments.runner import WORK, whole
+from experiments.runner import WORK
 from graphuq import calibration, datasets, graph, laplacian, sample, spectrum
 from graphuq.datasets import Dataset
 from graphuq.demo import few_labels
+from graphuq.files import whole_file
 from graphuq.learning import learn
 from graphuq.models import LevelSet, Model, Probit
 from graphuq.posterior import Posterior
@@ -63,7 +64,7 @@ def cached(settings: str, compute: Callable[[], Spectrum]) -> Spectrum:
         return Spectrum.load(path)
     found = compute()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole(path) as part:  # two processes may write it at once
+    with whole_file(path) as part:  # two processes may write it at once
         found.save(part)
     return found
 

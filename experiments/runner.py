@@ -15,7 +15,6 @@ import platform
 import threading
 import time
 import traceback
-import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -31,6 +30,7 @@ from tqdm.auto import tqdm
 
 from experiments.experiment import Claim, Experiment, Record, Trial
 from graphuq import __version__
+from graphuq.files import whole_file
 
 # The paper's order, then what goes beyond it.
 ORDER = (
@@ -40,7 +40,7 @@ ORDER = (
 # Trials keep what they share, such as eigenvectors, in the folder that this variable names.
 WORK = "GRAPHUQ_REPRODUCTION"
 # A page with all figures should load at once.
-LARGEST_FIGURE = 200_000
+LARGEST_FIGURE = 300_000
 # Enough for any table, and records stay small.
 DIGITS = 7
 
@@ -127,21 +127,9 @@ def plain(value: Any) -> Any:
     return value
 
 
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes `path` if all goes well: readers see the whole file or none."""
-    part = path.with_name(f".{uuid.uuid4().hex[:8]}.{path.name}")
-    try:
-        yield part
-        os.replace(part, path)
-    finally:
-        with suppress(OSError):
-            part.unlink()
-
-
 def _write(path: Path, value: Any) -> None:
     text = json.dumps(plain(value), allow_nan=False)
-    with whole(path) as part:
+    with whole_file(path) as part:
         part.write_text(text + "\n", encoding="utf-8")
 
 
@@ -302,7 +290,7 @@ def save_figure(figure: Any, path: Path) -> None:
     """Write a PNG file, as sharp as its largest size allows."""
     import matplotlib.pyplot as plt
 
-    with whole(path) as part:
+    with whole_file(path) as part:
         for dpi in (160, 130, 100, 80, 60):
             figure.savefig(part, format="png", dpi=dpi, metadata={"Software": None}, pil_kwargs={"optimize": True})
             if part.stat().st_size <= LARGEST_FIGURE:

@@ -216,8 +216,8 @@ def predict(
     with one_sentence():
         if out is not None and out.exists() and not force:
             raise ValueError(f"{out} exists already: choose another name, or replace it with --force.")
+        from graphuq.files import whole_file
         from graphuq.fitting import predict_table
-        from graphuq.folder import whole_file
         from graphuq.tables import write_csv
 
         answers = predict_table(folder, table, separator=separator)

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq import datasets, folder
+from graphuq import datasets
 from graphuq.estimator import GraphClassifier
+from graphuq.files import whole_file
 from graphuq.report.content import Rows, collect
 from graphuq.report.figures import overview
 from graphuq.report.page import render
@@ -172,7 +173,7 @@ def _write(
     )
     out.mkdir(parents=True, exist_ok=True)
     report, picture = out / "report.html", out / "voting.png"
-    with folder.whole_file(report) as part:
+    with whole_file(report) as part:
         part.write_text(page, encoding="utf-8")
     figure.savefig(picture, dpi=130)
     return report, picture

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from graphuq import folder
 from graphuq.classes import Labels, read_labels
 from graphuq.estimator import GraphClassifier
+from graphuq.files import whole_file
 from graphuq.posterior import LabelStatistics
 from graphuq.report.content import MAX_CELLS, Rows, collect
 from graphuq.report.page import render
@@ -154,7 +155,7 @@ def write_report(model: Path, out: Path | None = None) -> Path:
     classifier, rows = folder.load_model(model), _load_rows(model / ROWS)
     target = model / REPORT if out is None else out
     page = _report(classifier, rows, run)
-    with folder.whole_file(target) as part:
+    with whole_file(target) as part:
         part.write_text(page, encoding="utf-8")
     if out is None:
         run["files"][REPORT] = folder.sha256(target)

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from scipy.sparse import csr_array
 from graphuq import __version__
 from graphuq.classes import Labels
 from graphuq.estimator import GraphClassifier
+from graphuq.files import whole_file
 from graphuq.graph import Graph, LowRankGraph, cosine
 from graphuq.graph.features import Features
 from graphuq.graph.kernel import Kernel
@@ -68,20 +68,6 @@ def whole_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
     finally:
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
-
-
-@contextmanager
-def whole_file(target: Path) -> Iterator[Path]:
-    """A file to write, which replaces `target` if all goes well and vanishes if not."""
-    part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
-        yield part
-        os.replace(part, target)
-    except OSError as error:
-        raise ValueError(f"{target} could not be written: {error.strerror or error}.") from error
-    finally:
-        with suppress(OSError):
-            part.unlink()
 
 
 def save_model(classifier: GraphClassifier, folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphuq import models
+from graphuq.files import whole_file
 from graphuq.inference.whiten import whiten
 from graphuq.models.base import Model, sees_all_nodes
 from graphuq.posterior import Posterior
@@ -46,12 +46,8 @@ def save_posterior(posterior: Posterior, path: Path) -> None:
         "prior": prior.name,
         "settings": json.dumps(posterior.settings),
     }
-    temporary = path.with_name(path.name + ".new")
-    try:
-        xarray.Dataset(arrays, attrs=attributes).to_netcdf(temporary, engine="h5netcdf")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(path) as part:
+        xarray.Dataset(arrays, attrs=attributes).to_netcdf(part, engine="h5netcdf")
 
 
 def load_posterior(path: Path, model: Model | None) -> Posterior:

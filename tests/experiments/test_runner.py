@@ -12,6 +12,7 @@ import pytest
 from experiments import __main__ as command
 from experiments import page, runner
 
+from graphuq.files import whole_file
 from tests.experiments import toy
 
 
@@ -130,7 +131,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path):
     target.write_text("old")
 
     def interrupted():
-        with runner.whole(target) as part:
+        with whole_file(target) as part:
             part.write_text("ne")
             raise KeyboardInterrupt
 

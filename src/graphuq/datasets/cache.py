@@ -6,12 +6,13 @@ import hashlib
 import logging
 import os
 import sys
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tqdm import tqdm
+
+from graphuq.files import whole_file
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +64,8 @@ def load_files(folder: Path, sha256: Mapping[str, str], sources: Sequence[Source
                 failures.append(f"  {source.name}: {type(error).__name__}: {error}")
                 continue
             for name, content in fetched.items():
-                _write_atomically(folder / name, content)
+                with whole_file(folder / name) as part:
+                    part.write_bytes(content)
             return fetched
     missing = ", ".join(name for name in sha256 if name not in found)
     raise DatasetUnavailable(
@@ -105,13 +107,3 @@ def _make_writable(folder: Path) -> None:
         writable = False
     if not writable:
         raise DatasetUnavailable(f"cannot write to {folder}: set GRAPHUQ_DATA to a folder you can write to")
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    # A reader sees the whole file or none, also when two processes write it at once.
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -18,6 +18,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq.files import whole_file
+
 MAGIC = b"graphuq checkpoint 1\n"
 BLOCK_SIZE = "draws a block"
 HEAD = struct.Struct("<QI")  # length and CRC-32 of the record that follows
@@ -89,13 +91,11 @@ class Log:
 
 
 def _start(path: Path, head: dict[str, Any]) -> None:
-    """Make a new file, under a temporary name first."""
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as file:
+    """Make a new file."""
+    with whole_file(path) as part, part.open("wb") as file:
         file.write(MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def _append(path: Path, record: Record) -> None:

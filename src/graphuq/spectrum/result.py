@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq.files import whole_file
+
 FORMAT = "graphuq spectrum 1"
 _ARRAYS = ("values", "vectors", "residuals", "degrees")
 
@@ -71,21 +73,16 @@ class Spectrum:
         """Write one npz file, whole or not at all."""
         path = Path(path)
         facts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _ARRAYS}
-        temporary = path.with_name(path.name + ".new")
-        try:
-            with temporary.open("wb") as file:
-                np.savez(
-                    file,
-                    format=FORMAT,
-                    facts=json.dumps(facts),
-                    values=self.values,
-                    vectors=self.vectors,
-                    residuals=self.residuals,
-                    degrees=self.degrees,
-                )
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with whole_file(path) as part, part.open("wb") as file:
+            np.savez(
+                file,
+                format=FORMAT,
+                facts=json.dumps(facts),
+                values=self.values,
+                vectors=self.vectors,
+                residuals=self.residuals,
+                degrees=self.degrees,
+            )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Spectrum:
