@@ -157,8 +157,7 @@ def _posterior(
     gamma = config.gamma_constant if method == "constant" else config.gamma
     # On few modes walls are dense and their Gaussian is small; with a tail every label has its own coordinate.
     model = LevelSet(nodes, y[nodes], gamma=gamma)
-    few: Any = Refractive()
-    sampler = Orthant() if tail else Referenced(few)
+    sampler = Orthant() if tail else Referenced(Refractive())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the record says it
         posterior = sample(mu0, model, sampler, n_steps=n_steps, n_warmup=0, n_chains=config.n_chains)

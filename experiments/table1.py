@@ -76,9 +76,8 @@ def _converged(mu0: Any, model: Any, *, n_steps: int, seed: int) -> dict[str, fl
     from experiments import problems
     from graphuq import Referenced, Refractive
 
-    refractive: Any = Refractive()
     tries: list[dict[str, float]] = []
-    for sampler, thin in ((None, 1), (None, 10), (Referenced(refractive), 4)):
+    for sampler, thin in ((None, 1), (None, 10), (Referenced(Refractive()), 4)):
         posterior = problems.draw(mu0, model, sampler, n_steps=n_steps * thin, thin=thin, seed=seed)
         tries.append(problems.measured(posterior))
         if tries[-1]["r_hat"] < 1.05:

@@ -195,8 +195,7 @@ def by_effective_size(config: Config, prior: GaussianPrior, model: Model, data: 
     # Thousands of labels on few modes: a Gaussian close to the posterior is cheap and good.
     sampler: Sampler = default_sampler(model)
     if data == "plume" and isinstance(model, Probit | LevelSet):
-        inner: Any = PCN() if isinstance(model, Probit) else Refractive()
-        sampler = Referenced(inner)
+        sampler = Referenced(PCN() if isinstance(model, Probit) else Refractive())
     stop = (EffectiveSize(config.effective_size, config.r_hat), TimeLimit(config.time_limit))
     settings = {"n_steps": config.n_draws, "n_warmup": config.n_draws // 8, "n_chains": 8, "stop": stop}
     posterior, seconds, first = _timed(prior, model, sampler, settings)

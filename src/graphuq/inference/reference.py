@@ -82,7 +82,7 @@ class Referenced:
         inflation: stretches the reference's standard deviations; 1 leaves them as they are.
     """
 
-    inner: Sampler = field(default_factory=PCN)
+    inner: Sampler | Refractive = field(default_factory=PCN)
     reference: Gaussian | None = None
     inflation: float = 1.0
 
