@@ -34,7 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=SCRATCH / "work", help="for finished trials")
     asked = parser.parse_args(arguments)
     if asked.names == ["page"]:
-        found = page.write_page(asked.out or RECORDS, PAGE)
+        records = asked.out or RECORDS
+        if not any(records.glob("*.json")):
+            parser.error(f"there is no record in {records}: run some experiments first.")
+        found = page.write_page(records, PAGE)
         print(f"{PAGE}: {len(found)} of {len(runner.ORDER)} items.")
         return 0
     unknown = [name for name in asked.names if name not in here]

@@ -13,11 +13,13 @@ HEAD = """# The paper, reproduced
 
 Every figure and table of Bertozzi, Luo, Stuart and Zygalakis, *Uncertainty Quantification in Graph-Based
 Classification of High Dimensional Data*, computed again: what the paper says, what we find, and why where the two
-differ. This page is made from the records in `docs/reproduction/` by `python -m experiments page`; the records are
-made by `graphuq reproduce --all --full`, and `graphuq reproduce --all --quick` does the same with fewer trials.
+differ. This page is made from the records in `docs/reproduction/` by `graphuq reproduce page`. A record is made by
+`graphuq reproduce ID --full`, with the paper's numbers of trials, or by `--quick`, with a few: its last line says which.
+All quick ones together take some minutes on two cores; those of digits need MNIST, which is fetched once.
 
 A verdict of *agrees* means that the paper's number or statement holds. *differs* means that it does not. *no match
-owed* marks what the paper leaves open, or what goes beyond it: ours stands beside the paper's, with the reason.
+owed* marks what the paper leaves open, or what goes beyond it: ours stands beside the paper's, with the reason. A
+posterior counts as converged where R-hat is below 1.05.
 """
 VERDICTS = {True: "agrees", False: "differs", None: "no match owed"}
 # Values of a config that are longer than this say nothing to a reader.

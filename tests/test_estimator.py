@@ -106,6 +106,23 @@ def test_a_point_between_rows_is_like_them(fitted):
     assert np.mean(fitted.predict(near) == fitted.transduction_) > 0.97
 
 
+def test_a_row_far_from_all_others_is_a_coin_toss(fitted):
+    direction = np.full((1, X.shape[1]), 1.0)
+    sure = [
+        np.abs(fitted.predict_proba(X[:20] + distance * direction)[:, 1] - 0.5).mean() for distance in (0, 2, 5)
+    ]
+    assert sure[0] > sure[1] > sure[2]
+    with pytest.warns(UserWarning, match="20 new points have no weight"):
+        nowhere = fitted.predict_proba(X[:20] + 1e6 * direction)
+    np.testing.assert_allclose(nowhere, 0.5)
+
+
+def test_a_graph_is_weights_too(fitted):
+    weights = graph.knn(X, n_neighbors=20)
+    again = GraphClassifier(**SETTINGS | {"affinity": "precomputed"}).fit(weights, Y)
+    np.testing.assert_array_equal(again.transduction_, fitted.transduction_)
+
+
 def test_the_same_seed_gives_the_same_answer(fitted):
     again = clone(fitted).fit(X, Y)
     other = clone(fitted).set_params(random_state=1).fit(X, Y)

@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md", "docs/extending.md"])
-def test_the_python_on_a_page_runs(page):
+def test_the_python_on_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(
         r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )

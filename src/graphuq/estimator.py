@@ -42,7 +42,11 @@ MODELS: dict[str, Any] = {
 INFERENCES = ("auto", "sample")
 # What "auto" draws until it has (Vehtari, Gelman, Simpson, Carpenter, Buerkner 2021).
 ENOUGH = EffectiveSize(target=400.0, r_hat=1.01)
-# It draws at most so many times `n_steps`.
+# A new row has at least the prior variance that all but this share of the rows of fit have.
+LEAST_QUANTILE = 0.05
+# Where its quick draws are too few, so many times as many are made: still quicker than to compile a sampler.
+LONGER = 20
+# That sampler draws at most so many times `n_steps`.
 MOST_ROUNDS = 20
 
 
@@ -58,7 +62,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     Args:
         affinity: how similar rows are: "knn" (nearest neighbors, for any size), "self_tuning" or
             "gaussian" (all pairs), "cosine" (all pairs, nonnegative features), or "precomputed": X is then
-            the matrix of weights between rows, and in `predict` of new rows to the rows of `fit`.
+            the matrix of weights between rows, or a `Graph`, and in `predict` of new rows to the rows of `fit`.
         n_neighbors: neighbors of a row in the graph, or that set its scale; at most all other rows.
         width: the distance at which rows still count as similar, for "gaussian".
         n_components: project the features to so many principal components first; needed for sparse X.
@@ -140,6 +144,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             y: a class for each labeled row; -1, NaN or None for the others, see `read_labels`.
         """
         self._check_settings()
+        if self.affinity == "precomputed" and isinstance(X, graphs.Graph):
+            X = X.weights
         if y is None:
             raise ValueError("GraphClassifier requires y to be passed, but the target y is None.")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
@@ -233,7 +239,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         )
         nodes[new] = self.graph_.n_nodes + np.arange(new.size)
         believed = np.abs(1 - self.spectrum_.values[:n_modes]) >= _least_divisor(self.graph_, self.spectrum_)
-        return self.posterior_.extended(extend[:, :n_modes], has_value=believed), nodes
+        larger = self.posterior_.extended(extend[:, :n_modes], has_value=believed, least_quantile=LEAST_QUANTILE)
+        return larger, nodes
 
     def _check_settings(self) -> None:
         for name, value, allowed in (
@@ -333,9 +340,13 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         if self.inference == "sample":
             return sample(prior, model, n_steps=self.n_steps, n_warmup=self.n_steps, progress=self.verbose, **run)
         if isinstance(model, Probit | LevelSet):
-            posterior = sample_independently(prior, model, n_steps=self.n_steps, **run)
-            if ENOUGH.holds(posterior.diagnostics()):
-                return posterior
+            for thin in (1, LONGER):
+                posterior = sample_independently(prior, model, n_steps=self.n_steps, thin=thin, **run)
+                found = posterior.diagnostics()
+                if ENOUGH.holds(found):
+                    return posterior
+                if LONGER * found.ess_bulk.min() < ENOUGH.target:
+                    break
         posterior = sample(
             prior,
             model,

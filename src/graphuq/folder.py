@@ -46,8 +46,8 @@ def whole_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
     target = target.absolute()
     if target.exists() and not replace:
         raise ValueError(f"{target} exists already: choose another folder, or replace it with --force.")
-    if target.exists() and not (target / RUN).exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise ValueError(f"{target} holds something that graphuq did not write: it is not replaced.")
+    if target.exists() and (foreign := _foreign(target)):
+        raise ValueError(f"{target} holds something that graphuq did not write, {foreign}: it is not replaced.")
     home = next(parent for parent in target.parents if parent.exists())
     part = home / f".{target.name}.{uuid.uuid4().hex[:8]}.part"
     old = part.with_suffix(".old")
@@ -68,6 +68,17 @@ def whole_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
     finally:
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _foreign(target: Path) -> str | None:
+    """The first thing at `target` that `seal` does not name, or None."""
+    if not target.is_dir():
+        return target.name
+    try:
+        ours = {RUN, *json.loads((target / RUN).read_text(encoding="utf-8"))["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        ours = set()
+    return next((path.name for path in sorted(target.iterdir()) if path.name not in ours), None)
 
 
 def save_model(classifier: GraphClassifier, folder: Path) -> None:

@@ -130,12 +130,20 @@ class Posterior:
         chosen = watched_nodes(self.model.nodes, self.n_nodes) if nodes is None else self._checked(nodes)
         return diagnose(self._conditional(chosen)[0], chosen)
 
-    def extended(self, vectors: ArrayLike, *, has_value: NDArray[np.bool_] | None = None) -> Posterior:
+    def extended(
+        self,
+        vectors: ArrayLike,
+        *,
+        has_value: NDArray[np.bool_] | None = None,
+        least_quantile: float | None = None,
+    ) -> Posterior:
         """The same draws on a larger graph: nodes N, N + 1, ... are new, see `Extended`.
 
         Args:
             vectors: the eigenvectors' values at the new nodes, shape (n_new, n_modes), by `spectrum.extend`.
             has_value: the modes whose values are to be believed, shape (n_modes,); all by default.
+            least_quantile: the share of old nodes whose prior variance may be less than that of any new node: one far
+                from all others then is unsure. None leaves the variance to the eigenvectors.
         """
         from graphuq.inference.extended import extend_whitening
 
@@ -143,7 +151,7 @@ class Posterior:
         if len(shape) != 2 or shape[1] != n_modes:
             raise ValueError(f"vectors must have {n_modes} columns, one for each mode, got the shape {shape}.")
         believed = np.ones(n_modes, dtype=bool) if has_value is None else has_value
-        return replace(self, whitening=extend_whitening(self.whitening, vectors, believed))
+        return replace(self, whitening=extend_whitening(self.whitening, vectors, believed, least_quantile))
 
     def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
         """An ArviZ object: `u` at some nodes (by default the watched ones), acceptance and work.

@@ -24,6 +24,7 @@ def sample_independently(
     *,
     n_steps: int = 500,
     n_warmup: int = 100,
+    thin: int = 1,
     n_chains: int = 8,
     seed: int = 0,
 ) -> Posterior:
@@ -40,6 +41,7 @@ def sample_independently(
         model: `Probit` or `LevelSet`.
         n_steps: draws of each chain.
         n_warmup: steps of each chain before that.
+        thin: steps for each draw.
         n_chains: independent chains.
         seed: the same seed gives the same draws.
     """
@@ -49,22 +51,25 @@ def sample_independently(
     whitening = whiten(prior, model.nodes)
     B = whitening.mean(np.eye(whitening.n_latent), model.nodes).T
     reference = gaussian(propagate(B, sites))
-    zeta = rng.standard_normal((n_chains, n_warmup + n_steps, whitening.n_latent))
+    zeta = rng.standard_normal((n_chains, n_warmup + n_steps * thin, whitening.n_latent))
     z = reference.mean + zeta @ reference.factor.T
-    log_w = _log_likelihood(sites, z @ B.T) + (np.square(zeta) - np.square(z)).sum(axis=2) / 2
+    # a chain at a time: u at thousands of labels takes room
+    log_w = np.array([_log_likelihood(sites, chain @ B.T) for chain in z])
+    log_w += (np.square(zeta).sum(axis=2) - np.square(z).sum(axis=2)) / 2
     chosen, acceptance = _walk(log_w, np.log(rng.random(log_w.shape)))
-    kept = chosen[:, n_warmup:]
+    kept = chosen[:, n_warmup + thin - 1 :: thin]
+    acceptance = acceptance[:, n_warmup:].reshape(n_chains, n_steps, thin).mean(axis=2)
     return Posterior(
         whitening=whitening,
         model=model,
         z=np.take_along_axis(z, kept[..., None], axis=1),
-        acceptance=acceptance[:, n_warmup:],
-        work=np.ones(kept.shape, dtype=np.int32),
+        acceptance=acceptance,
+        work=np.full(kept.shape, thin, dtype=np.int32),
         settings={
             "sampler": "independent proposals from expectation propagation",
             "seed": seed,
             "n_warmup": n_warmup,
-            "thin": 1,
+            "thin": thin,
             "dtype": "float64",
             "prior": prior.name,
             "stopped_by": "the last step",

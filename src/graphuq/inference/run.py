@@ -102,6 +102,7 @@ def sample(
         z = starting_points(start, jax.random.fold_in(key, 0), target, model, whitening, n_chains)
         state = _init(sampler, jax.random.split(jax.random.fold_in(key, 1), n_chains), z, problem)
         identity = {
+            "model": f"{type(model).__module__}.{type(model).__qualname__}",
             "prior and labels": _digest(target),
             "start": _digest(z),
             "sampler": repr(sampler),

@@ -192,10 +192,10 @@
   function drawReliability(host) {
     const found = data.reliability, low = Math.min(0.5, ...found.frequency.map((f) => Math.floor(10 * f) / 10));
     const { root, X, Y } = axes(host, "Share right against confidence", { x: [0.5, 1], y: [low, 1], xLabel: "probability of the likelier class", yLabel: "share right" });
-    svg("line", { x1: X(0.5), y1: Y(0.5), x2: X(1), y2: Y(1), stroke: color("quiet"), "stroke-dasharray": "4 4" }, root);
+    found.frequency.forEach((f, i) => bar(root, X, Y, found.left[i], found.right[i], low, f, mix(color("card"), color("positive"), 0.35), `${found.counts[i]} rows, ${percent(f)} right`));
+    svg("line", { x1: X(0.5), y1: Y(0.5), x2: X(1), y2: Y(1), stroke: color("text"), "stroke-dasharray": "4 4" }, root);
     found.confidence.forEach((c, i) => {
       const n = found.counts[i], error = 2 * Math.sqrt((c * (1 - c)) / n), f = found.frequency[i];
-      bar(root, X, Y, found.left[i], found.right[i], low, f, mix(color("card"), color("positive"), 0.35), `${n} rows, ${percent(f)} right`);
       svg("line", { x1: X(c), x2: X(c), y1: Y(Math.min(1, c + error)), y2: Y(Math.max(low, c - error)), stroke: color("quiet"), "stroke-width": 2 }, root);
       svg("circle", { cx: X(c), cy: Y(f), r: 4.5, fill: color("negative"), stroke: color("card") }, root);
     });

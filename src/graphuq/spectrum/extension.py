@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 from graphuq.graph import Graph, LowRankGraph
@@ -28,7 +30,7 @@ def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -
 
     No extension exists where lambda_j is 1 (or d_x), and near there errors multiply: that of q_j is its
     residual over ``|1 - lambda_j|``. Where that divisor (or ``|1 - lambda_j / d_x|``) is below 1e-3, or
-    1e-9 for low-rank weights, the value is set to zero.
+    1e-9 for low-rank weights, the value is set to zero; so are all values at a point without weights.
 
     Args:
         spectrum: the eigenvectors.
@@ -69,13 +71,13 @@ def _scaled(spectrum: Spectrum, rows: slice) -> Array:
 
 def _divide(spectrum: Spectrum, sums: Array, degrees: Array, least: float) -> Array:
     """The weighted sums over nodes, divided by what the eigenvector equation has at the new points."""
-    alone = np.flatnonzero(~(degrees > 0))
-    if alone.size:
-        raise ValueError(
-            f"{alone.size} new points have no weight to any node: rows {', '.join(map(str, alone[:10]))}"
-            f"{', ...' if alone.size > 10 else ''}. Leave them out, or use a graph of a larger scale."
+    alone = ~(degrees > 0)
+    if alone.any():
+        warnings.warn(
+            f"{np.count_nonzero(alone)} new points have no weight to any node: nothing is known of them.",
+            stacklevel=3,
         )
-    degrees = degrees[:, None]
+    degrees = np.where(alone, 1.0, degrees)[:, None]
     factor = 1 - spectrum.values / (1.0 if spectrum.normalized else degrees)
     sums = sums / (np.sqrt(degrees) if spectrum.normalized else degrees)
     return np.divide(sums, factor, out=np.zeros_like(sums), where=np.abs(factor) >= least)

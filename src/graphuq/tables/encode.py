@@ -142,7 +142,9 @@ def _feature(table: Table, name: str, is_category: bool, scale: str, impute: str
 def _numeric(table: Table, name: str) -> Array:
     values = table.column(name)
     if values.dtype.kind != "f":
-        wrong = next(cell for cell in values if cell and not _is_number(cell))
+        wrong = next((cell for cell in values if cell and not _is_number(cell)), None)
+        if wrong is None:
+            return np.array([float(cell) if cell else np.nan for cell in values])
         raise ValueError(
             f"Column {name!r} holds text ({str(wrong)[:40]!r}): call it a category (--category {name!r}, or "
             f"--category all), or leave it out (--drop {name!r})."
@@ -155,4 +157,4 @@ def _is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return True
+    return "_" not in cell  # which float() reads over

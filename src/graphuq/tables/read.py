@@ -119,9 +119,11 @@ def _number(cell: str) -> float:
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     try:
         # opened here, since np.load leaves a damaged file open
+        with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+            members = archive.namelist()
+        if not all(member.endswith(".npy") for member in members):
+            raise ValueError(f"{path.name} is not an NPZ file: it holds more than arrays.")
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError(f"{path.name} is not an NPZ file.")
             _check_names(path, file.files)
             arrays = {}
             for name in file.files:
