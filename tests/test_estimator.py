@@ -117,6 +117,13 @@ def test_a_row_far_from_all_others_is_a_coin_toss(fitted):
     np.testing.assert_allclose(nowhere, 0.5)
 
 
+def test_identical_rows_of_different_classes_are_no_secret():
+    twice, y = np.concatenate([X, X[KNOWN[:1]]]), np.append(Y, "lower" if Y[KNOWN[0]] == "upper" else "upper")
+    with pytest.warns(UserWarning, match=f"Rows {KNOWN[0]} and 200 are the same in every feature"):
+        found = GraphClassifier(**SETTINGS).fit(twice, y)
+    assert np.isfinite(found.label_distributions_).all()
+
+
 def test_a_graph_is_weights_too(fitted):
     weights = graph.knn(X, n_neighbors=20)
     again = GraphClassifier(**SETTINGS | {"affinity": "precomputed"}).fit(weights, Y)

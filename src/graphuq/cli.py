@@ -330,6 +330,8 @@ def _print_fit(summary: dict[str, Any], out: Path) -> None:
     if summary["accuracy"] is not None:
         typer.echo(f"Right, where the truth is known: {summary['accuracy']:.1%}.")
     typer.echo(summary["verdict"])
+    for each in summary["warnings"]:
+        typer.echo(f"Note: {each}", err=True)
     typer.echo("\nLeast certain:")
     width = max(len(each["row"]) for each in summary["least_certain"])
     for each in summary["least_certain"]:

@@ -154,7 +154,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         began = time.perf_counter()
         with tqdm(total=3, desc="graph", disable=not self.verbose, unit="stage") as stages:
             self.graph_ = self._graph(X)
-            self._rows = {row: i for i, row in reversed(list(enumerate(_fingerprints(X))))}
+            rows = _fingerprints(X)
+            self._rows = {row: i for i, row in reversed(list(enumerate(rows)))}
+            _warn_of_contradictions(rows, labels)
             stages.update()
             stages.set_description("spectrum")
             self.spectrum_ = self._spectrum()
@@ -393,6 +395,20 @@ def _least_divisor(graph: graphs.Graph | graphs.LowRankGraph, modes: Spectrum) -
         squares = graph.weights.multiply(graph.weights).sum(axis=1)
     noise = 1 / np.sqrt(2 * np.median(graph.degrees**2 / squares))
     return float(min(noise, abs(first) / 2))
+
+
+def _warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:
+    """Say which rows are alike in every feature and labeled differently."""
+    first: dict[bytes, int] = {}
+    for i, label in zip(labels.nodes, labels.y, strict=True):
+        j = first.setdefault(rows[i], i)
+        if label != labels.y[np.flatnonzero(labels.nodes == j)[0]]:
+            warnings.warn(
+                f"Rows {j} and {i} are the same in every feature but have different classes: the data cannot decide "
+                "between rows like these.",
+                stacklevel=3,
+            )
+            return
 
 
 def _fingerprints(X: Any) -> list[bytes]:

@@ -46,8 +46,10 @@ def save_posterior(posterior: Posterior, path: Path) -> None:
         "prior": prior.name,
         "settings": json.dumps(posterior.settings),
     }
+    # through memory: HDF5 does not survive a disk that is full
+    content = xarray.Dataset(arrays, attrs=attributes).to_netcdf(engine="h5netcdf")
     with whole_file(path) as part:
-        xarray.Dataset(arrays, attrs=attributes).to_netcdf(part, engine="h5netcdf")
+        part.write_bytes(content)
 
 
 def load_posterior(path: Path, model: Model | None) -> Posterior:
