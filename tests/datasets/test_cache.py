@@ -79,10 +79,10 @@ def test_the_error_says_what_was_tried_why_it_failed_and_what_to_do(tmp_path):
 
 
 def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
-    def fail(self, target):
+    def fail(source, target):
         raise OSError("disk full")
 
-    monkeypatch.setattr(Path, "replace", fail)
+    monkeypatch.setattr("graphuq.files.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         load_files(tmp_path, SHA256, [GOOD])
     assert contents(tmp_path) == {}

@@ -170,6 +170,8 @@ def test_a_checkpoint_of_another_problem_is_refused_and_the_difference_named(tmp
         sample(PRIOR, MODEL, PCN(), **(QUICK | {"seed": 9}), checkpoint=path)
     with pytest.raises(CheckpointError, match="prior and labels was"):
         sample(PRIOR, Probit(MODEL.nodes, -MODEL.y, gamma=0.5), PCN(), **QUICK, checkpoint=path)
+    with pytest.raises(CheckpointError, match=r"model was .*Probit.* and is now .*LevelSet"):
+        sample(PRIOR, LevelSet(MODEL.nodes, MODEL.y, gamma=0.5), PCN(), **QUICK, checkpoint=path)
     with pytest.raises(CheckpointError, match="sampler was 'PCN"):
         sample(PRIOR, MODEL, PCN(beta=0.9), **QUICK, checkpoint=path)
     assert path.read_bytes() == before

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from graphuq.tables import read_table
+from graphuq.tables import fit_encoding, read_table
 
 
 def written(tmp_path, content, name="t.csv"):
@@ -26,6 +26,14 @@ def test_tsv_and_other_separators(tmp_path):
     assert list(read_table(written(tmp_path, "a;b\n1;2\n"), separator=";").columns) == ["a", "b"]
     with pytest.raises(ValueError, match="one character"):
         read_table(written(tmp_path, "a\n1\n"), separator="--")
+
+
+def test_codes_stay_as_they_are_and_still_serve_as_numbers(tmp_path):
+    path = tmp_path / "codes.csv"
+    path.write_text("id,x\n00017,1.5\n1234567890123456789,007\n")
+    table = read_table(path)
+    assert list(table.text("id")) == ["00017", "1234567890123456789"]
+    np.testing.assert_allclose(fit_encoding(table, ["x"], scale="none").encode(table), [[1.5], [7.0]])
 
 
 def test_underscores_make_no_numbers(tmp_path):

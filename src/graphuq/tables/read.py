@@ -6,6 +6,7 @@ No cell is ever run: NPZ files with pickled objects are refused, formulas and HT
 from __future__ import annotations
 
 import csv
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -111,7 +112,8 @@ def _parse(cells: list[str]) -> NDArray[Any]:
 
 
 def _number(cell: str) -> float:
-    if "_" in cell:  # float() would read 1_000
+    # 007 is a name and not 7, and a float has 15 digits; float() would read 1_000
+    if "_" in cell or re.fullmatch(r"[+-]?(0\d+|\d{16,})", cell):
         raise ValueError
     return float(cell)
 
