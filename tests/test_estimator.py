@@ -261,6 +261,9 @@ def test_draws_that_end_too_soon_are_no_secret(monkeypatch):
         ({"n_neighbors": 0}, "n_neighbors must be at least 1"),
         ({"n_modes": 1}, "n_modes must be at least 2"),
         ({"time_limit": 0}, "time_limit must be above 0 seconds"),
+        ({"gamma": -1.0}, "gamma must be a finite number above 0, got -1.0"),
+        ({"tau": np.inf}, "tau must be a finite number above 0"),
+        ({"n_steps": 0}, "n_steps must be at least 1, got 0"),
     ],
 )
 def test_settings_that_do_not_exist(settings, message):

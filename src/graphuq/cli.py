@@ -89,6 +89,16 @@ def one_sentence() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
+def _check_target(out: Path | None, force: bool) -> None:
+    """Whether a file may be written, asked before any work."""
+    if out is None:
+        return
+    if out.exists() and not force:
+        raise ValueError(f"{out} exists already: choose another name, or replace it with --force.")
+    if not out.absolute().parent.is_dir():
+        raise ValueError(f"There is no folder {out.absolute().parent} to write {out.name} into.")
+
+
 def _version(asked: bool) -> None:
     if asked:
         typer.echo(f"graphuq {__version__}")
@@ -214,8 +224,7 @@ def predict(
 ) -> None:
     """Classify the rows of a new table with a fitted model."""
     with one_sentence():
-        if out is not None and out.exists() and not force:
-            raise ValueError(f"{out} exists already: choose another name, or replace it with --force.")
+        _check_target(out, force)
         from graphuq.files import whole_file
         from graphuq.fitting import predict_table
         from graphuq.tables import write_csv
@@ -244,8 +253,7 @@ def report(
 ) -> None:
     """Write the report of a fitted model anew."""
     with one_sentence():
-        if out is not None and out.exists() and not force:
-            raise ValueError(f"{out} exists already: choose another name, or replace it with --force.")
+        _check_target(out, force)
         from graphuq.fitting import write_report
 
         written = write_report(folder, out)

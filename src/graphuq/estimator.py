@@ -181,6 +181,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         nodes = np.atleast_1d(np.asarray(nodes))
         check_consistent_length(nodes, y)
+        if nodes.ndim != 1 or not nodes.size:
+            raise ValueError(f"nodes must be a list of one or more row numbers, got the shape {nodes.shape}.")
         if not np.issubdtype(nodes.dtype, np.integer) or nodes.min() < 0 or nodes.max() >= self.graph_.n_nodes:
             raise ValueError(f"nodes must be row numbers of fit, 0 to {self.graph_.n_nodes - 1}.")
         if len(np.unique(nodes)) < len(nodes):
@@ -215,6 +217,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows classified right, among those whose class is given."""
         check_is_fitted(self)
+        check_consistent_length(X, y, sample_weight)
         truth = read_labels(y, classes=self.classes_)
         right = np.where(self.predict_proba(X)[:, 1] >= 0.5, 1.0, -1.0)[truth.nodes] == truth.y
         weights = None if sample_weight is None else np.asarray(sample_weight)[truth.nodes]
@@ -253,9 +256,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         ):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}.")
-        for name, number, least in (("n_modes", self.n_modes, 2), ("n_neighbors", self.n_neighbors, 1)):
-            if number < least:
-                raise ValueError(f"{name} must be at least {least}, got {number}.")
+        for name, least in (("n_modes", 2), ("n_neighbors", 1), ("n_steps", 1), ("n_chains", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")
+        for name in ("gamma", "epsilon", "tau", "alpha", "width"):
+            if (number := getattr(self, name)) is not None and not (number > 0 and np.isfinite(number)):
+                raise ValueError(f"{name} must be a finite number above 0, got {number}.")
         if not self.time_limit > 0:
             raise ValueError(f"time_limit must be above 0 seconds, got {self.time_limit}.")
         if self.affinity == "gaussian" and self.width is None:
