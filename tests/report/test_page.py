@@ -114,7 +114,7 @@ def test_in_a_browser(page, width):
     assert found["drawn"]
     assert found["bars"] == 40
     assert found["reliability"] > 0
-    assert (found["marginals"], found["traces"], found["spectrum"]) == (12, 8, 200)
+    assert (found["marginals"], found["traces"], found["spectrum"]) == (12, 16, 200)
     assert found["overflow"] <= 0
 
 
