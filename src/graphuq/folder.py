@@ -64,7 +64,8 @@ def whole_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
                 old.rename(target)
             raise
     except OSError as error:
-        raise ValueError(f"{target} could not be written, and nothing was: {error.strerror or error}.") from error
+        cause = error.__cause__ if isinstance(error.__cause__, OSError) else error  # whole_file names its own file
+        raise ValueError(f"{target} could not be written, and nothing was: {cause.strerror or cause}.") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
