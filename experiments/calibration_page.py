@@ -71,7 +71,7 @@ decides. `experiments/hyperprior.py` finds where the evidence of 40 and 160 labe
 to no hyperprior; the defaults are round numbers near there, with gamma and offset moved up, and the number of
 effective modes held to a few, by the log-loss of predictions from 10 and 40 labels. Then it fits all ten numbers of
 the hyperprior to the log-loss of all tasks but those of one data set, and judges the fit on that data set. The data of
-this page are among the 22 tasks except the pair of scikit-learn's digits; the comparison below says how much that matters.
+this page are among the 22 tasks except the pair of scikit-learn's digits.
 """
 
 
@@ -252,7 +252,7 @@ def hyperprior_table(record: dict[str, Any]) -> str:
             for name, each in record["left_out"].items()
         ],
     )
-    return f"{peaks}\nWhat tuning would gain, on data it has not seen and on data it has:\n\n{left_out}"
+    return f"{peaks}\nWhat tuning would gain, on data it has not seen and on data it has, which says how much that matters:\n\n{left_out}"
 
 
 def details(record: Record) -> str:
