@@ -54,6 +54,32 @@ class GradientState(NamedTuple):
     averaging: Any  # BlackJAX's DualAveragingAdaptationState
 
 
+# What NUTS and HMC share: they differ in `move` and in their settings alone.
+
+
+def _init(self: NUTS | HMC, key: jax.Array, z: jax.Array, problem: Target) -> GradientState:
+    """The first state, at z."""
+    return _start(z, problem, self.step_size)
+
+
+def _step(self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target) -> tuple[GradientState, Info]:
+    """One trajectory with the step size that the warm-up ended with."""
+    return self.move(key, state, problem, state.averaging.log_step_size_avg)
+
+
+def _warm_step(
+    self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target
+) -> tuple[GradientState, Info]:
+    """One trajectory, after which the step size follows the acceptance."""
+    state, info = self.move(key, state, problem, state.averaging.log_step_size)
+    return _adapt(state, info.acceptance, self.target_acceptance), info
+
+
+def _draw(self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target) -> jax.Array:
+    """The state itself."""
+    return state.hmc.position
+
+
 @dataclass(frozen=True)
 class NUTS:
     """The no-U-turn sampler: a trajectory is doubled until it turns back (Hoffman and Gelman 2014).
@@ -77,26 +103,12 @@ class NUTS:
         """The target itself, refused if it has no gradient to follow."""
         return _with_gradient(target, "NUTS")
 
-    def init(self, key: jax.Array, z: jax.Array, problem: Target) -> GradientState:
-        """The first state, at z."""
-        return _start(z, problem, self.step_size)
+    init, step, warm_step, draw = _init, _step, _warm_step, _draw
 
-    def step(self, key: jax.Array, state: GradientState, problem: Target) -> tuple[GradientState, Info]:
-        """One trajectory with the step size that the warm-up ended with."""
-        return self._move(key, state, problem, state.averaging.log_step_size_avg)
-
-    def warm_step(self, key: jax.Array, state: GradientState, problem: Target) -> tuple[GradientState, Info]:
-        """One trajectory, after which the step size follows the acceptance."""
-        state, info = self._move(key, state, problem, state.averaging.log_step_size)
-        return _adapt(state, info.acceptance, self.target_acceptance), info
-
-    def draw(self, key: jax.Array, state: GradientState, problem: Target) -> jax.Array:
-        """The state itself."""
-        return state.hmc.position
-
-    def _move(
+    def move(
         self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array
     ) -> tuple[GradientState, Info]:
+        """One trajectory with this step size."""
         from blackjax.mcmc import nuts
 
         unit = jnp.ones_like(state.hmc.position)  # the mass matrix: z is white a priori
@@ -135,26 +147,12 @@ class HMC:
         """The target itself, refused if it has no gradient to follow."""
         return _with_gradient(target, "HMC")
 
-    def init(self, key: jax.Array, z: jax.Array, problem: Target) -> GradientState:
-        """The first state, at z."""
-        return _start(z, problem, self.step_size)
+    init, step, warm_step, draw = _init, _step, _warm_step, _draw
 
-    def step(self, key: jax.Array, state: GradientState, problem: Target) -> tuple[GradientState, Info]:
-        """One trajectory with the step size that the warm-up ended with."""
-        return self._move(key, state, problem, state.averaging.log_step_size_avg)
-
-    def warm_step(self, key: jax.Array, state: GradientState, problem: Target) -> tuple[GradientState, Info]:
-        """One trajectory, after which the step size follows the acceptance."""
-        state, info = self._move(key, state, problem, state.averaging.log_step_size)
-        return _adapt(state, info.acceptance, self.target_acceptance), info
-
-    def draw(self, key: jax.Array, state: GradientState, problem: Target) -> jax.Array:
-        """The state itself."""
-        return state.hmc.position
-
-    def _move(
+    def move(
         self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array
     ) -> tuple[GradientState, Info]:
+        """One trajectory with this step size."""
         from blackjax.mcmc import hmc
 
         key_length, key_hmc = jax.random.split(key)
