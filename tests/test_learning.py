@@ -239,7 +239,7 @@ def test_duplicated_points_with_opposite_labels():
 def test_bad_input_is_refused():
     with pytest.raises(TypeError, match="Probit and LevelSet"):
         learn(S, GinzburgLandau(NODES, Y))
-    with pytest.raises(ValueError, match="Node 40 is labeled"):
+    with pytest.raises(ValueError, match="Node 40 is not in the graph"):
         learn(S, Probit([0, 40], [1, -1]))
     with pytest.raises(ValueError, match="one mode only"):
         learn(S.truncate(1), Probit(NODES, Y))

@@ -19,7 +19,7 @@ from graphuq.inference.ep import EP, blas_threads, evidence_gradient, propagate
 from graphuq.inference.marginals import Marginals, labeled_probability, predict
 from graphuq.inference.sites import Sites
 from graphuq.models import LevelSet, Probit
-from graphuq.models.base import Model
+from graphuq.models.base import Model, check_in_graph
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
 
@@ -214,6 +214,15 @@ class _Problem:
         return np.where(self.family.free, gradient, 0.0) + self.family.log_prior_gradient(point.theta)
 
 
+def spectrum_and_family(
+    spectrum: Spectrum, model: Probit | LevelSet, hyperprior: Hyperprior | None
+) -> tuple[Spectrum, Family]:
+    """The spectrum with the constant first, and the matern priors on it under the hyperprior or the default one."""
+    check_in_graph(model.nodes, spectrum.n_nodes)
+    spectrum = constant_first(spectrum)
+    return spectrum, Family.of(spectrum, Hyperprior.of(model) if hyperprior is None else hyperprior, model)
+
+
 def _problem(spectrum: Spectrum, model: Model, hyperprior: Hyperprior | None) -> _Problem:
     """Doubt the input, and gather what the climbs need."""
     if not isinstance(model, Probit | LevelSet):
@@ -223,13 +232,7 @@ def _problem(spectrum: Spectrum, model: Model, hyperprior: Hyperprior | None) ->
         )
     if spectrum.n_modes < 2:
         raise ValueError("The spectrum has one mode only: at least two are needed to tell classes apart.")
-    if model.nodes.max() >= spectrum.n_nodes:
-        raise ValueError(
-            f"Node {model.nodes.max()} is labeled but not in the graph, "
-            f"whose nodes are 0 to {spectrum.n_nodes - 1}."
-        )
-    spectrum = constant_first(spectrum)
-    family = Family.of(spectrum, Hyperprior.of(model) if hyperprior is None else hyperprior, model)
+    spectrum, family = spectrum_and_family(spectrum, model, hyperprior)
     return _Problem(spectrum, spectrum.vectors[model.nodes], model, family)
 
 

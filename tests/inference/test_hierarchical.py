@@ -67,5 +67,5 @@ def test_bad_input_is_refused():
         sample_hyperparameters(S, LevelSet(NODES, Y))
     with pytest.raises(ValueError, match="n_steps must be at least 1"):
         sample_hyperparameters(S, Probit(NODES, Y), n_steps=0)
-    with pytest.raises(ValueError, match="Node 40 is labeled"):
+    with pytest.raises(ValueError, match="Node 40 is not in the graph"):
         sample_hyperparameters(S, Probit([0, 40], [1, -1]))

@@ -224,7 +224,7 @@ def test_bad_samplers_and_labels_are_refused():
             PCN(beta=beta)
     with pytest.raises(ValueError, match="target_acceptance"):
         PCN(target_acceptance=1.0)
-    with pytest.raises(ValueError, match="Node 30 is labeled but not in the graph"):
+    with pytest.raises(ValueError, match="Node 30 is not in the graph, whose nodes are 0 to 29"):
         sample(PRIOR, LevelSet([1, 30], [1, -1]), PCN(), **QUICK)
 
 

@@ -18,7 +18,7 @@ from graphuq._pytree import pytree
 from graphuq.hyperprior import Family, Hyperparameters, Hyperprior
 from graphuq.inference.diagnostics import Diagnostics, diagnose
 from graphuq.inference.gradient import NUTS
-from graphuq.learning import constant_first
+from graphuq.learning import spectrum_and_family
 from graphuq.models.base import Model
 from graphuq.models.probit import Probit
 from graphuq.spectrum.result import Spectrum
@@ -84,13 +84,7 @@ def sample_hyperparameters(
     for name, value, least in (("n_steps", n_steps, 1), ("n_warmup", n_warmup, 0), ("n_chains", n_chains, 1)):
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}.")
-    if model.nodes.max() >= spectrum.n_nodes:
-        raise ValueError(
-            f"Node {model.nodes.max()} is labeled but not in the graph, "
-            f"whose nodes are 0 to {spectrum.n_nodes - 1}."
-        )
-    spectrum = constant_first(spectrum)
-    family = Family.of(spectrum, Hyperprior.of(model) if hyperprior is None else hyperprior, model)
+    spectrum, family = spectrum_and_family(spectrum, model, hyperprior)
     joint = jax.tree.map(
         lambda leaf: jnp.asarray(leaf, jnp.float32), _Joint(spectrum.vectors[model.nodes], model.y, family)
     )

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from graphuq._pytree import is_pytree
 from graphuq.inference.newton import ROUNDING, newton
 from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
-from graphuq.models.base import sees_all_nodes
+from graphuq.models.base import check_in_graph, sees_all_nodes
 from graphuq.prior import GaussianPrior
 
 Array = NDArray[np.float64]
@@ -272,9 +272,7 @@ def _check(
                 "The level-set model has no mode: J falls as u shrinks towards 0 with its signs kept, and the "
                 "infimum is not attained (Sec. 3.2). Sample its posterior, or use Probit."
             )
-        last = int(np.max(model.nodes))
-        if last >= prior.n_nodes:
-            raise ValueError(f"Node {last} is not in the graph, whose nodes are 0 to {prior.n_nodes - 1}.")
+        check_in_graph(model.nodes, prior.n_nodes)
     if method not in ("auto", "newton", "gradient_flow"):
         raise ValueError(f"method must be 'auto', 'newton' or 'gradient_flow', got {method!r}.")
     if beta is not None and not (np.isfinite(beta) and beta > 0):

@@ -23,7 +23,7 @@ from graphuq.inference.start import starting_points
 from graphuq.inference.stopping import Progress, Stop
 from graphuq.inference.target import Target
 from graphuq.inference.whiten import whiten
-from graphuq.models.base import Model, sees_all_nodes
+from graphuq.models.base import Model, check_in_graph, sees_all_nodes
 from graphuq.posterior import Posterior, watched_nodes
 from graphuq.prior import GaussianPrior
 
@@ -84,10 +84,7 @@ def sample(
         raise ValueError(f"thin = {thin} would keep none of n_steps = {n_steps} steps.")
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype must be 'float32' or 'float64', got {dtype!r}.")
-    if model.nodes.max() >= prior.n_nodes:
-        raise ValueError(
-            f"Node {model.nodes.max()} is labeled but not in the graph, whose nodes are 0 to {prior.n_nodes - 1}."
-        )
+    check_in_graph(model.nodes, prior.n_nodes)
     stops = tuple(stop) if isinstance(stop, Sequence) else (stop,)
     sampler = default_sampler(model) if sampler is None else sampler
     whitening = whiten(prior, np.arange(prior.n_nodes) if sees_all_nodes(model) else model.nodes)

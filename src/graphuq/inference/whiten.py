@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, qr, solve_triangular
 
 from graphuq.inference.target import Linear, LinearWithTail
+from graphuq.models.base import check_in_graph
 from graphuq.prior import GaussianPrior
 
 Array = NDArray[np.float64]
@@ -200,8 +201,7 @@ class OnModesAndLabels:
 def whiten(prior: GaussianPrior, nodes: Nodes) -> Whitening:
     """The reduction of least cost a step: O(n_seen n_modes), or O(n_seen^2) if fewer nodes are seen."""
     nodes = np.asarray(nodes, dtype=np.int64)
-    if nodes.max() >= prior.n_nodes:
-        raise ValueError(f"Node {nodes.max()} is not in the graph, whose nodes are 0 to {prior.n_nodes - 1}.")
+    check_in_graph(nodes, prior.n_nodes)
     n_active = int(np.count_nonzero(prior.variances))
     if len(nodes) < n_active:
         return _on_labels(prior, nodes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -39,6 +39,19 @@ def labels_are_real(model: Model) -> bool:
     return bool(getattr(model, "labels_are_real", False))
 
 
+def check_label_model(model: Any) -> None:
+    """Doubt the nodes, labels and gamma of a frozen model, and keep them as arrays and a number."""
+    nodes, y = check_labels(model.nodes, model.y)
+    for name, value in (("nodes", nodes), ("y", y), ("gamma", check_positive("gamma", model.gamma))):
+        object.__setattr__(model, name, value)
+
+
+def check_in_graph(nodes: NDArray[np.int64], n_nodes: int) -> None:
+    """Refuse nodes that a graph does not have."""
+    if nodes.max() >= n_nodes:
+        raise ValueError(f"Node {nodes.max()} is not in the graph, whose nodes are 0 to {n_nodes - 1}.")
+
+
 def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Labeled nodes and their labels, -1 or +1, each node once.
 
@@ -69,7 +82,7 @@ def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDA
     if np.unique(values).size == 1:
         warnings.warn(
             f"Every label is {values[0]:+.0f}: with one class only, the data cannot say where the other one is.",
-            stacklevel=4,
+            stacklevel=5,
         )
     return indices.astype(np.int64), values
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq._pytree import pytree
-from graphuq.models.base import check_labels, check_positive
+from graphuq.models.base import check_label_model, check_positive
 
 
 def double_well(v: jax.Array, epsilon: float) -> jax.Array:
@@ -49,10 +49,7 @@ class GinzburgLandau:
     labels_are_real: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        nodes, y = check_labels(self.nodes, self.y)
-        object.__setattr__(self, "nodes", nodes)
-        object.__setattr__(self, "y", y)
-        object.__setattr__(self, "gamma", check_positive("gamma", self.gamma))
+        check_label_model(self)
         object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon))
 
     def phi(self, v: jax.Array) -> jax.Array:

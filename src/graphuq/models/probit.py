@@ -11,7 +11,7 @@ from jax.scipy.special import log_ndtr
 from numpy.typing import NDArray
 
 from graphuq._pytree import pytree
-from graphuq.models.base import check_labels, check_positive
+from graphuq.models.base import check_label_model
 
 
 @pytree
@@ -28,10 +28,7 @@ class Probit:
     gamma: float = 0.1
 
     def __post_init__(self) -> None:
-        nodes, y = check_labels(self.nodes, self.y)
-        object.__setattr__(self, "nodes", nodes)
-        object.__setattr__(self, "y", y)
-        object.__setattr__(self, "gamma", check_positive("gamma", self.gamma))
+        check_label_model(self)
 
     def phi(self, u: jax.Array) -> jax.Array:
         """Minus the log likelihood of u at the labeled nodes."""
