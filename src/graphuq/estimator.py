@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import replace
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from graphuq.learning import learn
 from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
 from graphuq.posterior import Posterior
 from graphuq.prior import GaussianPrior
+from graphuq.rows import fingerprints, warn_of_contradictions
 from graphuq.spectrum.result import Spectrum
 
 Array = NDArray[np.float64]
@@ -154,9 +154,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         began = time.perf_counter()
         with tqdm(total=3, desc="graph", disable=not self.verbose, unit="stage") as stages:
             self.graph_ = self._graph(X)
-            rows = _fingerprints(X)
+            rows = fingerprints(X)
             self._rows = {row: i for i, row in reversed(list(enumerate(rows)))}
-            _warn_of_contradictions(rows, labels)
+            warn_of_contradictions(rows, labels)
             stages.update()
             stages.set_description("spectrum")
             self.spectrum_ = self._spectrum()
@@ -231,7 +231,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        nodes = np.array([self._rows.get(row, -1) for row in _fingerprints(X)], dtype=np.int64)
+        nodes = np.array([self._rows.get(row, -1) for row in fingerprints(X)], dtype=np.int64)
         new = np.flatnonzero(nodes < 0)
         if not new.size:
             return self.posterior_, nodes
@@ -243,7 +243,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             else spectrum.extend(self.spectrum_, self.graph_, X[new])
         )
         nodes[new] = self.graph_.n_nodes + np.arange(new.size)
-        believed = np.abs(1 - self.spectrum_.values[:n_modes]) >= _least_divisor(self.graph_, self.spectrum_)
+        believed = spectrum.believed_modes(self.spectrum_, self.graph_)[:n_modes]
         larger = self.posterior_.extended(extend[:, :n_modes], has_value=believed, least_quantile=LEAST_QUANTILE)
         return larger, nodes
 
@@ -380,49 +380,3 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.pairwise = self.affinity == "precomputed"
         tags.input_tags.sparse = self.affinity == "precomputed" or self.n_components is not None
         return tags
-
-
-def _least_divisor(graph: graphs.Graph | graphs.LowRankGraph, modes: Spectrum) -> float:
-    """The ``1 - lambda_j`` below which a mode's value at a new row is mostly noise.
-
-    That value is an average of the mode over neighbors, of weights w_i, divided by ``1 - lambda_j``. What the
-    average says shrinks with the divisor, its noise does not: it stays at ``1 / sqrt(n)`` with
-    ``n = 1 / sum_i w_i^2`` effective neighbors. A mode is believed where its signal has half the power of its
-    noise. On nearest-neighbor graphs of digits, votes and moons that limit, 0.1 to 0.3, classified new rows
-    as well as those of fit; with no limit up to half of them were classified wrongly. The first mode
-    that tells rows apart is always believed, and those up to half its divisor.
-    """
-    first = 1 - modes.values[min(modes.n_components, modes.n_modes - 1)]
-    if isinstance(graph, graphs.LowRankGraph):
-        squares = np.einsum("ij,ij->i", graph.factor @ (graph.factor.T @ graph.factor), graph.factor)
-    elif isinstance(graph.weights, np.ndarray):
-        squares = np.einsum("ij,ij->i", graph.weights, graph.weights)
-    else:
-        squares = graph.weights.multiply(graph.weights).sum(axis=1)
-    noise = 1 / np.sqrt(2 * np.median(graph.degrees**2 / squares))
-    return float(min(noise, abs(first) / 2))
-
-
-def _warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:
-    """Say which rows are alike in every feature and labeled differently."""
-    first: dict[bytes, int] = {}
-    for i, label in zip(labels.nodes, labels.y, strict=True):
-        j = first.setdefault(rows[i], i)
-        if label != labels.y[np.flatnonzero(labels.nodes == j)[0]]:
-            warnings.warn(
-                f"Rows {j} and {i} are the same in every feature but have different classes: the data cannot decide "
-                "between rows like these.",
-                stacklevel=3,
-            )
-            return
-
-
-def _fingerprints(X: Any) -> list[bytes]:
-    """16 bytes for each row of a dense or CSR matrix, equal for equal rows."""
-    if isinstance(X, np.ndarray):
-        contents = [row.tobytes() for row in np.ascontiguousarray(X) + 0.0]  # no -0.0
-    else:
-        X = X.sorted_indices()
-        parts = [np.split(each, X.indptr[1:-1]) for each in (X.indices.astype(np.int64), X.data)]
-        contents = [where.tobytes() + what.tobytes() for where, what in zip(*parts, strict=True)]
-    return [blake2b(content, digest_size=16).digest() for content in contents]

@@ -6,12 +6,13 @@
 | `leading` | a sparse or dense L | the first modes, by a Chebyshev-filtered block iteration |
 | `low_rank` | a `LowRankGraph`: cosine, Nystrom | all modes, from one small Gram matrix |
 | `extend`, `extend_weights` | a `Spectrum` | its eigenvectors at new points |
+| `believed_modes` | a `Spectrum` and its graph | which of those values are more than noise |
 """
 
 from graphuq.spectrum.chebyshev import leading
-from graphuq.spectrum.extension import extend, extend_weights
+from graphuq.spectrum.extension import believed_modes, extend, extend_weights
 from graphuq.spectrum.factored import low_rank
 from graphuq.spectrum.lapack import dense
 from graphuq.spectrum.result import Spectrum
 
-__all__ = ["Spectrum", "dense", "extend", "extend_weights", "leading", "low_rank"]
+__all__ = ["Spectrum", "believed_modes", "dense", "extend", "extend_weights", "leading", "low_rank"]

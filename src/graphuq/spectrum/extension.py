@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.distances import row_blocks
@@ -61,6 +62,25 @@ def extend_weights(spectrum: Spectrum, weights: MatrixLike) -> Array:
     if not (np.isfinite(entries).all() and entries.min(initial=0.0) >= 0):
         raise ValueError("Weights of new points must be finite and not negative.")
     return _divide(spectrum, A @ _scaled(spectrum, slice(None)), np.asarray(A.sum(axis=1)), _LEAST_DIVISOR)
+
+
+def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[np.bool_]:
+    """Which modes have a value at a new point that is more than noise, shape (n_modes,).
+
+    That value is an average of the mode over neighbors, of weights w_i, divided by ``1 - lambda_j``. What the
+    average says shrinks with the divisor, its noise does not: it stays at ``1 / sqrt(n)`` with
+    ``n = 1 / sum_i w_i^2`` effective neighbors. A mode is believed where its signal has half the power of its
+    noise. The first mode that tells points apart is always believed, and those up to half its divisor.
+    """
+    first = 1 - spectrum.values[min(spectrum.n_components, spectrum.n_modes - 1)]
+    if isinstance(graph, LowRankGraph):
+        squares = np.einsum("ij,ij->i", graph.factor @ (graph.factor.T @ graph.factor), graph.factor)
+    elif isinstance(graph.weights, np.ndarray):
+        squares = np.einsum("ij,ij->i", graph.weights, graph.weights)
+    else:
+        squares = graph.weights.multiply(graph.weights).sum(axis=1)
+    noise = 1 / np.sqrt(2 * np.median(graph.degrees**2 / squares))
+    return np.abs(1 - spectrum.values) >= min(noise, abs(first) / 2)
 
 
 def _scaled(spectrum: Spectrum, rows: slice) -> Array:
