@@ -4,6 +4,7 @@ import numpy as np
 from scipy.stats import multivariate_normal
 
 from graphuq import prior as priors
+from graphuq.models import Probit
 from graphuq.spectrum.result import Spectrum
 
 
@@ -77,3 +78,10 @@ def exact_label_mean(covariance, nodes, y, node, *, probit_gamma=None, level_set
             up += weight * signed_cdf([*signs, 1.0], block)
             down += weight * signed_cdf([*signs, -1.0], block)
     return (up - down) / (up + down)
+
+
+def exact_label_means(prior, model, nodes):
+    """`exact_label_mean` of a probit or level-set model at several nodes."""
+    gamma = {"probit_gamma" if isinstance(model, Probit) else "level_set_gamma": model.gamma}
+    covariance = dense_covariance(prior)
+    return np.array([exact_label_mean(covariance, model.nodes, model.y, node, **gamma) for node in nodes])

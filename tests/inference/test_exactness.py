@@ -10,18 +10,12 @@ from graphuq.inference.orthant import Orthant
 from graphuq.inference.pcn import PCN
 from graphuq.inference.run import sample
 from graphuq.models import LevelSet, Probit
-from tests.oracles import dense_covariance, exact_label_mean, four_priors, random_spectrum
+from tests.oracles import exact_label_means, four_priors, random_spectrum
 
 PRIORS = four_priors(random_spectrum(seed=2))
 NODES, Y = np.array([4, 21]), np.array([1.0, -1.0])
 ASKED = np.array([0, 4, 9, 15, 26])
 MODELS = {"probit": Probit(NODES, Y, gamma=0.5), "level_set": LevelSet(NODES, Y, gamma=1.0)}
-
-
-def exact(prior, model):
-    gamma = {"probit_gamma" if isinstance(model, Probit) else "level_set_gamma": model.gamma}
-    covariance = dense_covariance(prior)
-    return np.array([exact_label_mean(covariance, model.nodes, model.y, node, **gamma) for node in ASKED])
 
 
 def z_scores(posterior, expected):
@@ -38,14 +32,24 @@ SAMPLERS = {"pcn": (PCN(), 2000), "orthant": (Orthant(), 500)}
 def test_label_means_match_closed_forms(prior, model, sampler):
     move, n_steps = SAMPLERS[sampler]
     posterior = sample(PRIORS[prior], MODELS[model], move, n_steps=n_steps, n_warmup=200, n_chains=32, seed=5)
-    assert np.abs(z_scores(posterior, exact(PRIORS[prior], MODELS[model]))).max() < 5
+    assert np.abs(z_scores(posterior, exact_label_means(PRIORS[prior], MODELS[model], ASKED))).max() < 5
 
 
 @pytest.mark.parametrize("likelihood", [Probit, LevelSet])
 def test_three_labels(likelihood):
     model = likelihood(np.array([4, 21, 9]), np.array([1.0, -1.0, -1.0]), gamma=0.7)
     posterior = sample(PRIORS["full"], model, n_steps=1000, n_warmup=50, n_chains=32, seed=5)
-    assert np.abs(z_scores(posterior, exact(PRIORS["full"], model))).max() < 5
+    assert np.abs(z_scores(posterior, exact_label_means(PRIORS["full"], model, ASKED))).max() < 5
+
+
+@pytest.mark.parametrize(("likelihood", "gamma"), [(Probit, 0.5), (LevelSet, 1.0)])
+def test_a_factor_of_two_fails_the_same_test(likelihood, gamma):
+    """Only gamma over the prior's scale counts, so this is a factor of two in either."""
+    posterior = sample(
+        PRIORS["full"], likelihood(NODES, Y, gamma=2 * gamma), n_steps=500, n_warmup=200, n_chains=32, seed=5
+    )
+    expected = exact_label_means(PRIORS["full"], likelihood(NODES, Y, gamma=gamma), ASKED)
+    assert np.abs(z_scores(posterior, expected)).max() > 5
 
 
 class NoCorrection(PCN):
@@ -59,7 +63,7 @@ class NoCorrection(PCN):
 def test_a_wrong_step_fails_the_same_test():
     prior, model = PRIORS["full"], MODELS["probit"]
     posterior = sample(prior, model, NoCorrection(), n_steps=2000, n_chains=32, seed=5)
-    assert np.abs(z_scores(posterior, exact(prior, model))).max() > 5
+    assert np.abs(z_scores(posterior, exact_label_means(prior, model, ASKED))).max() > 5
 
 
 def node_space_pcn(prior, model, *, beta, n_steps, n_chains, seed):

@@ -4,7 +4,7 @@ import pytest
 from graphuq.inference.extended import extend_whitening
 from graphuq.inference.whiten import whiten
 from graphuq.models import Probit
-from tests.oracles import four_priors, random_spectrum
+from tests.oracles import dense_covariance, four_priors, random_spectrum
 
 PRIORS = four_priors(random_spectrum(seed=3))
 SEEN = {"few": np.array([2, 11, 17]), "many": np.arange(0, 30, 2)}
@@ -54,3 +54,19 @@ def test_a_posterior_on_a_larger_graph():
     np.testing.assert_allclose(larger.label_mean([30, 31]), posterior.label_mean([5, 6]), atol=1e-6)
     with pytest.raises(ValueError, match="30 columns"):
         posterior.extended(np.ones((2, 5)))
+
+
+def test_a_least_variance_is_filled_up_at_new_nodes_alone():
+    """max(least, sum_j v_j q_j(x)^2), with least a quantile of the same sum at the old nodes."""
+    prior, nodes = PRIORS["project"], SEEN["few"]
+    vectors = prior.vectors[[5, 6, 7]] * np.array([[0.0], [0.1], [5.0]])
+    every = np.ones(prior.n_modes, dtype=bool)
+    exact = extend_whitening(whiten(prior, nodes), vectors, every)
+    filled = extend_whitening(whiten(prior, nodes), vectors, every, 0.25)
+    old, new = np.arange(30), 30 + np.arange(3)
+    least = np.quantile(np.diag(dense_covariance(prior)), 0.25)
+    expected = np.square(exact.std(new)) + np.maximum(least - np.square(vectors) @ prior.variances, 0)
+    np.testing.assert_allclose(np.square(filled.std(new)), expected, atol=1e-12)
+    np.testing.assert_array_equal(filled.std(old), exact.std(old))
+    assert expected[0] == pytest.approx(least)
+    assert filled.std(new[2:]) == pytest.approx(exact.std(new[2:]))

@@ -4,7 +4,7 @@ import pytest
 from graphuq.inference import independence
 from graphuq.inference.independence import sample_independently
 from graphuq.models import GinzburgLandau, LevelSet, Probit
-from tests.oracles import dense_covariance, exact_label_mean, four_priors, random_spectrum
+from tests.oracles import exact_label_means, four_priors, random_spectrum
 
 PRIORS = four_priors(random_spectrum(seed=2))
 NODES, Y = np.array([4, 21]), np.array([1.0, -1.0])
@@ -12,18 +12,21 @@ ASKED = np.array([0, 4, 9, 15, 26])
 MODELS = {"probit": Probit(NODES, Y, gamma=0.5), "level_set": LevelSet(NODES, Y, gamma=1.0)}
 
 
-def worst_z_score(prior, model):
-    gamma = {"probit_gamma" if isinstance(model, Probit) else "level_set_gamma": model.gamma}
-    dense = dense_covariance(prior)
-    exact = [exact_label_mean(dense, model.nodes, model.y, node, **gamma) for node in ASKED]
-    found = sample_independently(prior, model, n_steps=4000, n_chains=16, seed=3).labels(ASKED)
-    return np.abs((found.mean - exact) / found.error).max()
+def worst_z_score(prior, model, **settings):
+    found = sample_independently(prior, model, n_steps=4000, n_chains=16, seed=3, **settings).labels(ASKED)
+    return np.abs((found.mean - exact_label_means(prior, model, ASKED)) / found.error).max()
 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("prior", PRIORS)
 def test_label_means_match_closed_forms(prior, model):
     assert worst_z_score(PRIORS[prior], MODELS[model]) < 5
+
+
+def test_fewer_draws_of_more_steps_have_the_same_law():
+    assert worst_z_score(PRIORS["full"], MODELS["level_set"], thin=5) < 5
+    posterior = sample_independently(PRIORS["full"], MODELS["level_set"], n_steps=30, thin=5, n_chains=2)
+    assert posterior.z.shape[:2] == posterior.acceptance.shape == (2, 30)
 
 
 def test_draws_of_the_gaussian_alone_fail_the_same_test(monkeypatch):
