@@ -72,10 +72,8 @@ class Demo:
             f"{each.row:>5} {each.probability:>12.3f} {each.error:>7.4f}  {each.party}"
             for each in self.least_certain
         ]
-        timid = (
-            "The prior is the paper's, whose probabilities are too timid here; `graphuq fit` learns a better one."
-        )
-        told = [*table, "", timid, "", "The ten members the probit model is least sure of:", *unsure]
+        told = [*table, "", "The prior is the paper's; `graphuq fit` learns one from the labels."]
+        told += ["", "The ten members the probit model is least sure of:", *unsure]
         return "\n".join([*told, "", f"Report: {self.report}", f"Picture: {self.picture}"])
 
 

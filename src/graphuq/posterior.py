@@ -230,7 +230,7 @@ def _sign_sums(m: NDArray[Any], s: Array, starts: tuple[int, ...]) -> Array:
     batches = np.split(m, starts[1:], axis=1)
     if s.any():
         sums = [np.asarray(_mean_sign(batch, s.astype(m.dtype)).sum(axis=1)) for batch in batches]
-    else:  # counting is four times faster
+    else:  # z decides the sign: to count is cheaper than to compute
         sums = [2 * np.sum(batch >= 0, axis=1, dtype=m.dtype) - batch.shape[1] for batch in batches]
     return np.stack(sums, axis=1).astype(float)
 
