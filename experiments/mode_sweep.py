@@ -14,7 +14,7 @@ from experiments import style
 from experiments.experiment import Claim, Record, Trial
 
 TITLE = "projection and approximation against the number of modes"
-DATA = {"voting": "voting records, N = 435", "moons": "two moons, N = 2,000", "mnist": "MNIST 4/9, N = 4,000"}
+DATA = {"voting": "voting records, N = 435", "moons": "two moons, N = 2,000", "4 9": "MNIST 4/9, N = 4,000"}
 METHODS = {"projection": (style.BLUE, "o"), "approximation": (style.VERMILION, "s")}
 MEASURES = {"distance": r"mean $|s_j - s_j^*|$", "accuracy": "share right", "ece": "ECE"}
 
@@ -24,7 +24,7 @@ class Config:
     """Probit with the paper's gamma; labels as in its Sec. 5.1."""
 
     n_modes: tuple[int, ...] = (5, 10, 20, 50, 100, 150, 300)
-    data: tuple[str, ...] = ("voting", "moons", "mnist")
+    data: tuple[str, ...] = ("voting", "moons", "4 9")
     gamma: float = 0.1
     sigma: float = 0.06
     n_trials: int = 5
@@ -43,18 +43,8 @@ def run(config: Config, trial: Trial) -> dict[str, Any]:
     """All numbers of modes on one graph and draw of labels."""
     from experiments import problems
     from graphuq import prior
-    from graphuq.demo import few_labels
 
-    seed = trial["seed"]
-    if trial["data"] == "voting":
-        data, modes = problems.voting()
-        nodes, _ = few_labels(data.y, {1: 3, -1: 2}, seed=seed)
-    elif trial["data"] == "moons":
-        data, modes = problems.two_moons(config.sigma, seed)
-        nodes = problems.choose(data.y, 0.03, seed)
-    else:
-        data, modes = problems.mnist(4, 9, None)
-        nodes = problems.choose(data.y, 0.04, seed)
+    data, modes, nodes = problems.with_labels(trial["data"], trial["seed"], noise=config.sigma, n_modes=None)
     others = np.setdiff1d(np.arange(len(data.y)), nodes)
     model = problems.LIKELIHOODS["probit"](nodes, data.y[nodes], gamma=config.gamma)
     r_hats: list[dict[str, float]] = []

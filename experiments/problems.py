@@ -76,6 +76,24 @@ def choose(y: NDArray[np.int64], share: float, seed: int, *, of_each_class: bool
     return few_labels(y, {label: round(share * np.sum(y == label)) for label in (1, -1)}, seed=seed)[0]
 
 
+def with_labels(
+    name: str, seed: int, *, noise: float, n_modes: int | None
+) -> tuple[Dataset, Spectrum, NDArray[np.int64]]:
+    """The paper's data, "voting", "moons" or two digits such as "4 9", with its choice of labels (Sec. 5.1).
+
+    Voting records and two moons have all their modes, digits `n_modes`.
+    """
+    if name == "voting":
+        votes, modes = voting()
+        return votes, modes, few_labels(votes.y, {1: 3, -1: 2}, seed=seed)[0]
+    if name == "moons":
+        moons, modes = two_moons(noise, seed)
+        return moons, modes, choose(moons.y, 0.03, seed, of_each_class=False)
+    first, second = map(int, name.split())
+    pair, modes = mnist(first, second, n_modes)
+    return pair, modes, choose(pair.y, 0.04, seed)
+
+
 def draw(prior: GaussianPrior, model: Model, sampler: Any = None, *, seed: int, **options: Any) -> Posterior:
     """A posterior, by the default sampler unless told; convergence goes into records, not into a warning."""
     with warnings.catch_warnings():

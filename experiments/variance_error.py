@@ -49,22 +49,13 @@ def trials(config: Config) -> list[Trial]:
 def run(config: Config, trial: Trial) -> dict[str, Any]:
     from experiments import problems
     from graphuq import calibration, prior
-    from graphuq.demo import few_labels
 
-    seed = trial["seed"]
-    if trial["data"] == "voting":
-        data, modes = problems.voting()
-        nodes, _ = few_labels(data.y, {1: 3, -1: 2}, seed=seed)
-    elif trial["data"] == "moons":
-        data, modes = problems.two_moons(config.sigma, seed)
-        nodes = problems.choose(data.y, 0.03, seed, of_each_class=False)
-    else:
-        first, second = map(int, trial["data"].split())
-        data, modes = problems.mnist(first, second, config.n_modes)
-        nodes = problems.choose(data.y, 0.04, seed)
+    data, modes, nodes = problems.with_labels(
+        trial["data"], trial["seed"], noise=config.sigma, n_modes=config.n_modes
+    )
     mu0 = prior.project(modes)  # the full prior where these are all modes
     few = modes.truncate(min(config.n_modes, modes.n_modes))
-    found, r_hat = problems.probabilities(mu0, few, nodes, data.y, config, seed)
+    found, r_hat = problems.probabilities(mu0, few, nodes, data.y, config, trial["seed"])
     others = np.setdiff1d(np.arange(len(data.y)), nodes)
     result: dict[str, Any] = {"data": trial["data"], "r_hat": r_hat}
     for name, probability in found.items():
@@ -127,7 +118,6 @@ def draw(record: Record) -> Any:
 
 
 def claims(record: Record) -> list[Claim]:
-
     lines = []
     for data, title in DATA.items():
         parts = []
