@@ -1,3 +1,4 @@
+import time
 import warnings
 
 import numpy as np
@@ -149,11 +150,49 @@ def test_new_labels_without_a_new_graph():
     whole = GraphClassifier(**SETTINGS).fit(X, Y)
     assert classifier.graph_ is graph_
     assert classifier.spectrum_ is spectrum_
-    assert np.array_equal(classifier.label_distributions_, whole.label_distributions_)
+    quick, right = classifier.label_distributions_, whole.label_distributions_
+    assert np.abs(quick - right).mean() < 0.01
+    assert np.array_equal(classifier.predict_proba(X), quick)
+    assert np.array_equal(classifier.uncertainty(X), 4 * quick[:, 0] * quick[:, 1])
+    near = X[:50] + 1e-3
+    assert np.abs(classifier.predict_proba(near) - whole.predict_proba(near)).mean() < 0.01
+    assert np.array_equal(classifier.posterior_.z, whole.posterior_.z)
+    assert classifier.label_distributions_ is quick
     classifier.partial_fit_labels(later, np.full(len(later), None))
-    assert np.array_equal(
-        classifier.label_distributions_, GraphClassifier(**SETTINGS).fit(X, few).label_distributions_
+    assert np.array_equal(classifier.posterior_.z, GraphClassifier(**SETTINGS).fit(X, few).posterior_.z)
+
+
+def test_new_labels_take_milliseconds():
+    """A small share of what a fit takes, however many labels there are."""
+    classifier = GraphClassifier(prior="matern", tau=0.3).fit(X, Y)
+    others = np.setdiff1d(np.arange(len(X)), KNOWN)
+    truth = classifier.transduction_
+    seconds = []
+    for row in others[:40]:
+        began = time.perf_counter()
+        classifier.partial_fit_labels([row], [truth[row]])
+        rows = classifier.most_uncertain(3)
+        seconds.append(time.perf_counter() - began)
+        assert not np.isin(rows, classifier.labels_.nodes).any()
+    assert len(classifier.labels_.nodes) == len(KNOWN) + 40
+    assert np.median(seconds) < 0.1
+
+
+def test_the_most_uncertain_rows_are_those_near_even_odds(fitted):
+    rows = fitted.most_uncertain(len(X))
+    assert set(rows) == set(np.setdiff1d(np.arange(len(X)), KNOWN))
+    distance = np.abs(fitted.label_distributions_[rows, 1] - 0.5)
+    assert np.all(np.diff(distance) >= 0)
+
+
+def test_ginzburg_landau_draws_anew_for_new_labels():
+    classifier = GraphClassifier(**SETTINGS | {"model": "ginzburg_landau", "prior": "matern", "tau": 1.0}).fit(
+        X, Y
     )
+    row = np.setdiff1d(np.arange(len(X)), KNOWN)[0]
+    classifier.partial_fit_labels([row], ["upper"])
+    assert row in classifier.posterior_.model.nodes
+    assert np.array_equal(classifier.label_distributions_[:, 1], classifier.posterior_.probability())
 
 
 def test_wrong_new_labels_are_refused(fitted):

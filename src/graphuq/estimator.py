@@ -20,9 +20,12 @@ from graphuq import laplacian, spectrum
 from graphuq import prior as priors
 from graphuq.classes import Labels, read_labels
 from graphuq.hyperprior import Hyperprior, LogNormal
+from graphuq.inference.approximate import GaussianPosterior
+from graphuq.inference.extended import extend_whitening
 from graphuq.inference.independence import sample_independently
 from graphuq.inference.run import sample
 from graphuq.inference.stopping import EffectiveSize, TimeLimit
+from graphuq.inference.whiten import Whitening
 from graphuq.learning import learn
 from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
 from graphuq.posterior import Posterior
@@ -96,6 +99,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         n_iter_: steps of each chain.
         n_features_in_, feature_names_in_: of X.
     """
+
+    _beliefs: Posterior | GaussianPosterior  # what the answers come from
+    _draws: Posterior | None
+    _distributions: Array | None
 
     def __init__(
         self,
@@ -172,6 +179,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def partial_fit_labels(self, nodes: ArrayLike, y: Any) -> GraphClassifier:
         """Take in the classes of some more rows of `fit`; the graph, its spectrum and hyper-parameters stay.
 
+        This takes milliseconds on a graph of any size: the answers, of new rows too, are those of expectation
+        propagation from here on, and `posterior_` is drawn when it is first asked for. Ginzburg-Landau, and labels
+        that expectation propagation cannot reconcile, are sampled at once.
+
         A row that was labeled before is labeled anew, or, where y is -1, NaN or None, not at all.
 
         Args:
@@ -195,8 +206,41 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         labeled = np.flatnonzero(label)
         if len(np.unique(label[labeled])) < 2:
             raise ValueError("Only one class would stay labeled, and two are needed to tell apart.")
-        self._infer(Labels(self.classes_, labeled, label[labeled]), self.posterior_.whitening.prior)
+        self._update(Labels(self.classes_, labeled, label[labeled]))
         return self
+
+    def most_uncertain(self, n: int = 10) -> NDArray[np.int64]:
+        """The rows of `fit` without a label whose class is least sure, least sure first."""
+        rows = np.setdiff1d(np.arange(self.graph_.n_nodes), self.labels_.nodes)
+        distance = np.abs(self.label_distributions_[rows, 1] - 0.5)
+        return rows[np.argsort(distance, kind="stable")[:n]]
+
+    @property
+    def posterior_(self) -> Posterior:
+        """The draws; after `partial_fit_labels` they are made when they are first asked for."""
+        check_is_fitted(self)
+        if self._draws is None:
+            self._draws = self._sample(self._beliefs.whitening.prior, self._model(self.labels_))
+        return self._draws
+
+    @property
+    def label_distributions_(self) -> Array:
+        """The probabilities of the classes at every row of `fit`."""
+        check_is_fitted(self)
+        if self._distributions is None:
+            self._distributions = _both(self._beliefs.probability())
+        return self._distributions
+
+    @property
+    def transduction_(self) -> NDArray[Any]:
+        """The class of every row of `fit`."""
+        likelier = self.label_distributions_.argmax(axis=1)
+        return self.classes_[likelier]
+
+    @property
+    def n_iter_(self) -> int:
+        """Steps of each chain."""
+        return self.posterior_.n_draws
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The more probable class of each row, of `fit` or new."""
@@ -205,14 +249,13 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, shape (n_rows, 2), columns as in `classes_`."""
-        posterior, nodes = self.posterior_at(X)
-        probability = posterior.probability(nodes)
-        return np.column_stack([1 - probability, probability])
+        beliefs, nodes = self._beliefs_at(X)
+        return _both(beliefs.probability(nodes))
 
     def uncertainty(self, X: Any) -> Array:
         """The posterior variance of the label (3.2): 0 is sure; 1 is a coin toss."""
-        posterior, nodes = self.posterior_at(X)
-        return posterior.label_variance(nodes)
+        beliefs, nodes = self._beliefs_at(X)
+        return beliefs.label_variance(nodes)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows classified right, among those whose class is given."""
@@ -229,13 +272,24 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         A row that was in `fit` is the node it was there. Any other is a new node, where the eigenvectors
         take the values that its weights to the rows of `fit` give them (`spectrum.extend`).
         """
+        posterior = self.posterior_
+        whitening, nodes = self._locate(X, posterior.whitening)
+        return replace(posterior, whitening=whitening), nodes
+
+    def _beliefs_at(self, X: Any) -> tuple[Posterior | GaussianPosterior, NDArray[np.int64]]:
+        """The same of what the answers come from."""
         check_is_fitted(self)
+        whitening, nodes = self._locate(X, self._beliefs.whitening)
+        return replace(self._beliefs, whitening=whitening), nodes
+
+    def _locate(self, X: Any, whitening: Whitening) -> tuple[Whitening, NDArray[np.int64]]:
+        """The nodes that rows of X are, new ones behind those of `fit`."""
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         nodes = np.array([self._rows.get(row, -1) for row in fingerprints(X)], dtype=np.int64)
         new = np.flatnonzero(nodes < 0)
         if not new.size:
-            return self.posterior_, nodes
-        n_modes = self.posterior_.whitening.prior.n_modes
+            return whitening, nodes
+        n_modes = whitening.prior.n_modes
         given = isinstance(self.graph_, graphs.Graph) and self.graph_.features is None
         extend = (
             spectrum.extend_weights(self.spectrum_, X[new])
@@ -244,8 +298,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         )
         nodes[new] = self.graph_.n_nodes + np.arange(new.size)
         believed = spectrum.believed_modes(self.spectrum_, self.graph_)[:n_modes]
-        larger = self.posterior_.extended(extend[:, :n_modes], has_value=believed, least_quantile=LEAST_QUANTILE)
-        return larger, nodes
+        return extend_whitening(whitening, extend[:, :n_modes], believed, LEAST_QUANTILE), nodes
 
     def _check_settings(self) -> None:
         for name, value, allowed in (
@@ -289,14 +342,29 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             return spectrum.dense(L)
         return spectrum.leading(L, n_modes=min(self.n_modes, self.graph_.n_nodes), progress=self.verbose)
 
-    def _infer(self, labels: Labels, prior: GaussianPrior | None = None) -> None:
-        """Everything that follows from the labels, under the prior given or one that is made or learned."""
-        prior = self._believe(labels) if prior is None else prior
-        self.labels_ = labels
-        self.posterior_ = self._sample(prior, self._model(labels))
-        self._answer()
+    def _infer(self, labels: Labels) -> None:
+        """The prior, made or learned, and the posterior."""
+        prior = self._prior(labels)
+        self._believe(labels, self._sample(prior, self._model(labels)))
+        _ = self.label_distributions_  # here, where there is a progress bar, and not when first asked for
 
-    def _believe(self, labels: Labels) -> GaussianPrior:
+    def _update(self, labels: Labels) -> None:
+        """The posterior of other labels under the same prior."""
+        prior, model = self._beliefs.whitening.prior, self._model(labels)
+        if isinstance(model, Probit | LevelSet):
+            quick = GaussianPosterior.of(prior, model)
+            if quick.result.converged:
+                return self._believe(labels, quick)
+        return self._believe(labels, self._sample(prior, model))
+
+    def _believe(self, labels: Labels, beliefs: Posterior | GaussianPosterior) -> None:
+        """All answers come from these beliefs; draws, if they are none, are made when asked for."""
+        self.labels_ = labels
+        self._beliefs = beliefs
+        self._draws = beliefs if isinstance(beliefs, Posterior) else None
+        self._distributions = None
+
+    def _prior(self, labels: Labels) -> GaussianPrior:
         """The prior, and with it the hyper-parameters."""
         self.hyperparameter_spread_: dict[str, float] = {}
         gamma = MODELS[self.model].gamma if self.gamma is None else self.gamma
@@ -336,13 +404,6 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         }
         return MODELS[self.model](labels.nodes, labels.y, **settings)
 
-    def _answer(self) -> None:
-        """What the posterior says of the rows of `fit`."""
-        self.n_iter_ = self.posterior_.n_draws
-        probability = self.posterior_.probability()
-        self.label_distributions_ = np.column_stack([1 - probability, probability])
-        self.transduction_ = self.classes_[self.label_distributions_.argmax(axis=1)]
-
     def _sample(self, prior: GaussianPrior, model: Model) -> Posterior:
         run: dict[str, Any] = {"n_chains": self.n_chains, "seed": self._seed}
         if self.inference == "sample":
@@ -380,3 +441,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.pairwise = self.affinity == "precomputed"
         tags.input_tags.sparse = self.affinity == "precomputed" or self.n_components is not None
         return tags
+
+
+def _both(probability: Array) -> Array:
+    """A column for each class."""
+    return np.column_stack([1 - probability, probability])

@@ -152,15 +152,14 @@ def load_model(folder: Path) -> GraphClassifier:
     classifier = GraphClassifier(**facts["settings"])
     classifier.graph_, classifier._rows = _load_graph(folder / "graph.npz")
     classifier.spectrum_ = Spectrum.load(folder / "spectrum.npz")
-    classifier.posterior_ = posterior = Posterior.load(folder / "posterior.nc")
+    posterior = Posterior.load(folder / "posterior.nc")
     classifier.classes_ = np.array(facts["classes"])
     classifier.hyperparameters_ = facts["hyperparameters"]
     classifier.hyperparameter_spread_ = facts["hyperparameter_spread"]
     classifier.n_features_in_ = facts["n_features"]
     model: Any = posterior.model
-    classifier.labels_ = Labels(classifier.classes_, model.nodes, model.y)
     classifier._seed = posterior.settings["seed"]
-    classifier._answer()
+    classifier._believe(Labels(classifier.classes_, model.nodes, model.y), posterior)
     return classifier
 
 

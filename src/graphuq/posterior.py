@@ -147,10 +147,7 @@ class Posterior:
         """
         from graphuq.inference.extended import extend_whitening
 
-        n_modes, shape = self.whitening.prior.n_modes, np.shape(vectors)
-        if len(shape) != 2 or shape[1] != n_modes:
-            raise ValueError(f"vectors must have {n_modes} columns, one for each mode, got the shape {shape}.")
-        believed = np.ones(n_modes, dtype=bool) if has_value is None else has_value
+        believed = np.ones(self.whitening.prior.n_modes, dtype=bool) if has_value is None else has_value
         return replace(self, whitening=extend_whitening(self.whitening, vectors, believed, least_quantile))
 
     def to_arviz(self, nodes: ArrayLike | None = None) -> Any:

@@ -80,7 +80,9 @@ def extend_whitening(
         has_value: the modes to believe, shape (n_modes,); the others count as without value.
         least_quantile: the share of old nodes of less variance than any new one has; None for no least variance.
     """
-    prior = whitening.prior
+    prior, shape = whitening.prior, np.shape(vectors)
+    if len(shape) != 2 or shape[1] != prior.n_modes:
+        raise ValueError(f"vectors must have {prior.n_modes} columns, one for each mode, got the shape {shape}.")
     rows = np.where(has_value, np.asarray(vectors, dtype=float), 0.0)
     longer = replace(prior, vectors=np.concatenate([prior.vectors, rows]))
     excess = np.maximum(prior.variances - prior.tail_variance, 0.0)

@@ -10,7 +10,7 @@ from scipy.special import log_ndtr
 
 from graphuq.inference.ep import gaussian, propagate
 from graphuq.inference.sites import Sites
-from graphuq.inference.whiten import whiten
+from graphuq.inference.whiten import conditional_matrix, whiten
 from graphuq.models.base import Model
 from graphuq.posterior import Posterior
 from graphuq.prior import GaussianPrior
@@ -49,7 +49,7 @@ def sample_independently(
     rng = np.random.default_rng(seed)
     sites = Sites.of(model)
     whitening = whiten(prior, model.nodes)
-    B = whitening.mean(np.eye(whitening.n_latent), model.nodes).T
+    B = conditional_matrix(whitening, model.nodes)
     reference = gaussian(propagate(B, sites))
     zeta = rng.standard_normal((n_chains, n_warmup + n_steps * thin, whitening.n_latent))
     z = reference.mean + zeta @ reference.factor.T

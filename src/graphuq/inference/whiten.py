@@ -214,6 +214,11 @@ def whiten(prior: GaussianPrior, nodes: Nodes) -> Whitening:
     return OnModesAndLabels(prior, nodes)
 
 
+def conditional_matrix(whitening: Whitening, nodes: Nodes) -> Array:
+    """M with ``E[u_j | z] = M_j z``, shape (len(nodes), n_latent)."""
+    return np.ascontiguousarray(whitening.mean(np.eye(whitening.n_latent), nodes).T)
+
+
 def _on_labels(prior: GaussianPrior, nodes: Nodes) -> OnLabels:
     """Factor the block of the seen nodes."""
     if prior.tail_variance == 0:

@@ -14,6 +14,7 @@ from graphuq import calibration
 from graphuq.estimator import GraphClassifier
 from graphuq.inference.ep import propagate
 from graphuq.inference.sites import Sites
+from graphuq.inference.whiten import conditional_matrix
 from graphuq.models import GinzburgLandau
 from graphuq.posterior import LabelStatistics, Posterior
 
@@ -95,7 +96,7 @@ def collect(
         seed: for which rows are drawn where there are too many.
     """
     posterior, labels = classifier.posterior_, classifier.labels_
-    statistics, probability = posterior.labels(), classifier.label_distributions_[:, 1]
+    statistics, probability = posterior.labels(), posterior.probability()
     unlabeled = np.setdiff1d(np.arange(posterior.n_nodes), labels.nodes)
     ranked = unlabeled[np.argsort(np.abs(probability[unlabeled] - 0.5), kind="stable")]
     least, most = ranked[:N_LISTED], ranked[::-1][:N_LISTED]
@@ -284,10 +285,10 @@ def _suspicious(posterior: Posterior) -> list[tuple[int, float]] | None:
 
     ``P(y_j | all other labels)`` by expectation propagation, which Ginzburg-Landau does not allow.
     """
-    model, whitening = posterior.model, posterior.whitening
+    model = posterior.model
     if isinstance(model, GinzburgLandau) or len(model.nodes) > MAX_CHECKED_LABELS:
         return None
-    factor = whitening.mean(np.eye(whitening.n_latent), model.nodes).T
+    factor = conditional_matrix(posterior.whitening, model.nodes)
     left_out = np.exp(propagate(factor, Sites.of(model)).log_predictive)
     order = np.argsort(left_out)
     return [(int(model.nodes[j]), float(left_out[j])) for j in order if left_out[j] < SUSPICIOUS]
