@@ -300,8 +300,8 @@ def test_draws_that_end_too_soon_are_no_secret(monkeypatch):
         ({"n_neighbors": 0}, "n_neighbors must be at least 1"),
         ({"n_modes": 1}, "n_modes must be at least 2"),
         ({"time_limit": 0}, "time_limit must be above 0 seconds"),
-        ({"gamma": -1.0}, "gamma must be a finite number above 0, got -1.0"),
-        ({"tau": np.inf}, "tau must be a finite number above 0"),
+        ({"gamma": -1.0}, "gamma must lie between 1e-9 and 1e9, got -1.0"),
+        ({"tau": np.inf}, "tau must lie between 1e-9 and 1e9"),
         ({"n_steps": 0}, "n_steps must be at least 1, got 0"),
     ],
 )
@@ -337,3 +337,21 @@ def test_a_noise_that_is_given_is_not_learned():
 def test_before_fit():
     with pytest.raises(NotFittedError):
         GraphClassifier().predict(X)
+
+
+def test_numbers_beyond_reason_are_refused():
+    for name in ("gamma", "tau", "alpha", "epsilon"):
+        with pytest.raises(ValueError, match=f"{name} must lie between"):
+            GraphClassifier(**{name: 1e300}).fit(X, Y)
+    weights = graph.knn(X, n_neighbors=20).weights
+    with pytest.raises(ValueError, match="sum is infinite"):
+        GraphClassifier(affinity="precomputed").fit(weights * 1e308, Y)
+
+
+def test_rows_that_no_label_reaches_are_no_secret():
+    apart = np.concatenate([X, X[:30] + 1000.0])
+    y = np.concatenate([Y, np.full(30, None)])
+    with pytest.warns(UserWarning, match="30 nodes lie in components"):
+        found = GraphClassifier(prior="matern", tau=0.3).fit(apart, y)
+    np.testing.assert_allclose(found.label_distributions_[200:], 0.5, atol=1e-6)
+    assert found.posterior_.diagnostics().converged

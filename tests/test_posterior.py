@@ -6,6 +6,7 @@ from graphuq.inference.pcn import PCN
 from graphuq.inference.run import sample
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.posterior import Posterior, watched_nodes
+from graphuq.prior import GaussianPrior
 from tests.oracles import four_priors, random_spectrum
 
 PRIORS = four_priors(random_spectrum(seed=2))
@@ -89,6 +90,16 @@ def test_files_that_are_not_posteriors_are_refused(tmp_path):
         Posterior.load(tmp_path / "none.nc")
 
 
+def test_a_byte_that_was_changed_is_noticed(posterior, tmp_path):
+    path = tmp_path / "posterior.nc"
+    posterior.save(path)
+    whole = path.read_bytes()
+    at = whole.index(np.ascontiguousarray(posterior.z[0, :4]).tobytes())
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with pytest.raises(ValueError, match="changed or damaged"):
+        Posterior.load(path)
+
+
 def test_a_model_of_ones_own_must_be_given_again(tmp_path):
     class Own:
         nodes = NODES
@@ -121,6 +132,32 @@ def test_diagnostics_and_watched_nodes(posterior):
     assert posterior.diagnostics([2]).r_hat.shape == (1,)
 
 
-def test_nodes_outside_the_graph_are_refused(posterior):
-    with pytest.raises(ValueError, match="between 0 and 29"):
-        posterior.label_mean([30])
+def test_nodes_no_label_reaches_do_not_speak_of_convergence():
+    """A component without a label is independent of the draws: its u has no chain."""
+    vectors = np.zeros((8, 4))
+    vectors[:4, :2], vectors[4:, 2:] = np.linalg.qr(np.random.default_rng(0).normal(size=(2, 4, 2)))[0]
+    model = Probit([0, 1], [1, -1], gamma=1.0)
+    posterior = sample(GaussianPrior(vectors, np.ones(4), 0.0, "two pieces"), model, n_steps=200)
+    found = posterior.diagnostics()
+    assert found.converged
+    assert found.nodes.tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(posterior.label_mean(np.arange(4, 8)), 0, atol=1e-6)
+
+
+def test_draws_that_all_agree_still_have_an_error():
+    posterior = sample(PRIORS["full"], LevelSet([0, 1], [1, -1], gamma=0.1), n_steps=100)
+    found = posterior.labels([0])
+    assert found.mean[0] == 1
+    assert found.error[0] == 2 / (posterior.n_chains * posterior.n_draws)
+
+
+def test_nodes_are_numbers_or_a_mask(posterior):
+    mask = np.zeros(30, dtype=bool)
+    mask[[2, 7]] = True
+    np.testing.assert_array_equal(posterior.label_mean(mask), posterior.label_mean([2, 7]))
+    assert posterior.label_mean([]).shape == posterior.probability([]).shape == (0,)
+    for wrong, why in (([30], "between 0 and 29"), ([True], "one entry for each"), ([0.5], "float64")):
+        with pytest.raises(ValueError, match=why):
+            posterior.label_mean(wrong)
+    with pytest.raises(ValueError, match="shape"):
+        posterior.label_mean([[1, 2]])

@@ -26,7 +26,7 @@ from graphuq.inference.independence import sample_independently
 from graphuq.inference.run import sample
 from graphuq.inference.stopping import EffectiveSize, TimeLimit
 from graphuq.inference.whiten import Whitening
-from graphuq.learning import learn
+from graphuq.learning import learn, warn_of_unlabeled_components
 from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
 from graphuq.posterior import Posterior
 from graphuq.prior import GaussianPrior
@@ -312,9 +312,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         for name, least in (("n_modes", 2), ("n_neighbors", 1), ("n_steps", 1), ("n_chains", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")
-        for name in ("gamma", "epsilon", "tau", "alpha", "width"):
-            if (number := getattr(self, name)) is not None and not (number > 0 and np.isfinite(number)):
-                raise ValueError(f"{name} must be a finite number above 0, got {number}.")
+        if self.width is not None and not 0 < self.width < np.inf:
+            raise ValueError(f"width must be a finite number above 0, got {self.width}.")
+        for name in ("gamma", "epsilon", "tau", "alpha"):  # compared with u and eigenvalues, both of order one
+            if (number := getattr(self, name)) is not None and not 1e-9 <= number <= 1e9:
+                raise ValueError(f"{name} must lie between 1e-9 and 1e9, got {number}.")
         if not self.time_limit > 0:
             raise ValueError(f"time_limit must be above 0 seconds, got {self.time_limit}.")
         if self.affinity == "gaussian" and self.width is None:
@@ -375,6 +377,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             return self._learn(labels)
         if self.prior == "matern":
             self.hyperparameters_ |= {"tau": float(self.tau), "alpha": float(self.alpha)}
+            warn_of_unlabeled_components(self.spectrum_, labels.nodes, stacklevel=5)
             return priors.matern(self.spectrum_, tau=self.tau, alpha=self.alpha)
         return getattr(priors, self.prior)(self.spectrum_)
 

@@ -375,8 +375,13 @@ def _warn(problem: _Problem, best: Point, converged: bool) -> None:
             f"The labels drive the hyper-parameter {name} to its bound {value:.3g}: they do not decide it.",
             stacklevel=3,
         )
-    zero = problem.spectrum.vectors[:, problem.spectrum.values <= ZERO_EIGENVALUE]
-    seen = zero[problem.model.nodes]
+    warn_of_unlabeled_components(problem.spectrum, problem.model.nodes, stacklevel=4)
+
+
+def warn_of_unlabeled_components(spectrum: Spectrum, nodes: NDArray[np.int64], *, stacklevel: int) -> None:
+    """Say how many nodes no label reaches."""
+    zero = spectrum.vectors[:, spectrum.values <= ZERO_EIGENVALUE]
+    seen = zero[nodes]
     # Rows of the null space are parallel within a component and orthogonal between components.
     reached = np.einsum("ij,ij->i", zero @ (seen.T @ seen), zero)
     n_unreached = np.count_nonzero(reached <= 1e-10 * np.square(zero).sum(axis=1) * np.square(seen).sum())
@@ -384,5 +389,5 @@ def _warn(problem: _Problem, best: Point, converged: bool) -> None:
         warnings.warn(
             f"{n_unreached} nodes lie in components of the graph that have no label: the labels say nothing of "
             "them. Label a node of each component, or connect the graph with more neighbors.",
-            stacklevel=3,
+            stacklevel=stacklevel,
         )

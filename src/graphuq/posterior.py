@@ -86,7 +86,10 @@ class Posterior:
             sums = np.add.reduceat(m, starts, axis=1, dtype=float) if real else _sign_sums(m, s, starts)
             mean = sums.sum(axis=(0, 1)) / total
             second = np.square(m, dtype=float).mean(axis=(0, 1)) + s**2 if real else 1.0
-            parts.append((mean, second - mean**2, error_of_batches(sums, starts, self.n_draws)))
+            error = error_of_batches(sums, starts, self.n_draws)
+            if not real:  # draws that all agree do not know better than to one draw
+                error = np.maximum(error, np.where(np.abs(mean) == 1, 2 / total, 0))
+            parts.append((mean, second - mean**2, error))
         return LabelStatistics(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def label_mean(self, nodes: ArrayLike | None = None) -> Array:
@@ -127,7 +130,7 @@ class Posterior:
 
     def diagnostics(self, nodes: ArrayLike | None = None) -> Diagnostics:
         """R-hat and effective sample sizes of u at some nodes, by default ten labeled and ten others."""
-        chosen = watched_nodes(self.model.nodes, self.n_nodes) if nodes is None else self._checked(nodes)
+        chosen = watched_nodes_of(self.whitening, self.model) if nodes is None else self._checked(nodes)
         return diagnose(self._conditional(chosen)[0], chosen)
 
     def extended(
@@ -160,7 +163,7 @@ class Posterior:
         except ImportError as error:
             raise ImportError("to_arviz needs ArviZ: pip install 'graphuq[arviz]'.") from error
 
-        chosen = watched_nodes(self.model.nodes, self.n_nodes) if nodes is None else self._checked(nodes)
+        chosen = watched_nodes_of(self.whitening, self.model) if nodes is None else self._checked(nodes)
         groups: dict[str, Any] = {
             "posterior": {"u": self.latent(chosen)},
             "sample_stats": {"acceptance_rate": self.acceptance, "work": self.work},
@@ -187,7 +190,7 @@ class Posterior:
         """The nodes asked for, a block at a time."""
         chosen = np.arange(self.n_nodes) if nodes is None else self._checked(nodes)
         size = max(1, BLOCK_NUMBERS // (self.n_chains * self.n_draws))
-        for first in range(0, len(chosen), size):
+        for first in range(0, max(1, len(chosen)), size):  # one block even of no nodes
             yield chosen[first : first + size]
 
     def _conditional(self, nodes: Nodes) -> tuple[NDArray[Any], Array]:
@@ -204,6 +207,15 @@ class Posterior:
 
     def _checked(self, nodes: ArrayLike) -> Nodes:
         chosen = np.atleast_1d(np.asarray(nodes))
+        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iub"):
+            raise ValueError(
+                f"Nodes must be a list of node numbers, or one yes or no for each node; got {chosen.dtype} of the "
+                f"shape {chosen.shape}."
+            )
+        if chosen.dtype.kind == "b":
+            if chosen.size != self.n_nodes:
+                raise ValueError(f"A mask needs one entry for each of {self.n_nodes} nodes, got {chosen.size}.")
+            chosen = np.flatnonzero(chosen)
         if chosen.size and (chosen.min() < 0 or chosen.max() >= self.n_nodes):
             raise ValueError(
                 f"Nodes must lie between 0 and {self.n_nodes - 1}, got {chosen.min()} to {chosen.max()}."
@@ -220,6 +232,14 @@ def watched_nodes(labeled: Nodes, n_nodes: int, n_each: int = 10) -> Nodes:
         if len(group)
     ]
     return np.concatenate(parts)
+
+
+def watched_nodes_of(whitening: Whitening, model: Model) -> Nodes:
+    """Those of the watched nodes where the draws decide anything: no label reaches a component without one."""
+    nodes = watched_nodes(model.nodes, whitening.prior.n_nodes)
+    any_z = np.random.default_rng(0).standard_normal((1, whitening.n_latent))
+    decided = nodes[whitening.mean(any_z, nodes)[0] != 0]
+    return decided if decided.size else nodes
 
 
 def _sign_sums(m: NDArray[Any], s: Array, starts: tuple[int, ...]) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import fields
 from pathlib import Path
@@ -16,7 +17,7 @@ from graphuq.models.base import Model, sees_all_nodes
 from graphuq.posterior import Posterior
 from graphuq.prior import GaussianPrior
 
-FORMAT = "graphuq posterior 1"
+FORMAT = "graphuq posterior 2"
 MODELS = {cls.__name__: cls for cls in (models.Probit, models.LevelSet, models.GinzburgLandau)}
 
 
@@ -47,7 +48,8 @@ def save_posterior(posterior: Posterior, path: Path) -> None:
         "settings": json.dumps(posterior.settings),
     }
     # through memory: HDF5 does not survive a disk that is full
-    content = xarray.Dataset(arrays, attrs=attributes).to_netcdf(engine="h5netcdf")
+    data = xarray.Dataset(arrays, attrs=attributes)
+    content = data.assign_attrs(sha256=_digest(data)).to_netcdf(engine="h5netcdf")
     with whole_file(path) as part:
         part.write_bytes(content)
 
@@ -65,6 +67,8 @@ def load_posterior(path: Path, model: Model | None) -> Posterior:
         raise ValueError(f"{path} is not a posterior of graphuq, or is damaged: {error}") from error
     if data.attrs.get("format") != FORMAT:
         raise ValueError(f"{path} is not a posterior of this version of graphuq: expected the format {FORMAT!r}.")
+    if data.attrs.pop("sha256", None) != _digest(data):
+        raise ValueError(f"{path} was changed or damaged after it was written: its checksum is another.")
     if model is None:
         cls = MODELS.get(data.attrs["model"])
         if cls is None:
@@ -85,3 +89,15 @@ def load_posterior(path: Path, model: Model | None) -> Posterior:
         work=data["work"].values,
         settings=json.loads(data.attrs["settings"]),
     )
+
+
+def _digest(data: Any) -> str:
+    """The SHA-256 of every number and setting."""
+    digest = hashlib.sha256()
+    for name, array in sorted(data.variables.items()):
+        values = np.ascontiguousarray(array.values)
+        digest.update(f"{name} {array.dims} {values.dtype} {values.shape}".encode())
+        digest.update(values.tobytes())
+    for name, value in sorted(data.attrs.items()):
+        digest.update(f"{name}={value}".encode())
+    return digest.hexdigest()

@@ -254,3 +254,15 @@ def test_standard_error_of_an_autoregression():
     np.testing.assert_allclose(split_r_hat(x), 1.0, atol=0.02)
     x[0] += 3
     assert split_r_hat(x).min() > 1.1
+
+
+def test_rules_and_samplers_of_another_kind_are_refused():
+    with pytest.raises(TypeError, match="stop takes rules"):
+        sample(PRIOR, MODEL, stop=60)
+    with pytest.raises(TypeError, match="sampler takes a sampler such as"):
+        sample(PRIOR, MODEL, PCN)
+    with pytest.raises(TypeError, match="sampler takes a sampler such as"):
+        sample(PRIOR, MODEL, "nuts")
+    for make in (lambda: TimeLimit(0), lambda: EffectiveSize(target=-1), lambda: EffectiveSize(r_hat=1.0)):
+        with pytest.raises(ValueError, match="must be above"):
+            make()

@@ -87,6 +87,9 @@ def precomputed(A: MatrixLike) -> Graph:
     entries = weights if isinstance(weights, np.ndarray) else weights.data
     if not np.isfinite(entries).all():
         raise ValueError("Weights must be finite, but some are NaN or infinite.")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weights.sum()):
+            raise ValueError("Weights are so large that their sum is infinite: divide them all by the largest.")
     if entries.min(initial=0.0) < 0:
         raise ValueError(
             f"Weights must not be negative, but the smallest is {entries.min():.3g}. Use similarities, not "

@@ -44,7 +44,12 @@ class Diagnostics:
         numbers = f"R-hat at most {self.worst_r_hat:.3f}, effective draws at least {self.ess_bulk.min():.0f}"
         if self.converged:
             return f"Converged: {numbers}."
-        if not np.isfinite(self.worst_r_hat):
+        if np.isinf(self.worst_r_hat):
+            return (
+                "Not converged: a chain has not moved at all. Run more steps, a sampler of smaller steps, or a "
+                "larger gamma."
+            )
+        if np.isnan(self.worst_r_hat):
             return f"Cannot say whether the chains converged ({numbers}): run at least 2 chains and 8 draws each."
         if self.worst_r_hat >= R_HAT_LIMIT:
             return (
@@ -105,7 +110,7 @@ def standard_error(draws: NDArray[Any]) -> Array:
 def error_of_batches(sums: NDArray[Any], starts: tuple[int, ...], n_draws: int) -> Array:
     """The same from the sums over batches, shape (chains, batches, quantities)."""
     lengths = np.diff([*starts, n_draws])
-    means = (sums / lengths[:, None]).reshape(-1, *sums.shape[2:])
+    means = np.concatenate(sums / lengths[:, None])
     if len(means) < 2:
         return np.full(sums.shape[2:], np.nan)
     return np.asarray(means.std(axis=0, ddof=1) / np.sqrt(len(means)), dtype=float)

@@ -24,7 +24,7 @@ from graphuq.inference.stopping import Progress, Stop
 from graphuq.inference.target import Target
 from graphuq.inference.whiten import whiten
 from graphuq.models.base import Model, check_in_graph, sees_all_nodes
-from graphuq.posterior import Posterior, watched_nodes
+from graphuq.posterior import Posterior, watched_nodes_of
 from graphuq.prior import GaussianPrior
 
 # A block is what runs between two looks at the clock, the stopping rules and the checkpoint.
@@ -86,9 +86,14 @@ def sample(
         raise ValueError(f"dtype must be 'float32' or 'float64', got {dtype!r}.")
     check_in_graph(model.nodes, prior.n_nodes)
     stops = tuple(stop) if isinstance(stop, Sequence) else (stop,)
+    for rule in stops:
+        if not hasattr(rule, "reached"):
+            raise TypeError(f"stop takes rules such as EffectiveSize() or TimeLimit(60), got {rule!r}.")
     sampler = default_sampler(model) if sampler is None else sampler
+    if isinstance(sampler, type) or not hasattr(sampler, "prepare"):
+        raise TypeError(f"sampler takes a sampler such as PCN() or NUTS(), got {sampler!r}.")
     whitening = whiten(prior, np.arange(prior.n_nodes) if sees_all_nodes(model) else model.nodes)
-    watch = watched_nodes(model.nodes, prior.n_nodes)
+    watch = watched_nodes_of(whitening, model)
     n_draws = n_steps // thin
     began = time.perf_counter()
 

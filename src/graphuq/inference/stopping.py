@@ -46,6 +46,10 @@ class EffectiveSize:
     target: float = 400.0
     r_hat: float = 1.01
 
+    def __post_init__(self) -> None:
+        _check_above("target", self.target, 0)
+        _check_above("r_hat", self.r_hat, 1)
+
     def reached(self, progress: Progress) -> bool:
         """Whether to stop now."""
         draws = progress.watched()
@@ -70,6 +74,10 @@ class SteadyMean:
     tolerance: float
     window: int = 5000
 
+    def __post_init__(self) -> None:
+        _check_above("tolerance", self.tolerance, 0)
+        _check_above("window", self.window, 0)
+
     def reached(self, progress: Progress) -> bool:
         """Whether to stop now."""
         last_step, last = progress.mean_history[-1]
@@ -85,6 +93,14 @@ class TimeLimit:
 
     seconds: float
 
+    def __post_init__(self) -> None:
+        _check_above("seconds", self.seconds, 0)
+
     def reached(self, progress: Progress) -> bool:
         """Whether to stop now."""
         return progress.seconds >= self.seconds
+
+
+def _check_above(name: str, value: float, bound: float) -> None:
+    if not value > bound:
+        raise ValueError(f"{name} must be above {bound}, got {value}.")
