@@ -171,9 +171,8 @@ def _blas() -> Any:
 
 
 def blas_threads(n_multiplications: float) -> AbstractContextManager[Any]:
-    """One thread for small matrices: there, threads that wait for each other cost more than they bring.
-
-    On a busy machine they made a fit of 160 labels fifty times slower.
+    """One thread for small matrices: there, threads that wait for each other cost more than they bring,
+    most of all on a busy machine.
     """
     return nullcontext() if n_multiplications > 1e8 else _blas().limit(limits=1)
 

@@ -22,7 +22,7 @@ from graphuq.inference.target import Target
 from graphuq.models import LevelSet, Probit
 
 _JITTER = 0.2  # times differ by this share, so that no direction comes back to where it was each time
-_GROWTH = 0.25  # see `Orthant.warm_step`; within 10% of the best effective draws a bounce where measured
+_GROWTH = 0.25  # see `Orthant.warm_step`
 _BATCH = 256  # columns of the Gram matrix computed together
 _LARGEST_GRAM = 2**30  # bytes; beyond, its columns are computed when needed
 _NEAREST = 1e-12  # a wall is never closer than this, so the sign of its value is always its side

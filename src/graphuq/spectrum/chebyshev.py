@@ -31,7 +31,7 @@ Matrix = Floats | csr_array
 
 # LAPACK is as fast on graphs up to this size, and for more than this share of the modes.
 _SMALL, _SPARSE_SHARE, _DENSE_SHARE = 600, 1 / 3, 1 / 30
-_GUARD = 0.3  # share of extra vectors: fewer converge slower, more cost more; 0.2 to 0.4 measured alike
+_GUARD = 0.3  # share of extra vectors: fewer converge slower, more cost more
 _AIM = 0.3  # a filter aims at this share of the tolerance, so that few vectors need another one
 _CONTRAST = 1e7  # ratio of amplifications that one filter in float32, and a Gram matrix, can hold
 _SINGLE = 1e-5  # residual, as a share of the largest eigenvalue, above which filters run in float32
@@ -67,7 +67,7 @@ def leading(
     Z, matrix = null_space(L), L.matrix
     order: NDArray[np.integer[Any]] = np.arange(n_nodes)
     if not isinstance(matrix, np.ndarray):
-        # puts neighbors close in memory: products are 1.6 times faster on 70,000 digits
+        # puts neighbors close in memory: products of a large graph run faster
         order = reverse_cuthill_mckee(matrix, symmetric_mode=True)
         matrix = matrix[order][:, order]
     rng = np.random.default_rng(seed)
