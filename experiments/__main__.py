@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments import page, runner
+from graphuq.shell import sentence, whole_output
 
 RECORDS = Path("docs/reproduction")
 PAGE = Path("docs/reproduction.md")
@@ -37,7 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         records = asked.out or RECORDS
         if not any(records.glob("*.json")):
             parser.error(f"there is no record in {records}: run some experiments first.")
-        found = page.write_page(records, PAGE)
+        try:
+            found = page.write_page(records, PAGE)
+        except OSError as error:
+            return _tell(error)
         print(f"{PAGE}: {len(found)} of {len(runner.ORDER)} items.")
         return 0
     unknown = [name for name in asked.names if name not in here]
@@ -55,12 +59,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         print(error, file=sys.stderr)
         return 1
+    except OSError as error:
+        return _tell(error)
     except KeyboardInterrupt:
         print("Stopped. What is done is kept: the same command goes on from here.", file=sys.stderr)
         return 130
     print(table(outcomes))
     print(f"Records and figures: {out}")
     return 0 if all(outcome.good for outcome in outcomes) else 1
+
+
+def _tell(error: OSError) -> int:
+    print(f"graphuq reproduce: {sentence(error)}", file=sys.stderr)
+    return 2
 
 
 def table(outcomes: Sequence[runner.Outcome]) -> str:
@@ -84,4 +95,5 @@ def table(outcomes: Sequence[runner.Outcome]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with whole_output():
+        sys.exit(main())

@@ -177,7 +177,38 @@ BAD = {
     "no features": (["--label", "party", "--column", "member"], "holds text"),
     "gaussian without width": (
         ["--label", "party", "--drop", "member", "--affinity", "gaussian"],
-        "needs a width",
+        "--affinity gaussian needs a --width",
+    ),
+    "a feature that is dropped": (["--label", "party", "--column", "crime", "--drop", "crime"], "as --drop"),
+    "the label as a feature": (["--label", "party", "--column", "party"], "as --label and again as --column"),
+    "the id as a feature": (["--label", "party", "--id", "member", "--column", "member"], "as --id and again"),
+    "the truth as a feature": (
+        ["--label", "party", "--truth", "truth", "--column", "truth"],
+        "as --truth and again",
+    ),
+    "one feature twice": (["--label", "party", "--column", "crime", "--column", "crime"], "again as --column"),
+    "a category that is no feature": (
+        ["--label", "party", "--drop", "member", "--category", "truth"],
+        "'truth' is given as --category, and it is not one of the features",
+    ),
+    "width without gaussian": (["--label", "party", "--width", "1"], "--width is for --affinity gaussian"),
+    "neighbors with gaussian": (
+        ["--label", "party", "--affinity", "gaussian", "--width", "1", "--neighbors", "10"],
+        "--neighbors is for --affinity knn and self_tuning",
+    ),
+    "neighbors with cosine": (
+        ["--label", "party", "--affinity", "cosine", "--neighbors", "10"],
+        "--neighbors is for",
+    ),
+    "components with cosine": (
+        ["--label", "party", "--affinity", "cosine", "--components", "3"],
+        "--components is",
+    ),
+    "modes with cosine": (["--label", "party", "--affinity", "cosine", "--modes", "300"], "--modes is for"),
+    "modes with full": (["--label", "party", "--prior", "full", "--modes", "300"], "--modes is for"),
+    "an argument's name": (
+        ["--label", "party", "--drop", "member", "--components", "99"],
+        "--components must lie",
     ),
 }
 
@@ -224,6 +255,10 @@ TABLES = {
     "a gap": (
         b"member,party,truth,x,w\na,A,,1,1\nb,B,,,2\nc,,,3,3\n",
         "'x' has missing values, the first in row 2",
+    ),
+    "a number too large": (
+        b"member,party,truth,x\na,A,,1\nb,B,,1e200\nc,,,3\n",
+        "Column 'x' holds the number 1e+200",
     ),
     "a repeated id": (b"member,party,truth,x\na,A,,1\nb,B,,2\na,,,3\n", "The row id 'a' repeats"),
 }

@@ -1,4 +1,7 @@
+import re
+
 import numpy as np
+import pytest
 
 from graphuq import datasets, demo
 
@@ -14,13 +17,26 @@ def test_the_demonstration(tmp_path, monkeypatch):
     assert len(found.least_certain) == 10
     first, last = found.least_certain[0], found.least_certain[-1]
     assert abs(first.probability - 0.5) <= abs(last.probability - 0.5)
+    votes = datasets.voting_records()
+    assert all(each.party == votes.class_names[int(votes.y[each.row - 1])] for each in found.least_certain)
     text = found.as_text()
     assert "probit" in text
     assert str(found.report) in text
     page = found.report.read_text(encoding="utf-8")
+    assert re.search(r"<tbody><tr data-node='\d+'><td class='text'>member (\d+)<", page)[1] == str(first.row)
+    assert "member 435" in page
+    assert "member 0<" not in page
     assert "Several models, one question" in page
     assert found.picture.stat().st_size > 10_000
     assert found.as_json()["report"] == str(found.report)
+
+
+def test_a_file_in_the_way_is_told_before_any_work(tmp_path):
+    (tmp_path / "demo").write_text("mine")
+    told = []
+    with pytest.raises(FileExistsError):
+        demo.run(tmp_path / "demo", tell=told.append)
+    assert told == []
 
 
 def test_few_labels():

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json as jsons
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from graphuq import __version__
+from graphuq.shell import one_sentence, whole_output
 
 app = typer.Typer(
     help="Much data, few labels: the class of every row, how sure it is, and which rows a person should look at.",
@@ -79,16 +78,6 @@ Separator = Annotated[
 ]
 
 
-@contextmanager
-def one_sentence() -> Iterator[None]:
-    """What the library refuses becomes one line on standard error and exit code 2."""
-    try:
-        yield
-    except (ValueError, OSError, MemoryError) as error:
-        typer.echo("graphuq: " + " ".join(str(error).split()), err=True)
-        raise typer.Exit(2) from None
-
-
 def _check_target(out: Path | None, force: bool) -> None:
     """Whether a file may be written, asked before any work."""
     if out is None:
@@ -97,6 +86,25 @@ def _check_target(out: Path | None, force: bool) -> None:
         raise ValueError(f"{out} exists already: choose another name, or replace it with --force.")
     if not out.absolute().parent.is_dir():
         raise ValueError(f"There is no folder {out.absolute().parent} to write {out.name} into.")
+
+
+def _graph_settings(affinity: Affinity, prior: Prior, **given: float | None) -> dict[str, Any]:
+    """Settings by the classifier's name for them; one that this affinity or prior would not look at is refused."""
+    is_cosine = affinity is Affinity.cosine
+    uses = {
+        "neighbors": ("n_neighbors", affinity.value in ("knn", "self_tuning"), "--affinity knn and self_tuning"),
+        "width": ("width", affinity is Affinity.gaussian, "--affinity gaussian"),
+        "components": ("n_components", not is_cosine, "distances, which --affinity cosine does not take"),
+        "modes": (
+            "n_modes",
+            not is_cosine and prior is not Prior.full,
+            "the first eigenvectors of a graph, and --affinity cosine and --prior full take all",
+        ),
+    }
+    for option, (_, used, purpose) in uses.items():
+        if given[option] is not None and not used:
+            raise ValueError(f"--{option} is for {purpose}: leave it out.")
+    return {uses[option][0]: value for option, value in given.items() if value is not None}
 
 
 def _version(asked: bool) -> None:
@@ -160,14 +168,17 @@ def fit(
     unlabeled: Annotated[str, typer.Option(help="A further text that marks an unlabeled row.")] = "",
     separator: Separator = None,
     affinity: Annotated[Affinity, typer.Option(help="How similar rows are.")] = Affinity.knn,
-    neighbors: Annotated[int, typer.Option(help="Neighbors of each row in the graph.")] = 10,
+    neighbors: Annotated[
+        int | None, typer.Option(help="Neighbors of each row in the graph; by default 10.")
+    ] = None,
     width: Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian.")] = None,
     components: Annotated[int | None, typer.Option(help="Principal components to keep first.")] = None,
     prior: Annotated[Prior, typer.Option(help="What is believed before any label.")] = Prior.learned,
-    modes: Annotated[int, typer.Option(help="Eigenvectors of the graph to use.")] = 300,
+    modes: Annotated[int | None, typer.Option(help="Eigenvectors of the graph to use; by default 300.")] = None,
     model: Annotated[ModelName, typer.Option(help="How labels follow from the function.")] = ModelName.probit,
     gamma: Annotated[float | None, typer.Option(help="Noise of the labels; by default learned, or 0.1.")] = None,
     draws: Annotated[int, typer.Option(help="Posterior draws of each of 8 chains.")] = 500,
+    time_limit: Annotated[float, typer.Option(help="Seconds after which drawing stops.")] = 60.0,
     seed: Seed = 0,
     force: Force = False,
     json: Json = False,
@@ -175,6 +186,9 @@ def fit(
 ) -> None:
     """Classify every row of a table from those that have a class."""
     with one_sentence():
+        settings = _graph_settings(
+            affinity, prior, neighbors=neighbors, width=width, components=components, modes=modes
+        )
         from graphuq.estimator import GraphClassifier
         from graphuq.fitting import Question, fit_folder
 
@@ -193,16 +207,14 @@ def fit(
         )
         classifier = GraphClassifier(
             affinity=affinity.value,
-            n_neighbors=neighbors,
-            width=width,
-            n_components=components,
             prior=prior.value,
-            n_modes=modes,
             model=model.value,
             gamma=gamma,
             n_steps=draws,
+            time_limit=time_limit,
             random_state=seed,
             verbose=sys.stderr.isatty() and not quiet,
+            **settings,
         )
         summary = fit_folder(question, classifier, out, replace=force)
     summary["report"] = str(out / "report.html")
@@ -229,10 +241,11 @@ def predict(
         from graphuq.fitting import predict_table
         from graphuq.tables import write_csv
 
-        answers = predict_table(folder, table, separator=separator)
+        answers, notes = predict_table(folder, table, separator=separator)
         if out is not None:
             with whole_file(out) as part, part.open("w", encoding="utf-8", newline="") as file:
                 write_csv(file, answers)
+    _note(notes, quiet)
     if json:
         names = list(answers)
         typer.echo(
@@ -279,11 +292,11 @@ def data(
     with one_sentence():
         if name not in loaders:
             raise ValueError(f"There is no data set {name!r}: choose one of {', '.join(loaders)}.")
-    try:
-        found = loaders[name]()
-    except (datasets.DatasetUnavailable, ImportError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+        try:
+            found = loaders[name]()
+        except (datasets.DatasetUnavailable, ImportError) as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(1) from None
     n_rows, n_features = found.X.shape
     if json:
         facts = {"name": name, "rows": n_rows, "features": n_features, "source": found.source}
@@ -330,26 +343,33 @@ def _tell(line: str, silent: bool) -> None:
         typer.echo(line, err=True)
 
 
+def _note(notes: list[str], silent: bool) -> None:
+    for each in notes:
+        _tell(f"Note: {each}", silent)
+
+
 def _print_fit(summary: dict[str, Any], out: Path) -> None:
     """The outcome, for a person."""
+    from graphuq.wording import percent
+
     found = " and ".join(f"{n:,} {name}" for name, n in summary["found"].items())
     typer.echo(f"{summary['rows']:,} rows, {summary['labeled']:,} with a class. Of the others: {found}.")
     typer.echo(f"Features: {summary['scaling']}.")
     if summary["accuracy"] is not None:
         typer.echo(f"Right, where the truth is known: {summary['accuracy']:.1%}.")
     typer.echo(summary["verdict"])
-    for each in summary["warnings"]:
-        typer.echo(f"Note: {each}", err=True)
+    _note(summary["warnings"], silent=False)
     typer.echo("\nLeast certain:")
     width = max(len(each["row"]) for each in summary["least_certain"])
     for each in summary["least_certain"]:
-        typer.echo(f"  {each['row']:<{min(width, 40)}}  {each['probability']:6.1%}  {each['class']}")
+        typer.echo(f"  {each['row']:<{min(width, 40)}}  {percent(each['probability']):>7}  {each['class']}")
     typer.echo(f"\nReport: {out / 'report.html'}\nEvery row: {out / 'predictions.csv'}")
 
 
 def main() -> None:
     """Run the command line."""
-    sys.exit(app())
+    with whole_output():
+        app()
 
 
 if __name__ == "__main__":

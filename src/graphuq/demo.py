@@ -19,6 +19,7 @@ from graphuq.files import whole_file
 from graphuq.report.content import Rows, collect
 from graphuq.report.figures import overview
 from graphuq.report.page import render
+from graphuq.wording import percent
 
 # The settings of the paper's Fig. 7.
 MODELS: dict[str, dict[str, Any]] = {
@@ -42,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Member:
-    """One member the probit model is unsure of; rows are counted from 0."""
+    """One member the probit model is unsure of; rows are counted from 1, as on the command line."""
 
     row: int
     probability: float
@@ -69,7 +70,7 @@ class Demo:
             f"{name:<16}" + "".join(f"{cell:>10}" for cell in cells) for name, *cells in comparison(self.lines)
         ]
         unsure = [f"{'row':>5} {'P(Democrat)':>12} {'error':>7}  party"] + [
-            f"{each.row:>5} {each.probability:>12.3f} {each.error:>7.4f}  {each.party}"
+            f"{each.row:>5} {percent(each.probability):>12} {each.error:>7.3%}  {each.party}"
             for each in self.least_certain
         ]
         told = [*table, "", "The prior is the paper's; `graphuq fit` learns one from the labels."]
@@ -105,6 +106,7 @@ def run(
     out: Path, *, seed: int = 0, tell: Callable[[str], None] = lambda line: None, progress: bool = False
 ) -> Demo:
     """Fit the three models to three Democrats and two Republicans; save a report of probit and a picture."""
+    out.mkdir(parents=True, exist_ok=True)  # before any work, since it may fail
     votes = datasets.voting_records()
     nodes, _ = few_labels(votes.y, {1: 3, -1: 2}, seed=seed)
     party = np.array([votes.class_names[int(label)] for label in votes.y], dtype=object)
@@ -137,7 +139,7 @@ def run(
     democrat = list(probit.classes_).index("Democrat")
     unsure = [
         Member(
-            int(node),
+            int(node) + 1,
             float(probit.label_distributions_[node, democrat]),
             float(statistics.error[node] / 2),
             party[node],
@@ -153,7 +155,7 @@ def _write(
     """The report and the picture."""
     sign = {name: 2 * k - 1 for k, name in enumerate(probit.classes_)}
     rows = Rows(
-        names=[f"member {row}" for row in range(len(votes.y))],
+        names=[f"member {row}" for row in range(1, len(votes.y) + 1)],
         columns=votes.feature_names or (),
         cells=[[{1: "yes", -1: "no", 0: "absent"}[int(vote)] for vote in member] for member in votes.X],
         truth=np.array([sign[votes.class_names[int(label)]] for label in votes.y]),
@@ -172,9 +174,9 @@ def _write(
         prior_draw=probit.posterior_.whitening.prior.sample(seed=seed)[0],
         title=TITLE,
     )
-    out.mkdir(parents=True, exist_ok=True)
     report, picture = out / "report.html", out / "voting.png"
     with whole_file(report) as part:
         part.write_text(page, encoding="utf-8")
-    figure.savefig(picture, dpi=130)
+    with whole_file(picture) as part:
+        figure.savefig(part, format="png", dpi=130)
     return report, picture

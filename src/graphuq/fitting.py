@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -23,6 +22,7 @@ from graphuq.posterior import LabelStatistics
 from graphuq.report.content import MAX_CELLS, Rows, collect
 from graphuq.report.page import render
 from graphuq.tables import Encoding, Table, fit_encoding, read_table, write_csv
+from graphuq.wording import verdict, words_of_the_shell
 
 REPORT, ANSWERS, ROWS = "report.html", "predictions.csv", "rows.npz"
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
@@ -57,15 +57,28 @@ class Question:
     unlabeled: str = ""
     separator: str | None = None
 
+    def __post_init__(self) -> None:
+        asked = {"--label": self.label, "--id": self.row_id, "--truth": self.truth}
+        given = [(name, option) for option, name in asked.items() if name is not None]
+        roles: dict[str, str] = {}
+        for name, option in [*given, *((name, "--column") for name in self.columns)]:
+            if name in roles:
+                raise ValueError(f"Column {name!r} is given as {roles[name]} and again as {option}: use it once.")
+            roles[name] = option
+        for name in self.drop:
+            if roles.get(name) == "--column":
+                raise ValueError(f"Column {name!r} is given as --column and as --drop: use it, or leave it out.")
+
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A table as the classifier and the report need it."""
+    """A table as the classifier and the report need it; `notes` say what a person may have meant otherwise."""
 
     X: NDArray[np.float64]
     y: NDArray[Any]  # text, "" where there is no label
     encoding: Encoding
     rows: Rows
+    notes: list[str]
 
 
 def read_data(question: Question) -> Data:
@@ -74,10 +87,11 @@ def read_data(question: Question) -> Data:
     y = table.text(question.label)
     if question.unlabeled:
         y = np.where(np.isin(y, (question.unlabeled, "-1")), "", y)
+    notes = _missing_words(table, question.label, "unlabeled", unless=question.unlabeled)
     try:
         labels = read_labels(y)
     except ValueError as error:
-        raise ValueError(f"Column {question.label!r}: {error}") from None
+        raise ValueError(" ".join([f"Column {question.label!r}: {error}", *notes])) from None
     if len(labels.nodes) == table.n_rows:
         raise ValueError(
             f"Every row of {table.source.name} has a class in {question.label!r}, so there is nothing to find "
@@ -87,11 +101,17 @@ def read_data(question: Question) -> Data:
     categories = question.categories
     if categories == ("all",):
         categories = tuple(name for name in names if table.column(name).dtype.kind != "f")
-    encoding = fit_encoding(
-        table, names, categories=_present(table, categories), scale=question.scale, impute=question.impute
-    )
-    truth = None if question.truth is None else _truth(table.text(question.truth), labels, question.truth)
-    return Data(encoding.encode(table), y, encoding, _rows(table, names, question.row_id, truth))
+    for name in categories:
+        table.column(name)
+        if name not in names:
+            raise ValueError(f"Column {name!r} is given as --category, and it is not one of the features.")
+        notes += _missing_words(table, name, "missing")
+    encoding = fit_encoding(table, names, categories=categories, scale=question.scale, impute=question.impute)
+    truth = None
+    if question.truth is not None:
+        truth = _truth(table.text(question.truth), labels, question.truth)
+        notes += _missing_words(table, question.truth, "not known")
+    return Data(encoding.encode(table), y, encoding, _rows(table, names, question.row_id, truth), notes)
 
 
 def fit_folder(
@@ -104,8 +124,7 @@ def fit_folder(
     began = time.perf_counter()
     with folder.whole_folder(out, replace=replace) as part:
         data = read_data(question)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with words_of_the_shell(data.rows.names) as notes:
             classifier.fit(data.X, data.y)
         posterior = classifier.posterior_
         statistics, probability = posterior.labels(), classifier.label_distributions_[:, 1]
@@ -128,8 +147,8 @@ def fit_folder(
                 "converged": diagnosis.converged,
                 "r_hat": _finite(diagnosis.worst_r_hat),
                 "effective_draws": _finite(diagnosis.worst_ess),
-                "verdict": str(diagnosis),
-                "warnings": [str(each.message) for each in caught],
+                "verdict": verdict(diagnosis),
+                "warnings": [*data.notes, *notes],
             },
         }
         (part / REPORT).write_text(_report(classifier, data.rows, record), encoding="utf-8")
@@ -137,15 +156,19 @@ def fit_folder(
     return _summary(classifier, data.rows, record, probability)
 
 
-def predict_table(model: Path, table: Path, *, separator: str | None = None) -> dict[str, Sequence[Any]]:
-    """The answers for the rows of a new table, by column, from the model in a folder."""
+def predict_table(
+    model: Path, table: Path, *, separator: str | None = None
+) -> tuple[dict[str, Sequence[Any]], list[str]]:
+    """The answers for the rows of a new table, by column, from the model in a folder; and what there is to note."""
     classifier = folder.load_model(model)
     run = folder.read_run(model)
     data = read_table(table, separator=separator)
     X = Encoding.from_json(run["encoding"]).encode(data)
-    posterior, nodes = classifier.posterior_at(X)
     names = _names(data, run["row_id"] if run["row_id"] in data.columns else None)
-    return _columns(classifier.classes_, names, posterior.labels(nodes), posterior.probability(nodes))
+    with words_of_the_shell(names) as notes:
+        posterior, nodes = classifier.posterior_at(X)
+        answers = _columns(classifier.classes_, names, posterior.labels(nodes), posterior.probability(nodes))
+    return answers, notes
 
 
 def write_report(model: Path, out: Path | None = None) -> Path:
@@ -188,10 +211,14 @@ def _features(table: Table, question: Question) -> list[str]:
     return names
 
 
-def _present(table: Table, names: Sequence[str]) -> Sequence[str]:
-    for name in names:
-        table.column(name)
-    return names
+def _missing_words(table: Table, name: str, role: str, *, unless: str = "") -> list[str]:
+    """A note for each word that counts as missing where it may be the name of a class."""
+    return [
+        f"Column {name!r} holds {word!r} in {n:,} row{'s' if n > 1 else ''}, which count{'' if n > 1 else 's'} as "
+        f"{role}: if it names a class, give the class another name."
+        for word, n in table.missing_words.get(name, {}).items()
+        if word != unless
+    ]
 
 
 def _truth(text: NDArray[Any], labels: Labels, name: str) -> NDArray[np.int64]:

@@ -59,6 +59,25 @@ def test_new_tables_must_look_the_same():
         encoding.encode(wide)
 
 
+@pytest.mark.parametrize("scale", ["auto", "none"])
+def test_numbers_too_large_to_square(scale):
+    table = Table(Path("t.csv"), {"x": np.array([1.0, 1e200, 2.0])})
+    with pytest.raises(ValueError, match=r"Column 'x' holds the number 1e\+200, too large"):
+        fit_encoding(table, ["x"], scale=scale).encode(table)
+
+
+def test_what_is_said_of_new_tables_can_be_done_there():
+    """Neither --impute nor --category is an option where a model is only applied."""
+    table = Table(Path("t.csv"), {"x": np.array([1.0, 2.0, 5.0])})
+    encoding = fit_encoding(table, ["x"])
+    with pytest.raises(
+        ValueError, match=r"'x' has missing values, the first in row 3, .* or fit again with --impute"
+    ):
+        encoding.encode(TABLE)
+    with pytest.raises(ValueError, match=r"'x' holds text \('a'\): in the fit it held numbers\.$"):
+        encoding.encode(Table(Path("u.csv"), {"x": np.array(["a"], dtype=object)}))
+
+
 def test_infinite_and_empty_columns():
     table = Table(Path("t.csv"), {"x": np.array([1.0, np.inf]), "gone": np.array([np.nan, np.nan])})
     with pytest.raises(ValueError, match="infinite"):

@@ -21,6 +21,12 @@ def test_csv_columns_are_numbers_or_text(tmp_path):
     assert table.text("a").tolist() == ["1", "25", ""]
 
 
+def test_words_that_count_as_missing_are_remembered(tmp_path):
+    table = read_table(written(tmp_path, "a,b\n1,none\nNA,x\nna,none\n,\n"))
+    assert table.text("b").tolist() == ["", "x", "", ""]
+    assert table.missing_words == {"a": {"NA": 1, "na": 1}, "b": {"none": 2}}
+
+
 def test_tsv_and_other_separators(tmp_path):
     assert read_table(written(tmp_path, "a\tb\n1\t2\n", "t.tsv")).n_rows == 1
     assert list(read_table(written(tmp_path, "a;b\n1;2\n"), separator=";").columns) == ["a", "b"]
@@ -83,6 +89,8 @@ def test_npz(tmp_path):
     assert table.column("X").shape == (3, 2, 2)
     assert table.text("y").tolist() == ["1", "-1", "2"]
     assert table.text("name").tolist() == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="A separator is for text files"):
+        read_table(path, separator=";")
     with pytest.raises(ValueError, match="where one value is needed"):
         table.text("X")
 

@@ -15,6 +15,7 @@ Array = NDArray[np.float64]
 
 SCALES = ("auto", "standard", "none")
 IMPUTES = ("median", "mean")
+LARGEST = 1e100  # distances between rows are sums of squares, which end at 1e308
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Feature:
         return self._categories(table) if self.levels else self._numbers(table)
 
     def _numbers(self, table: Table) -> Array:
-        values = _numeric(table, self.name).reshape(table.n_rows, -1)
+        values = _numeric(table, self.name, "in the fit it held numbers").reshape(table.n_rows, -1)
         if values.shape[1] != self.width:
             raise ValueError(
                 f"{self.name!r} has {values.shape[1]} numbers a row, and had {self.width} in the fit."
@@ -51,15 +52,14 @@ class Feature:
         gaps = np.isnan(values)
         if gaps.any():
             values = np.where(gaps, self._filler(np.any(gaps, axis=1)), values)
-        if not np.isfinite(values).all():
-            raise ValueError(f"Column {self.name!r} has infinite values.")
-        return (values - self.center) / self.scale
+        with np.errstate(over="ignore"):
+            return _not_too_large(self.name, (values - self.center) / self.scale)
 
     def _filler(self, gaps: Any) -> float | str:
         if self.fill is None:
             raise ValueError(
-                f"Column {self.name!r} has missing values, the first in row {int(np.argmax(gaps)) + 1}: fill them "
-                "in, or have them imputed (--impute median)."
+                f"{_gap(self.name, gaps)}, and it was not said in the fit how to impute them: fill them in, or fit "
+                "again with --impute median."
             )
         return self.fill
 
@@ -121,33 +121,63 @@ def _feature(table: Table, name: str, is_category: bool, scale: str, impute: str
         levels, counts = np.unique(text[text != ""], return_counts=True)
         if not len(levels):
             raise ValueError(f"Column {name!r} is empty: leave it out (--drop).")
+        if impute is None:
+            _refuse_gaps(table, name, text == "")
         fill = None if impute is None else str(levels[counts.argmax()])
         return Feature(name, levels=tuple(str(level) for level in levels), fill=fill)
-    values = _numeric(table, name)
+    values = _numeric(
+        table,
+        name,
+        f"call it a category (--category {name!r}, or --category all), or leave it out (--drop {name!r})",
+    )
     width = int(np.prod(values.shape[1:]))
     present = values[~np.isnan(values)]
     if not present.size:
         raise ValueError(f"Column {name!r} is empty: leave it out (--drop).")
     middle = None
-    if impute is not None:
+    if impute is None:
+        _refuse_gaps(table, name, np.isnan(values).reshape(table.n_rows, -1).any(axis=1))
+    else:
         middle = float(np.median(present) if impute == "median" else present.mean())
     center, spread = 0.0, 1.0
     if scale == "standard" or (scale == "auto" and values.ndim == 1):
         filled = values if middle is None else np.where(np.isnan(values), middle, values)
-        if np.isfinite(filled).all():  # else `encode` refuses them
-            center, spread = float(filled.mean()), float(filled.std()) or 1.0
+        center, spread = float(filled.mean()), float(filled.std()) or 1.0
     return Feature(name, width=width, fill=middle, center=center, scale=spread)
 
 
-def _numeric(table: Table, name: str) -> Array:
+def _gap(name: str, gaps: Any) -> str:
+    return f"Column {name!r} has missing values, the first in row {int(np.argmax(gaps)) + 1}"
+
+
+def _refuse_gaps(table: Table, name: str, gaps: Any) -> None:
+    if not np.any(gaps):
+        return
+    words = " and ".join(repr(word) for word in table.missing_words.get(name, ()))
+    counted = f" ({words} counts as missing)" if words else ""
+    raise ValueError(f"{_gap(name, gaps)}{counted}: fill them in, or have them imputed (--impute median).")
+
+
+def _numeric(table: Table, name: str, advice: str) -> Array:
+    """A column as numbers, NaN where a cell is missing; `advice` is for one that holds text."""
     values = table.column(name)
     if values.dtype.kind != "f":
         wrong = next((cell for cell in values if cell and not _is_number(cell)), None)
-        if wrong is None:
-            return np.array([float(cell) if cell else np.nan for cell in values])
+        if wrong is not None:
+            raise ValueError(f"Column {name!r} holds text ({str(wrong)[:40]!r}): {advice}.")
+        values = np.array([float(cell) if cell else np.nan for cell in values])
+    return _not_too_large(name, values)
+
+
+def _not_too_large(name: str, values: Array) -> Array:
+    """The same numbers, or an error that names the column; NaN may stay."""
+    large = np.abs(values) > LARGEST
+    if large.any():
+        number = float(values[large][0])
+        what = f"the number {number:.3g}" if np.isfinite(number) else "an infinite number"
         raise ValueError(
-            f"Column {name!r} holds text ({str(wrong)[:40]!r}): call it a category (--category {name!r}, or "
-            f"--category all), or leave it out (--drop {name!r})."
+            f"Column {name!r} holds {what}, too large to compute with (the limit is {LARGEST:g}): mend it, or leave "
+            "its cell empty."
         )
     return values
 

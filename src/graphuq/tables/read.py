@@ -10,7 +10,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
 
+# What a file holds, by column: an array, or cells of text that may yet turn out to be numbers.
+Cells = dict[str, NDArray[Any] | list[str]]
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -30,10 +33,13 @@ class Table:
         source: the file, for messages.
         columns: a column of numbers is float64 with NaN where a cell is missing, a column of text is an
             array of str objects with "" there. In an NPZ file a column may hold many numbers a row, or a picture.
+        missing_words: of a column of cells read as text, the words such as "NA" that count as missing, and in how
+            many rows each stands; an empty cell is no word.
     """
 
     source: Path
     columns: Mapping[str, NDArray[Any]]
+    missing_words: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:
@@ -70,13 +76,21 @@ def read_table(path: Path, *, separator: str | None = None) -> Table:
         raise ValueError(f"{path} is a folder, not a file.")
     if path.stat().st_size == 0:
         raise ValueError(f"{path.name} is empty.")
-    columns = readers[ending](path) if ending in readers else _read_text(path, separator or SEPARATORS[ending])
-    if not columns or len(next(iter(columns.values()))) == 0:
+    if separator is not None and ending in readers:
+        raise ValueError(f"A separator is for text files such as CSV, and {path.name} is none: leave it out.")
+    cells = readers[ending](path) if ending in readers else _read_text(path, separator or SEPARATORS[ending])
+    if not cells or len(next(iter(cells.values()))) == 0:
         raise ValueError(f"{path.name} has no rows.")
-    return Table(path, columns)
+    columns = {name: _parse(column) if isinstance(column, list) else column for name, column in cells.items()}
+    words = {
+        name: Counter(cell for cell in column if cell and _is_missing(cell))
+        for name, column in cells.items()
+        if isinstance(column, list)
+    }
+    return Table(path, columns, words)
 
 
-def _read_text(path: Path, separator: str) -> dict[str, NDArray[Any]]:
+def _read_text(path: Path, separator: str) -> Cells:
     if len(separator) != 1:
         raise ValueError(f"The separator must be one character, got {separator!r}.")
     try:
@@ -99,12 +113,16 @@ def _read_text(path: Path, separator: str) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path.name} is not UTF-8 text ({bad} is not): save it with that encoding.") from None
     except csv.Error as error:
         raise ValueError(f"{path.name} is not well-formed: line {lines.line_num}: {error}.") from None
-    return {name: _parse([row[k].strip() for row in rows]) for k, name in enumerate(names)}
+    return {name: [row[k].strip() for row in rows] for k, name in enumerate(names)}
+
+
+def _is_missing(cell: str) -> bool:
+    return cell.lower() in MISSING
 
 
 def _parse(cells: list[str]) -> NDArray[Any]:
     """Numbers where every cell that is not missing is one, else text."""
-    present = ["" if cell.lower() in MISSING else cell for cell in cells]
+    present = ["" if _is_missing(cell) else cell for cell in cells]
     try:
         return np.array([_number(cell) if cell else np.nan for cell in present], dtype=np.float64)
     except ValueError:
@@ -118,7 +136,7 @@ def _number(cell: str) -> float:
     return float(cell)
 
 
-def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+def _read_npz(path: Path) -> Cells:
     try:
         # opened here, since np.load leaves a damaged file open
         with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
@@ -147,15 +165,15 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     return {name: _plain(path, name, array) for name, array in arrays.items()}
 
 
-def _plain(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any]:
+def _plain(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any] | list[str]:
     if array.dtype.kind in "biuf":
         return array.astype(np.float64)
     if array.dtype.kind == "U" and array.ndim == 1:
-        return _parse([str(cell).strip() for cell in array])
+        return [str(cell).strip() for cell in array]
     raise ValueError(f"{name!r} of {path.name} holds {array.dtype}, neither numbers nor text.")
 
 
-def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
+def _read_parquet(path: Path) -> Cells:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -168,7 +186,7 @@ def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
             f"{path.name} is not a Parquet file, or is damaged: {str(error).splitlines()[0]}."
         ) from None
     _check_names(path, table.column_names)
-    columns: dict[str, NDArray[Any]] = {}
+    columns: Cells = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         kind = column.type
         values = column.to_pylist()

@@ -1,0 +1,88 @@
+"""What the library says in; the same for a person at a shell, in options for arguments and names for rows, out."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from graphuq.estimator import ENOUGH
+from graphuq.inference.diagnostics import ESS_LIMIT, R_HAT_LIMIT, Diagnostics
+
+# What is said to people who write Python, and what they would type at a shell.
+OPTIONS = {
+    "n_neighbors": "--neighbors",
+    "more neighbors": "more --neighbors",
+    "n_components": "--components",
+    ", or be None for no projection": "",
+    "n_modes": "--modes",
+    "n_steps": "--draws",
+    "time_limit": "--time-limit",
+    'affinity="gaussian"': "--affinity gaussian",
+    "a width": "a --width",
+    "a larger tau": "a larger --width",
+    "a larger gamma": "a larger --gamma",
+    "the matern prior": "--prior matern",
+    "graph.knn": "--affinity knn",
+    "use Probit": "use --model probit",
+}
+_OPTION = re.compile(r"(?<![-\w])(" + "|".join(map(re.escape, OPTIONS)) + r")(?!\w)")
+_ROWS = re.compile(r"\b(rows?|nodes?) (\d+)(?: and (\d+))?", re.IGNORECASE)
+
+
+def percent(probability: float) -> str:
+    """A probability in words of no more certainty than draws can give."""
+    if probability > 0.9995:
+        return "> 99.9%"
+    return "< 0.1%" if probability < 0.0005 else f"{probability:.1%}"
+
+
+def verdict(found: Diagnostics) -> str:
+    """Whether the draws can be trusted, and what to do about it at a shell."""
+    numbers = f"R-hat up to {found.worst_r_hat:.3f}, effective draws from {found.ess_bulk.min():.0f}"
+    if found.converged:
+        steadier = "" if ENOUGH.holds(found) else " More --draws, or a larger --time-limit, make numbers steadier."
+        return f"{found}{steadier}"
+    if np.isnan(found.worst_r_hat):
+        return "Cannot say whether the chains converged: that takes at least 8 --draws."
+    return (
+        f"Not converged ({numbers}; it takes R-hat under {R_HAT_LIMIT} and {ESS_LIMIT:.0f} effective draws): ask for "
+        "more --draws or a larger --time-limit; a larger --gamma, too, makes sampling easier."
+    )
+
+
+def in_options(message: str) -> str:
+    """A message with options of the command line where it names arguments."""
+    return _OPTION.sub(lambda found: OPTIONS[found[1]], message)
+
+
+def with_names(message: str, names: Sequence[str]) -> str:
+    """A message that counts rows from 0, with what the rows are called instead."""
+
+    def named(found: re.Match[str]) -> str:
+        rows = [names[int(number)] for number in found.groups()[1:] if number and int(number) < len(names)]
+        return f"{found[1]} {' and '.join(rows)}" if rows else found[0]
+
+    return _ROWS.sub(named, message)
+
+
+@contextmanager
+def words_of_the_shell(names: Sequence[str]) -> Iterator[list[str]]:
+    """A list that takes up the warnings given meanwhile; errors are put into other words too.
+
+    Warnings that the chains have not converged are left to the verdict on the draws.
+    """
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield notes
+        except (ValueError, MemoryError) as error:
+            raise ValueError(in_options(with_names(str(error), names))) from error
+    for warning in caught:
+        if not issubclass(warning.category, ConvergenceWarning):
+            notes.append(in_options(with_names(str(warning.message), names)))

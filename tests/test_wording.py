@@ -1,0 +1,107 @@
+"""What is noted and advised at a shell: rows by their names, options instead of arguments."""
+
+import json
+import re
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from graphuq.inference.diagnostics import Diagnostics
+from graphuq.wording import in_options, percent, verdict, with_names, words_of_the_shell
+from tests.test_cli import KNOWN, PLAIN, fit_votes, refused, run, write_votes
+
+
+def test_arguments_become_options():
+    assert in_options("Raise time_limit (60 seconds) or n_steps.") == "Raise --time-limit (60 seconds) or --draws."
+    assert in_options("its --neighbors, my_n_steps") == "its --neighbors, my_n_steps"
+
+
+def test_rows_get_their_names():
+    names = ["a", "b", "c"]
+    assert with_names("Rows 0 and 2 differ, as node 1 does.", names) == "Rows a and c differ, as node b does."
+    assert with_names("3 rows, 2 nodes", names) == "3 rows, 2 nodes"
+
+
+def test_warnings_are_noted_and_errors_reworded():
+    with words_of_the_shell(["first", "second"]) as notes:
+        warnings.warn("Row 1 is strange.", stacklevel=1)
+        warnings.warn("Raise n_steps.", ConvergenceWarning, stacklevel=1)  # the verdict says so
+    assert notes == ["Row second is strange."]
+    with pytest.raises(ValueError, match=r"^--modes is 1, see row first$"), words_of_the_shell(["first"]):
+        raise MemoryError("n_modes is 1, see row 0")
+
+
+@pytest.mark.parametrize(
+    ("r_hat", "draws", "message"),
+    [
+        (1.001, 1000, r"^Converged: .* at least 1000\.$"),
+        (1.03, 1000, "^Converged: .*More --draws"),
+        (1.5, 1000, "^Not converged .R-hat up to 1.500.*more --draws or a larger --time-limit; a larger --gamma"),
+        (1.001, 20, "^Not converged .*effective draws from 20"),
+        (np.nan, 0, "at least 8 --draws"),
+    ],
+)
+def test_verdict(r_hat, draws, message):
+    one = np.ones(1)
+    told = verdict(Diagnostics(r_hat * one, draws * one, draws * one, np.zeros(1, dtype=np.int64)))
+    assert re.search(message, told)
+    assert "Tempered" not in told
+
+
+def test_percent():
+    assert [percent(p) for p in (0, 0.0004, 0.123, 0.9994, 1)] == ["< 0.1%", "< 0.1%", "12.3%", "99.9%", "> 99.9%"]
+
+
+def test_a_class_called_none_is_noted(tmp_path):
+    def party(row, truth):
+        return truth if row in KNOWN else "none" if row < 12 else "NA" if row == 12 else ""
+
+    table = write_votes(tmp_path / "votes.csv", rows=120, party=party)
+    done = fit_votes(table, tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    notes = [line for line in done.stderr.splitlines() if line.startswith("Note:")]
+    assert notes[0].startswith(
+        "Note: Column 'party' holds 'none' in 8 rows, which count as unlabeled: if it names"
+    )
+    assert notes[1].startswith("Note: Column 'party' holds 'NA' in 1 row, which counts as unlabeled")
+    run_json = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert "holds 'none' in 8 rows" in run_json["diagnostics"]["warnings"][0]
+    truth = fit_votes(table, tmp_path / "other", "--unlabeled", "none")  # this says what is meant
+    assert "'none'" not in truth.stderr
+
+
+def test_one_class_because_the_other_is_called_none(tmp_path):
+    table = write_votes(
+        tmp_path / "votes.csv", rows=40, party=lambda row, truth: ["some", "none", ""][min(row, 2)]
+    )
+    done = fit_votes(table, tmp_path / "out")
+    refused(done, "Only one class, some", tmp_path, ["votes.csv"])
+    assert "holds 'none' in 1 row" in done.stderr
+
+
+def test_notes_name_rows_as_the_table_does(tmp_path):
+    table = write_votes(tmp_path / "votes.csv", rows=120)
+    lines = table.read_text().splitlines()
+    lines[8] = "m7,Democrat,," + lines[1].split(",", 3)[3]  # votes as m0, a Republican, did
+    table.write_text("\n".join(lines))
+    done = fit_votes(table, tmp_path / "out")
+    assert "Rows m0 and m7 are the same in every feature" in done.stderr
+    done = run(
+        "fit", table, "--label", "party", "--drop", "truth", "--drop", "member", "--out", tmp_path / "o", *PLAIN
+    )
+    assert "Rows 1 and 8 are the same in every feature" in done.stderr
+
+
+def test_advice_can_be_followed_at_a_shell(tmp_path):
+    table = write_votes(tmp_path / "votes.csv", rows=120)
+    asked = ["--label", "party", "--drop", "truth", "--drop", "member", "--prior", "matern", "--draws", "1"]
+    done = run("fit", table, "--out", tmp_path / "out", *asked, "--gamma", "0.5")
+    assert done.exit_code == 0, done.output
+    assert "Not converged" in done.stdout
+    assert "more --draws or a larger --time-limit" in done.stdout
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "more --draws" in page
+    for word in ("Tempered", "n_steps", "time_limit", "ConvergenceWarning"):
+        assert word not in done.output
