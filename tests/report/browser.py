@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import subprocess
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,8 +23,11 @@ found.id = "found";
 try { found.textContent = JSON.stringify((() => { %s })()); }
 catch (error) { failures.push(String(error)); found.textContent = "null"; }
 found.dataset.failures = JSON.stringify(failures);
-document.body.append(found);
+top.document.body.append(found);
 </script>"""
+# A window is never narrower than this, but a frame in it can be as narrow as a phone.
+NARROWEST = 500
+FRAME = "<!doctype html><iframe style='border: 0; width: {width}px; height: 1900px' srcdoc='{page}'></iframe>"
 
 
 def probe(page: str, script: str, *, width: int = 1200) -> tuple[object, list[str]]:
@@ -35,6 +38,8 @@ def probe(page: str, script: str, *, width: int = 1200) -> tuple[object, list[st
     assert CHROMIUM is not None
     opened = re.sub(r"script-src '[^']*'", "script-src 'unsafe-inline'", page, count=1)
     opened = opened.replace("<style>", BEFORE + "<style>", 1).replace("</body>", AFTER % script + "</body>", 1)
+    if width < NARROWEST:
+        opened = FRAME.format(width=width, page=escape(opened))
     dom, said = _open(opened, width)
     match = re.search(r'<pre id="found" data-failures="(.*?)">(.*?)</pre>', dom, re.DOTALL)
     assert match, dom[-2000:]

@@ -1,10 +1,13 @@
 import re
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from graphuq import GraphClassifier
-from graphuq.report.content import MAX_POINTS, Rows, _shown, collect
+from graphuq.report.content import MAX_POINTS, Rows, _shown, _without_effect, collect
 from graphuq.report.page import render
 from tests.report.browser import CHROMIUM, console, probe
 from tests.test_estimator import SETTINGS, TRUTH, X, Y
@@ -56,6 +59,40 @@ def test_what_it_says(classifier, page):
     assert sum(map(sum, content.plots["confidence"]["counts"])) == len(unlabeled)
 
 
+def test_settings_without_effect_are_left_out(classifier):
+    """SETTINGS ask for a matern prior and nearest neighbors of a probit model."""
+    named = dict(content_of(classifier).settings)
+    assert {"n_neighbors", "tau", "alpha", "n_modes"} <= set(named)
+    assert not {"width", "epsilon"} & set(named)
+    other = clone(classifier).set_params(affinity="gaussian", width=0.5, prior="learned", model="ginzburg_landau")
+    assert set(_without_effect(other)) == {"n_neighbors", "tau", "alpha"}
+    other.set_params(affinity="cosine", prior="full", inference="sample")
+    assert set(_without_effect(other)) == {
+        "width", "n_neighbors", "n_components", "n_modes", "tau", "alpha", "time_limit",
+    }  # fmt: skip
+
+
+def test_what_is_learned_says_how_well_it_is_known(classifier):
+    learned = copy(classifier)
+    learned.hyperparameters_ = {"gamma": 0.5, "tau": 0.3, "alpha": 2.0}
+    learned.hyperparameter_spread_ = {"tau": 1.94, "alpha": 113.0}
+    assert content_of(learned).hyperparameters == [
+        ("gamma", "0.5", "set, not learned"),
+        ("tau", "0.3", "learned, to a factor of 1.9"),
+        ("alpha", "2", "learned, but hardly known (to a factor of 110)"),
+    ]
+
+
+def test_no_probability_is_shown_as_certain(classifier):
+    content = content_of(classifier)
+    sure = [{**entry, "p": 1.0 if entry["p"] > 0.5 else 0.0} for entry in content.nodes]
+    table = re.search(r"<table aria-label='Most certain'>.*?</table>", render(replace(content, nodes=sure)), re.S)[
+        0
+    ]
+    assert table.count("&gt; 99.9%") == 20
+    assert "100.0%" not in table
+
+
 def test_what_is_not_known_is_left_out(classifier):
     content = content_of(classifier, truth=None)
     page = render(content)
@@ -90,7 +127,7 @@ def test_of_a_large_graph_the_telling_rows_are_drawn():
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [1200, 500])
+@pytest.mark.parametrize("width", [1200, 390])
 def test_in_a_browser(page, width):
     """No error, every plot drawn, nothing wider than the screen."""
     found, failures = probe(
@@ -104,6 +141,7 @@ def test_in_a_browser(page, width):
           reliability: document.querySelectorAll("#reliability circle").length,
           marginals: document.querySelectorAll("[data-marginal] svg").length,
           traces: document.querySelectorAll("[data-trace] polyline").length,
+          colors: new Set([...document.querySelectorAll("[data-trace='0'] polyline")].map((line) => line.getAttribute("stroke"))).size,
           spectrum: document.querySelectorAll("#spectrum circle").length,
           overflow: document.documentElement.scrollWidth - innerWidth,
         };
@@ -115,7 +153,34 @@ def test_in_a_browser(page, width):
     assert found["bars"] == 40
     assert found["reliability"] > 0
     assert (found["marginals"], found["traces"], found["spectrum"]) == (12, 16, 200)
+    assert found["colors"] == 8  # one for each chain
     assert found["overflow"] <= 0
+
+
+@needs_browser
+def test_on_a_phone_wide_tables_scroll_in_their_box(classifier):
+    """Long names without a place to break, all details open: the page keeps the width of the screen."""
+    name = "a_name_without_a_place_to_break" * 3
+    content = content_of(classifier, names=[f"{name}{k}" for k in range(200)])
+    content = replace(content, title=name, classes=(name, f"{name}2"), hyperparameters=[(name, "1", name)] * 2)
+    found, failures = probe(
+        render(content),
+        """
+        document.querySelectorAll("details").forEach((details) => { details.open = true; });
+        const boxes = [...document.querySelectorAll(".scroll")];
+        return {
+          width: innerWidth,
+          page: document.documentElement.scrollWidth,
+          scrolling: boxes.filter((box) => box.scrollWidth > box.clientWidth).length,
+          outside: boxes.filter((box) => box.getBoundingClientRect().right > innerWidth).length,
+        };
+        """,
+        width=390,
+    )
+    assert failures == []
+    assert found["width"] == found["page"] == 390
+    assert found["scrolling"] > 0
+    assert found["outside"] == 0
 
 
 @needs_browser

@@ -17,6 +17,7 @@ from graphuq.inference.sites import Sites
 from graphuq.inference.whiten import conditional_matrix
 from graphuq.models import GinzburgLandau
 from graphuq.posterior import LabelStatistics, Posterior
+from graphuq.wording import verdict
 
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
@@ -27,11 +28,12 @@ MAX_PICTURE_BYTES = 4_000_000
 N_LISTED = 20
 N_MARGINALS = 6  # least and most certain, as in Fig. 7 of the paper
 N_AXES = 4
-N_TRACE = 200
+N_TRACE = 100
 # A label is called suspicious when the others give it less than this.
 SUSPICIOUS = 0.2
 MAX_CHECKED_LABELS = 2000  # leaving each out costs their number cubed
 SURE, UNSURE = 0.95, 0.7
+VAGUE = 10.0  # a number known to this factor is hardly known
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +130,7 @@ def collect(
             "pictures": _pictures(rows, np.concatenate([least, most, np.setdiff1d(shown, [*least, *most])])),
             "columns": list(rows.columns[:MAX_CELLS]),
         },
-        verdict=str(diagnosis),
+        verdict=verdict(diagnosis),
         converged=diagnosis.converged,
         convergence=[
             (rows.names[node], float(r_hat), float(bulk), float(tail))
@@ -319,16 +321,22 @@ def _measures(found: calibration.Summary) -> list[tuple[str, str]]:
 def _hyperparameters(classifier: GraphClassifier) -> list[tuple[str, str, str]]:
     """Name, value, and where it comes from."""
     spread = classifier.hyperparameter_spread_
-    return [
-        (name, f"{value:.4g}", f"learned, to a factor of {spread[name]:.2g}" if name in spread else "given")
-        for name, value in classifier.hyperparameters_.items()
-    ]
+
+    def source(name: str) -> str:
+        if name not in spread:
+            return "set, not learned"
+        if spread[name] < VAGUE:
+            return f"learned, to a factor of {spread[name]:.2g}"
+        return f"learned, but hardly known (to a factor of {float(f'{spread[name]:.2g}'):,.0f})"
+
+    return [(name, f"{value:.4g}", source(name)) for name, value in classifier.hyperparameters_.items()]
 
 
 def _settings(classifier: GraphClassifier, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     posterior, modes = classifier.posterior_, classifier.spectrum_
+    left_out = {"verbose", *_without_effect(classifier)}
     facts = {
-        **{name: value for name, value in classifier.get_params().items() if name != "verbose"},
+        **{name: value for name, value in classifier.get_params().items() if name not in left_out},
         "prior of u": posterior.whitening.prior.name,
         "eigenpairs": f"{modes.n_modes} by {modes.method}",
         "connected components": modes.n_components,
@@ -336,7 +344,23 @@ def _settings(classifier: GraphClassifier, settings: Mapping[str, Any]) -> list[
         "chains x draws": f"{posterior.n_chains} x {posterior.n_draws}",
         **settings,
     }
-    return [(name, str(value)) for name, value in facts.items()]
+    return [(name, "not set" if value is None else str(value)) for name, value in facts.items()]
+
+
+def _without_effect(classifier: GraphClassifier) -> list[str]:
+    """The settings that made no difference, since others rule them out."""
+    affinity, prior = classifier.affinity, classifier.prior
+    counts = {
+        "width": affinity == "gaussian",
+        "n_neighbors": affinity in ("knn", "self_tuning"),
+        "n_components": affinity not in ("cosine", "precomputed"),
+        "n_modes": affinity != "cosine" and prior != "full",
+        "tau": prior == "matern",
+        "alpha": prior == "matern",
+        "epsilon": classifier.model == "ginzburg_landau",
+        "time_limit": classifier.inference == "auto",
+    }
+    return [name for name, has_effect in counts.items() if not has_effect]
 
 
 def _pictures(rows: Rows, shown: Nodes) -> dict[str, Any] | None:

@@ -7,7 +7,8 @@
   const SVG = "http://www.w3.org/2000/svg";
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   const className = (node) => data.classes[node.p >= 0.5 ? 1 : 0];
-  const percent = (x) => (x > 0.9995 && x < 1 ? "> 99.9" : (100 * x).toFixed(1)) + "%";
+  const percent = (x) => (100 * x).toFixed(1) + "%";
+  const sure = (p) => (p > 0.9995 ? "> 99.9%" : percent(p)); // draws cannot tell more
 
   // ---- small helpers -----------------------------------------------------------------------------
   function element(name, attributes = {}, parent = null, text = null) {
@@ -86,7 +87,7 @@
     tip.replaceChildren();
     element("b", {}, tip, node.name);
     const line = (text, cls = "") => element("div", cls ? { class: cls } : {}, tip, text);
-    line(`${className(node)}, probability ${percent(Math.max(node.p, 1 - node.p))} (error ${(node.error / 2).toFixed(4)})`);
+    line(`${className(node)}, probability ${sure(Math.max(node.p, 1 - node.p))} (error ${(node.error / 2).toFixed(4)})`);
     if (node.label) line(`labeled ${data.classes[node.label > 0 ? 1 : 0]}`);
     if (node.truth) {
       const truth = data.classes[node.truth > 0 ? 1 : 0];
@@ -184,9 +185,11 @@
   function drawTrace(host, trace) {
     const all = trace.chains.flat(), n = trace.chains[0].length;
     const { root, X, Y } = axes(host, "Trace of the chains", { x: [0, Math.max(1, n - 1)], y: [Math.min(...all), Math.max(...all)], height: 170, bottom: 14, n: 0 });
+    const colors = color("chains").split(" ");
     trace.chains.forEach((chain, k) => {
       const points = chain.map((v, i) => `${X(i).toFixed(1)},${Y(v).toFixed(1)}`).join(" ");
-      svg("polyline", { points, fill: "none", stroke: mix(color("positive"), color("negative"), k / Math.max(1, trace.chains.length - 1)), "stroke-width": 0.9, opacity: 0.75 }, root);
+      const line = svg("polyline", { points, fill: "none", stroke: colors[k % colors.length], "stroke-width": 1, opacity: 0.85 }, root);
+      svg("title", {}, line, `chain ${k + 1}`);
     });
   }
   function drawReliability(host) {

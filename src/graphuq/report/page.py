@@ -16,6 +16,7 @@ from typing import Any
 
 from graphuq import __version__
 from graphuq.report.content import N_MARGINALS, Content
+from graphuq.wording import percent
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -128,7 +129,7 @@ def _table_of_nodes(content: Content) -> str:
             *([f"<td>{_picture(node)}</td>"] if has_pictures else []),
             _text(entry["name"]),
             f"<td class='text'><span class='dot {kind}'></span>{escape(content.classes[up])}</td>",
-            f"<td class='number' data-value='{confidence}'>{bar}{confidence:.1%}</td>",
+            f"<td class='number' data-value='{confidence}'>{bar}{escape(percent(confidence))}</td>",
             _number(entry["mean"], "+.3f"),
             _number(entry["error"], ".4f"),
         ]
@@ -156,7 +157,7 @@ def _pictures(content: Content) -> str:
 
     def figure(node: int) -> str:
         p = probability[node]
-        caption = f"<b>{escape(content.classes[p >= 0.5])}</b> {max(p, 1 - p):.1%}"
+        caption = f"<b>{escape(content.classes[p >= 0.5])}</b> {escape(percent(max(p, 1 - p)))}"
         return f"<figure data-node='{node}'>{_picture(node)}<figcaption>{caption}</figcaption></figure>"
 
     groups = (("Least certain", content.least_certain), ("Most certain", content.most_certain))
@@ -231,7 +232,10 @@ def _suspicious(content: Content) -> str:
         return _section(title, "<p>Not checked: that takes probit or level-set, and at most 2,000 labels.</p>")
     if not content.suspicious:
         return _section(title, "<p>None: no label contradicts the others.</p>")
-    rows = [f"<tr>{_text(content.rows.names[node])}{_number(p, '.3f')}</tr>" for node, p in content.suspicious]
+    rows = [
+        f"<tr>{_text(content.rows.names[node])}<td class='number' data-value='{p}'>{escape(percent(p))}</td></tr>"
+        for node, p in content.suspicious
+    ]
     heads = [("row", ""), ("probability of its label", "number")]
     note = "Given labels that the other labels make unlikely: perhaps mistakes."
     return _section(title, _table(heads, rows, name=title), note)
