@@ -88,8 +88,8 @@ def claims(summaries: list[dict[str, Any]]) -> list[Claim]:
             "typically slightly better",
             "; ".join(ours),
             bool(better),
-            "More than slightly where labels are few: the mode of probit leaves most nodes close to zero, and the "
-            "double well settles them.",
+            "The direction agrees; the gain can be more than slight: the mode of probit leaves most nodes close to "
+            "zero, and the double well settles them.",
         ),
         Claim(
             "Ginzburg-Landau from a random start is erratic (mean interquartile range, points)",
