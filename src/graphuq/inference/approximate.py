@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq.inference.ep import EP, propagate
+from graphuq.inference.ep import EP, blas_threads, propagate
 from graphuq.inference.marginals import predict
 from graphuq.inference.sites import Sites
 from graphuq.inference.whiten import Whitening, conditional_matrix, whiten
@@ -35,8 +35,9 @@ class GaussianPosterior:
     @classmethod
     def of(cls, prior: GaussianPrior, model: Model) -> GaussianPosterior:
         """Of `Probit` or `LevelSet` labels: the cost does not depend on the size of the graph."""
-        whitening = whiten(prior, model.nodes)
-        return cls(whitening, propagate(conditional_matrix(whitening, model.nodes), Sites.of(model)))
+        with blas_threads(len(model.nodes) ** 2 * prior.n_modes):
+            whitening = whiten(prior, model.nodes)
+            return cls(whitening, propagate(conditional_matrix(whitening, model.nodes), Sites.of(model)))
 
     def probability(self, nodes: ArrayLike | None = None) -> Array:
         """The posterior probability that u_j >= 0, that is, of the label +1, at all nodes or at some."""
