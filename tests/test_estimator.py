@@ -195,6 +195,8 @@ def test_ginzburg_landau_draws_anew_for_new_labels():
 def test_wrong_new_labels_are_refused(fitted):
     with pytest.raises(ValueError, match="0 to 199"):
         fitted.partial_fit_labels([200], ["upper"])
+    with pytest.raises(ValueError, match="2 nodes and 1 classes"):
+        fitted.partial_fit_labels([1, 2], ["upper"])
     with pytest.raises(ValueError, match="must differ"):
         fitted.partial_fit_labels([1, 1], ["upper", "lower"])
     with pytest.raises(ValueError, match="none of the classes of fit"):

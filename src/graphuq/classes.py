@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 # What marks an unlabeled row in an array of text: NumPy turns -1 and NaN beside text into the last two.
 UNLABELED_TEXT = ("", "-1", "nan")
@@ -70,6 +70,35 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
         new = found[~np.isin(found, classes)][0]
         raise ValueError(f"{new!s} is none of the classes of fit, {classes[0]} and {classes[1]}.")
     return Labels(classes, np.flatnonzero(labeled), np.where(values == classes[1], 1.0, -1.0))
+
+
+def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
+    """The labels with those of some rows replaced by `y`, or taken away where `y` has a gap.
+
+    Args:
+        labels: those before.
+        nodes: row numbers, from 0.
+        y: their classes.
+        n_rows: rows there are.
+    """
+    rows = np.atleast_1d(np.asarray(nodes))
+    if rows.ndim != 1 or not rows.size:
+        raise ValueError(f"nodes must be a list of one or more row numbers, got the shape {rows.shape}.")
+    if not np.issubdtype(rows.dtype, np.integer) or rows.min() < 0 or rows.max() >= n_rows:
+        raise ValueError(f"nodes must be row numbers of fit, 0 to {n_rows - 1}.")
+    if len(np.unique(rows)) < len(rows):
+        raise ValueError("nodes must differ: a row has one class.")
+    if len(rows) != len(y):
+        raise ValueError(f"There are {len(rows)} nodes and {len(y)} classes: give one class for each node.")
+    new = read_labels(y, classes=labels.classes)
+    label = np.zeros(n_rows)
+    label[labels.nodes] = labels.y
+    label[rows] = 0
+    label[rows[new.nodes]] = new.y
+    labeled = np.flatnonzero(label)
+    if len(np.unique(label[labeled])) < 2:
+        raise ValueError("Only one class would stay labeled, and two are needed to tell apart.")
+    return Labels(labels.classes, labeled, label[labeled])
 
 
 def _two_classes(found: NDArray[Any], minus_one: bool) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from graphuq import graph as graphs
 from graphuq import laplacian, spectrum
 from graphuq import prior as priors
-from graphuq.classes import Labels, read_labels
+from graphuq.classes import Labels, read_labels, relabel
 from graphuq.hyperprior import Hyperprior, LogNormal
 from graphuq.inference.approximate import GaussianPosterior
 from graphuq.inference.extended import extend_whitening
@@ -190,23 +190,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             y: their classes.
         """
         check_is_fitted(self)
-        nodes = np.atleast_1d(np.asarray(nodes))
-        check_consistent_length(nodes, y)
-        if nodes.ndim != 1 or not nodes.size:
-            raise ValueError(f"nodes must be a list of one or more row numbers, got the shape {nodes.shape}.")
-        if not np.issubdtype(nodes.dtype, np.integer) or nodes.min() < 0 or nodes.max() >= self.graph_.n_nodes:
-            raise ValueError(f"nodes must be row numbers of fit, 0 to {self.graph_.n_nodes - 1}.")
-        if len(np.unique(nodes)) < len(nodes):
-            raise ValueError("nodes must differ: a row has one class.")
-        label = np.zeros(self.graph_.n_nodes)
-        label[self.labels_.nodes] = self.labels_.y
-        label[nodes] = 0
-        new = read_labels(y, classes=self.classes_)
-        label[nodes[new.nodes]] = new.y
-        labeled = np.flatnonzero(label)
-        if len(np.unique(label[labeled])) < 2:
-            raise ValueError("Only one class would stay labeled, and two are needed to tell apart.")
-        self._update(Labels(self.classes_, labeled, label[labeled]))
+        self._update(relabel(self.labels_, nodes, y, n_rows=self.graph_.n_nodes))
         return self
 
     def most_uncertain(self, n: int = 10) -> NDArray[np.int64]:
@@ -249,13 +233,13 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, shape (n_rows, 2), columns as in `classes_`."""
-        beliefs, nodes = self._beliefs_at(X)
-        return _both(beliefs.probability(nodes))
+        whitening, nodes = self._locate(X)
+        return _both(replace(self._beliefs, whitening=whitening).probability(nodes))
 
     def uncertainty(self, X: Any) -> Array:
         """The posterior variance of the label (3.2): 0 is sure; 1 is a coin toss."""
-        beliefs, nodes = self._beliefs_at(X)
-        return beliefs.label_variance(nodes)
+        whitening, nodes = self._locate(X)
+        return replace(self._beliefs, whitening=whitening).label_variance(nodes)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows classified right, among those whose class is given."""
@@ -272,18 +256,13 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         A row that was in `fit` is the node it was there. Any other is a new node, where the eigenvectors
         take the values that its weights to the rows of `fit` give them (`spectrum.extend`).
         """
-        posterior = self.posterior_
-        whitening, nodes = self._locate(X, posterior.whitening)
-        return replace(posterior, whitening=whitening), nodes
+        whitening, nodes = self._locate(X)
+        return replace(self.posterior_, whitening=whitening), nodes
 
-    def _beliefs_at(self, X: Any) -> tuple[Posterior | GaussianPosterior, NDArray[np.int64]]:
-        """The same of what the answers come from."""
+    def _locate(self, X: Any) -> tuple[Whitening, NDArray[np.int64]]:
+        """The nodes that rows of X are, new ones behind those of `fit`, and what z says about them all."""
         check_is_fitted(self)
-        whitening, nodes = self._locate(X, self._beliefs.whitening)
-        return replace(self._beliefs, whitening=whitening), nodes
-
-    def _locate(self, X: Any, whitening: Whitening) -> tuple[Whitening, NDArray[np.int64]]:
-        """The nodes that rows of X are, new ones behind those of `fit`."""
+        whitening = self._beliefs.whitening
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         nodes = np.array([self._rows.get(row, -1) for row in fingerprints(X)], dtype=np.int64)
         new = np.flatnonzero(nodes < 0)
