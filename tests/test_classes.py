@@ -65,5 +65,5 @@ def test_known_classes():
     known = np.array(["a", "b"])
     assert read_labels(["b", None], classes=known).y.tolist() == [1]
     assert read_labels([None, None], classes=known).nodes.size == 0
-    with pytest.raises(ValueError, match="c is none of the classes of fit, a and b"):
+    with pytest.raises(ValueError, match="'c' is none of the classes of fit, 'a' and 'b'"):
         read_labels(["c"], classes=known)

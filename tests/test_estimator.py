@@ -192,7 +192,63 @@ def test_ginzburg_landau_draws_anew_for_new_labels():
     assert np.array_equal(classifier.label_distributions_[:, 1], classifier.posterior_.probability())
 
 
+def test_labeled_rows_keep_what_their_label_says():
+    """However many labels there are: the Gaussian alone would have some of them disagree with their label."""
+    digits = load_digits()
+    pair = np.isin(digits.target, (3, 8))
+    features, truth = digits.data[pair][:150], digits.target[pair][:150]
+    y = np.where(np.arange(150) < 60, truth, -1)
+    settings = {"prior": "matern", "tau": 0.3, "model": "level_set", "gamma": 1.0}
+    classifier = GraphClassifier(**SETTINGS | settings).fit(features, y)
+    classifier.partial_fit_labels([60], [truth[60]])
+    labeled = classifier.labels_.nodes
+    quick, right = classifier.label_distributions_[labeled, 1], classifier.posterior_.probability(labeled)
+    assert np.abs(quick - right).mean() < 0.02
+    assert np.abs(quick - right).max() < 0.08
+
+
+def test_the_fitted_model_decides_not_later_settings():
+    classifier = GraphClassifier(**SETTINGS | {"prior": "matern", "tau": 0.3}).fit(X, Y)
+    classifier.set_params(model="ginzburg_landau", gamma=5.0)
+    classifier.partial_fit_labels(0, Y[KNOWN[0]])
+    assert isinstance(classifier.posterior_.model, Probit)
+    assert classifier.posterior_.model.gamma == classifier.hyperparameters_["gamma"]
+
+
+def test_a_tie_is_the_first_class_everywhere():
+    weights = np.kron(np.eye(3), np.ones((4, 4)) - np.eye(4))
+    y = np.array([0, -1, -1, -1, 1, *[-1] * 7])
+    with pytest.warns(UserWarning, match="4 nodes lie in components"):
+        classifier = GraphClassifier(affinity="precomputed", prior="matern").fit(weights, y)
+    assert classifier.label_distributions_[8:].tolist() == [[0.5, 0.5]] * 4
+    assert classifier.transduction_[8:].tolist() == classifier.predict(weights)[8:].tolist() == [0] * 4
+    assert classifier.score(weights, classifier.transduction_) == 1
+
+
+def test_equal_rows_are_one_row(fitted):
+    """Sparse or dense, with zeros stored or not; of equal rows of fit a labeled one answers."""
+    table = np.where(np.abs(X) < 0.05, 0.0, X)
+    stored = csr_matrix(table)
+    stored[0, 0] = stored[0, 0]  # stored, even if zero
+    settings = SETTINGS | {"n_components": 4}
+    classifier = GraphClassifier(**settings).fit(stored, Y)
+    assert np.array_equal(classifier.predict_proba(csr_matrix(table)), classifier.label_distributions_)
+    twice = np.concatenate([X, X[KNOWN[:1]]])
+    y = np.append(Y, Y[KNOWN[0]])
+    y[KNOWN[0]] = None
+    copied = GraphClassifier(**SETTINGS).fit(twice, y)
+    assert np.array_equal(copied.predict_proba(X[KNOWN[:1]]), copied.label_distributions_[-1:])
+
+
 def test_wrong_new_labels_are_refused(fitted):
+    with pytest.raises(ValueError, match="1 is none of the classes of fit, 'lower' and 'upper'"):
+        fitted.partial_fit_labels(0, 1)
+    with pytest.raises(NotFittedError):
+        GraphClassifier().most_uncertain()
+    with pytest.raises(ValueError, match="n must be at least 1"):
+        fitted.most_uncertain(0)
+    with pytest.raises(ValueError, match="No row of y has a class"):
+        fitted.score(X, np.full(len(X), None))
     with pytest.raises(ValueError, match="0 to 199"):
         fitted.partial_fit_labels([200], ["upper"])
     with pytest.raises(ValueError, match="2 nodes and 1 classes"):
@@ -296,12 +352,14 @@ def test_draws_that_end_too_soon_are_no_secret(monkeypatch):
         ({"model": "logit"}, "model must be one of probit"),
         ({"inference": "guess"}, "inference must be one of"),
         ({"affinity": "gaussian"}, "needs a width"),
-        ({"n_neighbors": 0}, "n_neighbors must be at least 1"),
-        ({"n_modes": 1}, "n_modes must be at least 2"),
+        ({"n_neighbors": 0}, "n_neighbors must be a whole number of at least 1"),
+        ({"n_modes": 1}, "n_modes must be a whole number of at least 2, got 1"),
+        ({"n_modes": None}, "n_modes must be a whole number"),
+        ({"gamma": "a"}, "gamma must be a number, got .a."),
         ({"time_limit": 0}, "time_limit must be above 0 seconds"),
         ({"gamma": -1.0}, "gamma must lie between 1e-9 and 1e9, got -1.0"),
         ({"tau": np.inf}, "tau must lie between 1e-9 and 1e9"),
-        ({"n_steps": 0}, "n_steps must be at least 1, got 0"),
+        ({"n_steps": 0}, "n_steps must be a whole number of at least 1, got 0"),
     ],
 )
 def test_settings_that_do_not_exist(settings, message):

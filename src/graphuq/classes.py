@@ -68,7 +68,8 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
         classes = _two_classes(found, bool(minus_one.any()))
     elif not np.isin(found, classes).all():
         new = found[~np.isin(found, classes)][0]
-        raise ValueError(f"{new!s} is none of the classes of fit, {classes[0]} and {classes[1]}.")
+        known = " and ".join(repr(each) for each in classes.tolist())
+        raise ValueError(f"{new.item()!r} is none of the classes of fit, {known}.")
     return Labels(classes, np.flatnonzero(labeled), np.where(values == classes[1], 1.0, -1.0))
 
 
@@ -88,9 +89,10 @@ def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
         raise ValueError(f"nodes must be row numbers of fit, 0 to {n_rows - 1}.")
     if len(np.unique(rows)) < len(rows):
         raise ValueError("nodes must differ: a row has one class.")
-    if len(rows) != len(y):
-        raise ValueError(f"There are {len(rows)} nodes and {len(y)} classes: give one class for each node.")
-    new = read_labels(y, classes=labels.classes)
+    classes = [y] if np.ndim(y) == 0 else y
+    if len(rows) != len(classes):
+        raise ValueError(f"There are {len(rows)} nodes and {len(classes)} classes: give one class for each node.")
+    new = read_labels(classes, classes=labels.classes)
     label = np.zeros(n_rows)
     label[labels.nodes] = labels.y
     label[rows] = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from graphuq.learning import learn, warn_of_unlabeled_components
 from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
 from graphuq.posterior import Posterior
 from graphuq.prior import GaussianPrior
-from graphuq.rows import fingerprints, warn_of_contradictions
+from graphuq.rows import fingerprints, first_rows, warn_of_contradictions
 from graphuq.spectrum.result import Spectrum
 
 Array = NDArray[np.float64]
@@ -162,7 +163,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         with tqdm(total=3, desc="graph", disable=not self.verbose, unit="stage") as stages:
             self.graph_ = self._graph(X)
             rows = fingerprints(X)
-            self._rows = {row: i for i, row in reversed(list(enumerate(rows)))}
+            self._rows = first_rows(rows, labels.nodes)
             warn_of_contradictions(rows, labels)
             stages.update()
             stages.set_description("spectrum")
@@ -195,6 +196,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def most_uncertain(self, n: int = 10) -> NDArray[np.int64]:
         """The rows of `fit` without a label whose class is least sure, least sure first."""
+        check_is_fitted(self)
+        if n < 1:
+            raise ValueError(f"n must be at least 1, got {n}.")
         rows = np.setdiff1d(np.arange(self.graph_.n_nodes), self.labels_.nodes)
         distance = np.abs(self.label_distributions_[rows, 1] - 0.5)
         return rows[np.argsort(distance, kind="stable")[:n]]
@@ -204,7 +208,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """The draws; after `partial_fit_labels` they are made when they are first asked for."""
         check_is_fitted(self)
         if self._draws is None:
-            self._draws = self._sample(self._beliefs.whitening.prior, self._model(self.labels_))
+            self._draws = self._sample(self._beliefs.whitening.prior, self._likelihood)
         return self._draws
 
     @property
@@ -246,7 +250,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         check_consistent_length(X, y, sample_weight)
         truth = read_labels(y, classes=self.classes_)
-        right = np.where(self.predict_proba(X)[:, 1] >= 0.5, 1.0, -1.0)[truth.nodes] == truth.y
+        if not truth.nodes.size:
+            raise ValueError("No row of y has a class to compare with.")
+        right = np.where(self.predict_proba(X)[:, 1] > 0.5, 1.0, -1.0)[truth.nodes] == truth.y
         weights = None if sample_weight is None else np.asarray(sample_weight)[truth.nodes]
         return float(np.average(right, weights=weights))
 
@@ -289,8 +295,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}.")
         for name, least in (("n_modes", 2), ("n_neighbors", 1), ("n_steps", 1), ("n_chains", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")
+            if not isinstance(count := getattr(self, name), Integral) or count < least:
+                raise ValueError(f"{name} must be a whole number of at least {least}, got {count!r}.")
+        for name in ("width", "gamma", "epsilon", "tau", "alpha", "time_limit"):
+            if not isinstance(number := getattr(self, name), Real | None):
+                raise ValueError(f"{name} must be a number, got {number!r}.")
         if self.width is not None and not 0 < self.width < np.inf:
             raise ValueError(f"width must be a finite number above 0, got {self.width}.")
         for name in ("gamma", "epsilon", "tau", "alpha"):  # compared with u and eigenvalues, both of order one
@@ -325,22 +334,23 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def _infer(self, labels: Labels) -> None:
         """The prior, made or learned, and the posterior."""
-        prior = self._prior(labels)
-        self._believe(labels, self._sample(prior, self._model(labels)))
+        prior, model = self._prior(labels), self._model(labels)
+        self._believe(labels, model, self._sample(prior, model))
         _ = self.label_distributions_  # here, where there is a progress bar, and not when first asked for
 
     def _update(self, labels: Labels) -> None:
         """The posterior of other labels under the same prior."""
-        prior, model = self._beliefs.whitening.prior, self._model(labels)
+        prior, model = self._beliefs.whitening.prior, replace(self._likelihood, nodes=labels.nodes, y=labels.y)
         if isinstance(model, Probit | LevelSet):
             quick = GaussianPosterior.of(prior, model)
             if quick.result.converged:
-                return self._believe(labels, quick)
-        return self._believe(labels, self._sample(prior, model))
+                return self._believe(labels, model, quick)
+        return self._believe(labels, model, self._sample(prior, model))
 
-    def _believe(self, labels: Labels, beliefs: Posterior | GaussianPosterior) -> None:
+    def _believe(self, labels: Labels, model: Any, beliefs: Posterior | GaussianPosterior) -> None:
         """All answers come from these beliefs; draws, if they are none, are made when asked for."""
         self.labels_ = labels
+        self._likelihood = model
         self._beliefs = beliefs
         self._draws = beliefs if isinstance(beliefs, Posterior) else None
         self._distributions = None

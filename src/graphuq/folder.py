@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -41,9 +42,10 @@ MODEL_FILES = ("graph.npz", "spectrum.npz", "posterior.nc")
 def whole_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
     """A folder to write into, which becomes `target` if all goes well and vanishes if not.
 
-    A folder that exists is left as it is, unless `replace` is set and it is empty or one of ours.
+    A folder that exists is left as it is, unless `replace` is set and it is empty or one of ours. Of a link the
+    folder that it points to is written.
     """
-    target = target.absolute()
+    target = Path(os.path.realpath(target))
     if target.exists() and not replace:
         raise ValueError(f"{target} exists already: choose another folder, or replace it with --force.")
     if target.exists() and (foreign := _foreign(target)):
@@ -159,7 +161,7 @@ def load_model(folder: Path) -> GraphClassifier:
     classifier.n_features_in_ = facts["n_features"]
     model: Any = posterior.model
     classifier._seed = posterior.settings["seed"]
-    classifier._believe(Labels(classifier.classes_, model.nodes, model.y), posterior)
+    classifier._believe(Labels(classifier.classes_, model.nodes, model.y), model, posterior)
     return classifier
 
 

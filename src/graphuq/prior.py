@@ -201,7 +201,11 @@ def _first(spectrum: Spectrum, n_modes: int | None) -> Spectrum:
 
 
 def _require_connected(spectrum: Spectrum) -> None:
-    """Refuse a graph on which ``1 / lambda_j`` does not exist for some j >= 1."""
+    """Refuse a graph on which ``1 / lambda_j`` does not exist for some j >= 1, or there is no such j."""
+    if spectrum.n_modes < 2:
+        raise ValueError(
+            "The spectrum has one mode only, the constant, which cannot tell classes apart: every row is alike."
+        )
     if spectrum.n_components > 1:
         raise ValueError(
             f"The graph has {spectrum.n_components} connected components, and this prior exists on a connected "

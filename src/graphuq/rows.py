@@ -7,19 +7,33 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from graphuq.classes import Labels
 
+# Rows turned into sparse ones at a time: a dense table is not copied whole.
+BLOCK_ROWS = 1000
+
 
 def fingerprints(X: Any) -> list[bytes]:
-    """16 bytes for each row of a dense or CSR matrix, equal for equal rows."""
-    if isinstance(X, np.ndarray):
-        contents = [row.tobytes() for row in np.ascontiguousarray(X) + 0.0]  # no -0.0
-    else:
-        X = X.sorted_indices()
-        parts = [np.split(each, X.indptr[1:-1]) for each in (X.indices.astype(np.int64), X.data)]
-        contents = [where.tobytes() + what.tobytes() for where, what in zip(*parts, strict=True)]
-    return [blake2b(content, digest_size=16).digest() for content in contents]
+    """16 bytes for each row of a dense or CSR matrix: of what is not zero, so equal for equal rows of either kind."""
+    found = []
+    for first in range(0, X.shape[0], BLOCK_ROWS):
+        block = csr_array(X[first : first + BLOCK_ROWS], copy=True)
+        block.sum_duplicates()  # and sort the columns
+        block.eliminate_zeros()
+        parts = [np.split(each, block.indptr[1:-1]) for each in (block.indices.astype(np.int64), block.data)]
+        found += [
+            blake2b(where.tobytes() + what.tobytes(), digest_size=16) for where, what in zip(*parts, strict=True)
+        ]
+    return [each.digest() for each in found]
+
+
+def first_rows(rows: list[bytes], labeled: NDArray[np.int64]) -> dict[bytes, int]:
+    """The number of the row that each fingerprint belongs to: of equal rows a labeled one, else the first."""
+    found = {row: i for i, row in reversed(list(enumerate(rows)))}
+    return found | {rows[i]: int(i) for i in labeled[::-1]}
 
 
 def warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:

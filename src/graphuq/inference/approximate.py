@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq.inference.ep import EP, blas_threads, propagate
-from graphuq.inference.marginals import predict
+from graphuq.inference.marginals import labeled_probability, predict
 from graphuq.inference.sites import Sites
 from graphuq.inference.whiten import Whitening, conditional_matrix, whiten
 from graphuq.models.base import Model
@@ -48,6 +48,11 @@ class GaussianPosterior:
             block = chosen[first : first + size]
             at = predict(self.result, conditional_matrix(self.whitening, block), self.whitening.std(block))
             found[first : first + size] = at.probability
+        # Where a label is, the Gaussian of the same moments does not know that the label cuts u at zero.
+        order = np.argsort(self.whitening.nodes)
+        labeled = np.isin(chosen, self.whitening.nodes)
+        which = order[np.searchsorted(self.whitening.nodes, chosen[labeled], sorter=order)]
+        found[labeled] = labeled_probability(self.result)[which]
         return found
 
     def label_variance(self, nodes: ArrayLike | None = None) -> Array:
