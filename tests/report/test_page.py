@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from graphuq import GraphClassifier
-from graphuq.report.content import MAX_POINTS, Rows, _shown, _without_effect, collect
+from graphuq.report.content import MAX_POINTS, Rows, _sentences, _shown, _without_effect, collect
 from graphuq.report.page import render
 from tests.report.browser import CHROMIUM, console, probe
 from tests.test_estimator import SETTINGS, TRUTH, X, Y
@@ -57,6 +57,61 @@ def test_what_it_says(classifier, page):
     assert dict(content.calibration)["share right"] == f"{right:.3f}"
     assert ("seconds", "1.5") in content.settings
     assert sum(map(sum, content.plots["confidence"]["counts"])) == len(unlabeled)
+
+
+@pytest.mark.parametrize(
+    ("unsure", "told"),
+    [
+        (
+            0,
+            "none is more likely “lower” and 190 are more likely “upper”. 190 have a probability of 95% or more; "
+            "none has less than 70%.",
+        ),
+        (
+            1,
+            "1 is more likely “lower” and 189 are more likely “upper”. 189 have a probability of 95% or more; "
+            "1 has less than 70% and deserves a look.",
+        ),
+        (
+            190,
+            "190 are more likely “lower” and none is more likely “upper”. None has a probability of 95% or more; "
+            "190 have less than 70% and deserve a look.",
+        ),
+    ],
+)
+def test_numbers_and_verbs_agree(classifier, unsure, told):
+    unlabeled = np.setdiff1d(np.arange(200), classifier.labels_.nodes)
+    probability = np.ones(200)
+    probability[unlabeled[:unsure]] = 0.4
+    sentences = _sentences(classifier, probability, unlabeled, None, [(0, 0.1)], True)
+    assert sentences[1] == f"The answer: {told}"
+    assert sentences[2] == "1 of the given labels contradicts the others: see below."
+
+
+def test_notes_are_shown_as_text(classifier):
+    content = replace(content_of(classifier), notes=[HOSTILE])
+    page = render(content)
+    assert "<h3>Notes</h3><ul><li><bdi>&lt;img src=x" in page
+    assert page.count("<script") == 2
+    assert "Notes" not in render(content_of(classifier))
+
+
+def test_names_that_turn_text_round_are_isolated(classifier):
+    """U+202E makes what follows run from right to left, unless it is shut in: as every name of the user is."""
+    turned = copy(classifier)
+    turned.classes_ = np.array(["\u202elower", "\u202eupper"])
+    pictures = np.zeros((200, 2, 2), dtype=np.uint8)
+    content = content_of(turned, names=[f"\u202e{k}" for k in range(200)], pictures=pictures)
+    page = render(replace(content, notes=["\u202e"], title="Two moons"))
+    assert page.count("<bdi>\u202e") > 100
+    assert not re.findall("(?<!<bdi>)\u202e", page)
+
+
+def test_pictures_are_captioned_with_the_name_of_their_row(classifier):
+    content = content_of(classifier, pictures=np.zeros((200, 2, 2), dtype=np.uint8))
+    node = content.least_certain[0]
+    figure = re.search(rf"<figure data-node='{node}'><canvas.*?</figure>", render(content))[0]
+    assert f"row <bdi>row {node}</bdi><br><b><bdi>{classifier.transduction_[node]}</bdi></b>" in figure
 
 
 def test_settings_without_effect_are_left_out(classifier):
@@ -142,6 +197,11 @@ def test_in_a_browser(page, width):
           marginals: document.querySelectorAll("[data-marginal] svg").length,
           traces: document.querySelectorAll("[data-trace] polyline").length,
           colors: new Set([...document.querySelectorAll("[data-trace='0'] polyline")].map((line) => line.getAttribute("stroke"))).size,
+          axis: [...document.querySelectorAll("[data-trace='0'] text")].map((text) => text.textContent),
+          legend: document.querySelector(".controls").textContent,
+          dots: document.querySelector("#reliability circle").getAttribute("fill"),
+          classes: ["--positive", "--negative"].map((name) => getComputedStyle(document.documentElement).getPropertyValue(name)),
+          edges: getComputedStyle(document.querySelector(".scroll")).backgroundAttachment,
           spectrum: document.querySelectorAll("#spectrum circle").length,
           overflow: document.documentElement.scrollWidth - innerWidth,
         };
@@ -154,6 +214,10 @@ def test_in_a_browser(page, width):
     assert found["reliability"] > 0
     assert (found["marginals"], found["traces"], found["spectrum"]) == (12, 16, 200)
     assert found["colors"] == 8  # one for each chain
+    assert {"draw", "200"} <= set(found["axis"])
+    assert "stars: labeled" in found["legend"]
+    assert found["dots"] not in found["classes"]
+    assert found["edges"] == "local, local, scroll, scroll"
     assert found["overflow"] <= 0
 
 

@@ -67,6 +67,7 @@ class Content:
     most_certain: Nodes
     nodes: list[dict[str, Any]]
     plots: dict[str, Any]
+    notes: list[str]
     verdict: str
     converged: bool
     convergence: list[tuple[str, float, float, float]]
@@ -84,6 +85,7 @@ def collect(
     *,
     title: str,
     settings: Mapping[str, Any],
+    notes: Sequence[str] = (),
     comparison: Sequence[Sequence[str]] = (),
     seed: int = 0,
 ) -> Content:
@@ -94,6 +96,7 @@ def collect(
         rows: what its rows are called and look like.
         title: of the page.
         settings: facts about the run that the classifier does not know.
+        notes: what was warned of in the fit.
         comparison: a table of other models, its head first.
         seed: for which rows are drawn where there are too many.
     """
@@ -106,7 +109,8 @@ def collect(
     known = unlabeled if rows.truth is None else unlabeled[rows.truth[unlabeled] != 0]
     judged = None
     if rows.truth is not None and known.size:
-        judged = calibration.summary(probability[known], rows.truth[known])
+        columns = np.column_stack([1 - probability[known], probability[known]])
+        judged = calibration.summary(columns, (rows.truth[known] > 0).astype(int))
     diagnosis = posterior.diagnostics()
     suspicious = _suspicious(posterior)
     classes = (str(classifier.classes_[0]), str(classifier.classes_[1]))
@@ -114,7 +118,7 @@ def collect(
     return Content(
         title=title,
         classes=classes,
-        sentences=_sentences(classifier, confidence, unlabeled, judged, suspicious, diagnosis.converged),
+        sentences=_sentences(classifier, probability, unlabeled, judged, suspicious, diagnosis.converged),
         tiles=_tiles(confidence, labels.nodes, unlabeled, statistics, judged),
         least_certain=least,
         most_certain=most,
@@ -130,6 +134,7 @@ def collect(
             "pictures": _pictures(rows, np.concatenate([least, most, np.setdiff1d(shown, [*least, *most])])),
             "columns": list(rows.columns[:MAX_CELLS]),
         },
+        notes=list(notes),
         verdict=verdict(diagnosis),
         converged=diagnosis.converged,
         convergence=[
@@ -159,28 +164,29 @@ def _shown(ranked: Nodes, labeled: Nodes, rng: np.random.Generator) -> Nodes:
 
 def _sentences(
     classifier: GraphClassifier,
-    confidence: Array,
+    probability: Array,
     unlabeled: Nodes,
     judged: calibration.Summary | None,
     suspicious: list[tuple[int, float]] | None,
     converged: bool,
 ) -> list[str]:
     labels = classifier.labels_
-    first, second = (f"“{name}”" for name in classifier.classes_)
+    first, second = (f"“{name}”" for name in classifier.classes_)  # the page sets apart what is quoted so
     n_rows, n_labeled = classifier.graph_.n_nodes, len(labels.nodes)
     given = [int(np.sum(labels.y == sign)) for sign in (-1, 1)]
-    found = [int(np.sum(classifier.transduction_[unlabeled] == name)) for name in classifier.classes_]
-    sure = int(np.sum(confidence[unlabeled] >= SURE))
-    unsure = int(np.sum(confidence[unlabeled] < UNSURE))
+    n_second = int(np.sum(probability[unlabeled] > 0.5))
+    confidence = np.maximum(probability, 1 - probability)[unlabeled]
+    sure, unsure = int(np.sum(confidence >= SURE)), int(np.sum(confidence < UNSURE))
     told = [
-        f"Of {n_rows:,} rows, {n_labeled:,} had a class: {given[0]:,} {first} and {given[1]:,} {second}. "
+        f"Of {n_rows:,} rows, {n_labeled:,} had a class: {given[0]:,} had {first} and {given[1]:,} had {second}. "
         "The question was the class of the others, and how sure one can be of each."
     ]
     if len(unlabeled):
+        look = f" and deserve{'s' if unsure == 1 else ''} a look" if unsure else ""
         told.append(
-            f"The answer: {found[0]:,} are more likely {first} and {found[1]:,} more likely {second}. "
-            f"{sure:,} of these classes have a probability of {SURE:.0%} or more; {unsure:,} have less than "
-            f"{UNSURE:.0%} and deserve a look."
+            f"The answer: {_count(len(unlabeled) - n_second, 'is', 'are')} more likely {first} and "
+            f"{_count(n_second, 'is', 'are')} more likely {second}. {_count(sure, 'has', 'have').capitalize()} a "
+            f"probability of {SURE:.0%} or more; {_count(unsure, 'has', 'have')} less than {UNSURE:.0%}{look}."
         )
     if judged is not None:
         told.append(
@@ -188,10 +194,16 @@ def _sentences(
             f"Leave the least sure tenth to a person, and {judged.risk_coverage.at(0.9):.1%} of the rest are."
         )
     if suspicious:
-        told.append(f"{len(suspicious)} of the given labels contradict the others: see below.")
+        one = "s" if len(suspicious) == 1 else ""
+        told.append(f"{len(suspicious):,} of the given labels contradict{one} the others: see below.")
     if not converged:
         told.append("The sampling has not converged: read every number on this page as provisional.")
     return told
+
+
+def _count(n: int, one: str, more: str) -> str:
+    """How many, and the verb that goes with it: "none has", "1 has", "2 have"."""
+    return f"{n:,} {more}" if n > 1 else f"{n or 'none'} {one}"
 
 
 def _tiles(
@@ -225,6 +237,7 @@ def _nodes(
             "node": int(node),
             "name": rows.names[node],
             "p": round(float(probability[node]), 4),
+            "class": int(probability[node] > 0.5),  # which p, rounded, may not tell
             "mean": round(float(statistics.mean[node]), 4),
             "variance": round(float(statistics.variance[node]), 4),
             "error": round(float(statistics.error[node]), 5),
@@ -250,7 +263,7 @@ def _embedding(classifier: GraphClassifier, shown: Nodes) -> dict[str, Any]:
 def _confidence(confidence: Array, probability: Array) -> dict[str, Any]:
     edges = np.linspace(0.5, 1, 21)
     counts = [
-        np.histogram(confidence[mine], edges)[0].tolist() for mine in (probability < 0.5, probability >= 0.5)
+        np.histogram(confidence[mine], edges)[0].tolist() for mine in (probability <= 0.5, probability > 0.5)
     ]
     return {"edges": _round(edges), "counts": counts}
 
@@ -276,9 +289,11 @@ def _marginals(posterior: Posterior, nodes: Sequence[Any], statistics: LabelStat
 
 def _traces(posterior: Posterior, nodes: Nodes) -> list[dict[str, Any]]:
     """u at the nodes of worst convergence, along every chain."""
-    draws = posterior.latent(nodes)[:, :: max(1, posterior.n_draws // N_TRACE)]
+    step = max(1, posterior.n_draws // N_TRACE)
+    draws = posterior.latent(nodes)[:, ::step]
     return [
-        {"node": int(node), "chains": [_round(chain) for chain in draws[..., k]]} for k, node in enumerate(nodes)
+        {"node": int(node), "step": step, "chains": [_round(chain) for chain in draws[..., k]]}
+        for k, node in enumerate(nodes)
     ]
 
 

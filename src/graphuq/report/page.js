@@ -6,9 +6,9 @@
   const byNode = new Map(nodes.map((node) => [node.node, node]));
   const SVG = "http://www.w3.org/2000/svg";
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-  const className = (node) => data.classes[node.p >= 0.5 ? 1 : 0];
+  const className = (node) => data.classes[node.class];
   const percent = (x) => (100 * x).toFixed(1) + "%";
-  const sure = (p) => (p > 0.9995 ? "> 99.9%" : percent(p)); // draws cannot tell more
+  const sure = (p) => (percent(p) === "100.0%" ? "> 99.9%" : percent(p)); // draws cannot tell more
 
   // ---- small helpers -----------------------------------------------------------------------------
   function element(name, attributes = {}, parent = null, text = null) {
@@ -86,12 +86,13 @@
   function showTip(node, x, y) {
     tip.replaceChildren();
     element("b", {}, tip, node.name);
-    const line = (text, cls = "") => element("div", cls ? { class: cls } : {}, tip, text);
-    line(`${className(node)}, probability ${sure(Math.max(node.p, 1 - node.p))} (error ${(node.error / 2).toFixed(4)})`);
-    if (node.label) line(`labeled ${data.classes[node.label > 0 ? 1 : 0]}`);
+    const name = (text) => element("bdi", {}, null, text); // which turns nothing that follows round
+    const line = (...parts) => { const made = element("div", {}, tip); made.append(...parts); return made; };
+    line(name(className(node)), `, probability ${sure(Math.max(node.p, 1 - node.p))} (error ${(node.error / 2).toFixed(4)})`);
+    if (node.label) line("labeled ", name(data.classes[node.label > 0 ? 1 : 0]));
     if (node.truth) {
-      const truth = data.classes[node.truth > 0 ? 1 : 0];
-      line(`in truth ${truth}`, truth === className(node) ? "" : "wrong");
+      const truth = node.truth > 0 ? 1 : 0;
+      line("in truth ", name(data.classes[truth])).classList.toggle("wrong", truth !== node.class);
     }
     if (pictures && pictures.has(node.node)) pictures.draw(element("canvas", { class: "picture" }, tip), node.node);
     else if (node.cells.length) {
@@ -116,6 +117,13 @@
   const map = document.querySelector("canvas.map");
   const pick = [document.getElementById("axis-x"), document.getElementById("axis-y")];
   let dots = [];
+  function star(context, x, y, points, outer, inner) {
+    for (let k = 0; k < 2 * points; k++) {
+      const r = k % 2 ? inner : outer, angle = (Math.PI * k) / points;
+      context.lineTo(x + r * Math.sin(angle), y - r * Math.cos(angle));
+    }
+    context.closePath();
+  }
   function drawMap() {
     const { width, height } = map.getBoundingClientRect();
     const ratio = devicePixelRatio || 1;
@@ -134,13 +142,14 @@
     const order = [...dots].sort((a, b) => (a.node.label !== 0) - (b.node.label !== 0) || Math.abs(b.node.p - 0.5) - Math.abs(a.node.p - 0.5));
     const size = nodes.length > 1500 ? 2.6 : 3.6;
     for (const { node, x, y } of order) {
-      const up = node.label ? node.label > 0 : node.p >= 0.5, r = node.label ? 8 : size;
-      context.fillStyle = mix(middle, up ? positive : negative, Math.min(1, Math.abs(2 * node.p - 1)));
+      const up = node.label ? node.label > 0 : node.class === 1;
+      context.fillStyle = mix(middle, up ? positive : negative, node.label ? 1 : Math.min(1, Math.abs(2 * node.p - 1)));
       context.beginPath();
-      if (up) context.arc(x, y, r, 0, 2 * Math.PI);
-      else context.rect(x - 0.9 * r, y - 0.9 * r, 1.8 * r, 1.8 * r);
+      if (node.label) star(context, x, y, up ? 5 : 4, 11, up ? 4.6 : 4.2);
+      else if (up) context.arc(x, y, size, 0, 2 * Math.PI);
+      else context.rect(x - 0.9 * size, y - 0.9 * size, 1.8 * size, 1.8 * size);
       context.fill();
-      context.lineWidth = node.label ? 2.2 : 0.6;
+      context.lineWidth = node.label ? 1.6 : 0.6;
       context.strokeStyle = node.label || Math.abs(2 * node.p - 1) < 0.4 ? text : card;
       context.globalAlpha = node.label ? 1 : 0.7;
       context.stroke();
@@ -172,8 +181,8 @@
     const { root, X, Y } = axes(host, "Distribution of confidence", { x: [0.5, 1], y: [0, most], xLabel: "probability of the likelier class", yLabel: "rows" });
     edges.slice(0, -1).forEach((edge, i) => {
       const between = `${percent(edge)} to ${percent(edges[i + 1])}: `;
-      bar(root, X, Y, edge, edges[i + 1], 0, counts[1][i], color("positive"), `${between}${counts[1][i]} ${data.classes[1]}`);
-      bar(root, X, Y, edge, edges[i + 1], counts[1][i], counts[0][i] + counts[1][i], color("negative"), `${between}${counts[0][i]} ${data.classes[0]}`);
+      bar(root, X, Y, edge, edges[i + 1], 0, counts[1][i], color("positive"), `${between}${counts[1][i]} of class ${data.classes[1]}`);
+      bar(root, X, Y, edge, edges[i + 1], counts[1][i], counts[0][i] + counts[1][i], color("negative"), `${between}${counts[0][i]} of class ${data.classes[0]}`);
     });
   }
   function drawMarginal(host, marginal) {
@@ -183,11 +192,11 @@
     svg("line", { x1: X(0), x2: X(0), y1: 6, y2: Y(0), stroke: color("text"), "stroke-dasharray": "2 3" }, root);
   }
   function drawTrace(host, trace) {
-    const all = trace.chains.flat(), n = trace.chains[0].length;
-    const { root, X, Y } = axes(host, "Trace of the chains", { x: [0, Math.max(1, n - 1)], y: [Math.min(...all), Math.max(...all)], height: 170, bottom: 14, n: 0 });
+    const all = trace.chains.flat(), draw = (i) => 1 + i * trace.step, n = trace.chains[0].length;
+    const { root, X, Y } = axes(host, "Trace of the chains", { x: [1, Math.max(2, draw(n - 1))], y: [Math.min(...all), Math.max(...all)], height: 190, xLabel: "draw", yLabel: "u" });
     const colors = color("chains").split(" ");
     trace.chains.forEach((chain, k) => {
-      const points = chain.map((v, i) => `${X(i).toFixed(1)},${Y(v).toFixed(1)}`).join(" ");
+      const points = chain.map((v, i) => `${X(draw(i)).toFixed(1)},${Y(v).toFixed(1)}`).join(" ");
       const line = svg("polyline", { points, fill: "none", stroke: colors[k % colors.length], "stroke-width": 1, opacity: 0.85 }, root);
       svg("title", {}, line, `chain ${k + 1}`);
     });
@@ -195,12 +204,12 @@
   function drawReliability(host) {
     const found = data.reliability, low = Math.min(0.5, ...found.frequency.map((f) => Math.floor(10 * f) / 10));
     const { root, X, Y } = axes(host, "Share right against confidence", { x: [0.5, 1], y: [low, 1], xLabel: "probability of the likelier class", yLabel: "share right" });
-    found.frequency.forEach((f, i) => bar(root, X, Y, found.left[i], found.right[i], low, f, mix(color("card"), color("positive"), 0.35), `${found.counts[i]} rows, ${percent(f)} right`));
+    found.frequency.forEach((f, i) => bar(root, X, Y, found.left[i], found.right[i], low, f, mix(color("card"), color("quiet"), 0.3), `${found.counts[i]} rows, ${percent(f)} right`));
     svg("line", { x1: X(0.5), y1: Y(0.5), x2: X(1), y2: Y(1), stroke: color("text"), "stroke-dasharray": "4 4" }, root);
     found.confidence.forEach((c, i) => {
       const n = found.counts[i], error = 2 * Math.sqrt((c * (1 - c)) / n), f = found.frequency[i];
       svg("line", { x1: X(c), x2: X(c), y1: Y(Math.min(1, c + error)), y2: Y(Math.max(low, c - error)), stroke: color("quiet"), "stroke-width": 2 }, root);
-      svg("circle", { cx: X(c), cy: Y(f), r: 4.5, fill: color("negative"), stroke: color("card") }, root);
+      svg("circle", { cx: X(c), cy: Y(f), r: 4.5, fill: color("text"), stroke: color("card") }, root);
     });
   }
   function drawSpectrum(host) {

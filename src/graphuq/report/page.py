@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -18,10 +19,12 @@ from graphuq import __version__
 from graphuq.report.content import N_MARGINALS, Content
 from graphuq.wording import percent
 
+GENERATOR = '<meta name="generator" content="graphuq'  # how a page of ours is known
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+{generator} {version}">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
@@ -30,7 +33,7 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 <main>
-<header><h1>{title}</h1>
+<header><h1><bdi>{title}</bdi></h1>
 <button id="theme" type="button" aria-label="switch between light and dark">◐ theme</button></header>
 {body}
 <footer>Made by graphuq {version}. Probabilities are posterior probabilities, errors Monte-Carlo errors.</footer>
@@ -43,7 +46,11 @@ _PAGE = """<!doctype html>
 """
 _CIRCLE = '<svg viewBox="0 0 14 14"><circle cx="7" cy="7" r="5.5" fill="var(--positive)"/></svg>'
 _SQUARE = '<svg viewBox="0 0 14 14"><rect x="2" y="2" width="10" height="10" fill="var(--negative)"/></svg>'
-_RING = '<svg viewBox="0 0 14 14"><circle cx="7" cy="7" r="5.5" fill="none" stroke="var(--text)"/></svg>'
+_STAR = '<svg viewBox="0 0 14 14"><path d="{path}" fill="var(--{kind})" stroke="var(--text)"/></svg>'
+# Five points for one class and four for the other, as the script draws them.
+_STARS = _STAR.format(
+    path="M7 .7 8.6 4.8 13 5.1 9.6 7.8 10.7 12.1 7 9.7 3.3 12.1 4.4 7.8 1 5.1 5.4 4.8Z", kind="positive"
+) + _STAR.format(path="M7 .7 8.9 5.1 13.3 7 8.9 8.9 7 13.3 5.1 8.9.7 7 5.1 5.1Z", kind="negative")
 
 
 def render(content: Content) -> str:
@@ -65,6 +72,7 @@ def render(content: Content) -> str:
     ]
     return _PAGE.format(
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
+        generator=GENERATOR,
         title=escape(content.title),
         style=style,
         body="\n".join(filter(None, sections)),
@@ -81,7 +89,7 @@ def _json(content: Content) -> str:
 
 
 def _answer(content: Content) -> str:
-    told = "".join(f"<p class='lead'>{escape(sentence)}</p>" for sentence in content.sentences)
+    told = "".join(f"<p class='lead'>{_sentence(sentence)}</p>" for sentence in content.sentences)
     tiles = (f"<div class='tile'><b>{escape(n)}</b><span>{escape(what)}</span></div>" for n, what in content.tiles)
     return f"{told}<div class='tiles'>{''.join(tiles)}</div>"
 
@@ -96,8 +104,8 @@ def _map(content: Content) -> str:
         )
         return f"<label>{axis} <select id='axis-{axis}'>{options}</select></label>"
 
-    negative, positive = (escape(name) for name in content.classes)
-    marks = ((_CIRCLE, positive), (_SQUARE, negative), (_RING, "large, outlined: labeled"))
+    negative, positive = (_name(name) for name in content.classes)
+    marks = ((_CIRCLE, positive), (_SQUARE, negative), (_STARS, "stars: labeled"))
     legend = "".join(f"<span class='legend'>{mark} {name}</span>" for mark, name in marks)
     n_all, n_shown = len(content.rows.names), len(content.nodes)
     some = f" {n_shown:,} of {n_all:,} rows are drawn." if n_shown < n_all else ""
@@ -105,7 +113,7 @@ def _map(content: Content) -> str:
         "The rows, as the graph sees them",
         f"<div class='controls'>{legend}{select('x', 0)}{select('y', 1)}</div>"
         "<canvas class='map' role='img' aria-label='Map of the rows'></canvas>"
-        f"<div class='scale'>surely {negative}<i></i>surely {positive}</div>",
+        f"<div class='scale'><span>surely {negative}</span><i></i><span>surely {positive}</span></div>",
         f"Each dot is a row, placed by eigenvectors of the graph: similar rows lie together.{some} Point at one "
         "to see it.",
     )
@@ -122,13 +130,13 @@ def _table_of_nodes(content: Content) -> str:
 
     def line(node: int) -> str:
         entry = entries[node]
-        up, confidence = entry["p"] >= 0.5, max(entry["p"], 1 - entry["p"])
+        up, confidence = entry["class"], max(entry["p"], 1 - entry["p"])
         kind = "positive" if up else "negative"
         bar = f"<span class='bar'><i class='{kind}' style='width:{200 * confidence - 100:.0f}%'></i></span>"
         cells = [
             *([f"<td>{_picture(node)}</td>"] if has_pictures else []),
             _text(entry["name"]),
-            f"<td class='text'><span class='dot {kind}'></span>{escape(content.classes[up])}</td>",
+            f"<td class='text'><span class='dot {kind}'></span>{_name(content.classes[up])}</td>",
             f"<td class='number' data-value='{confidence}'>{bar}{escape(percent(confidence))}</td>",
             _number(entry["mean"], "+.3f"),
             _number(entry["error"], ".4f"),
@@ -136,7 +144,7 @@ def _table_of_nodes(content: Content) -> str:
         if has_truth:
             truth = content.classes[entry["truth"] > 0] if entry["truth"] else ""
             wrong = bool(entry["truth"]) and (entry["truth"] > 0) != up
-            cells.append(_text(truth + " ✗", "text wrong") if wrong else _text(truth))
+            cells.append(f"<td class='text wrong'>{_name(truth)} ✗</td>" if wrong else _text(truth))
         return f"<tr data-node='{node}'>{''.join(cells)}</tr>"
 
     def table(name: str, nodes: Iterable[Any]) -> str:
@@ -153,12 +161,15 @@ def _table_of_nodes(content: Content) -> str:
 def _pictures(content: Content) -> str:
     if not content.plots["pictures"]:
         return ""
-    probability = {entry["node"]: entry["p"] for entry in content.nodes}
+    entries = {entry["node"]: entry for entry in content.nodes}
 
     def figure(node: int) -> str:
-        p = probability[node]
-        caption = f"<b>{escape(content.classes[p >= 0.5])}</b> {escape(percent(max(p, 1 - p)))}"
-        return f"<figure data-node='{node}'>{_picture(node)}<figcaption>{caption}</figcaption></figure>"
+        entry = entries[node]
+        name, p = content.classes[entry["class"]], entry["p"]
+        caption = f"row {_name(entry['name'])}<br><b>{_name(name)}</b> {escape(percent(max(p, 1 - p)))}"
+        return (
+            f"<figure data-node='{node}'>{_picture(node)}<figcaption class='line'>{caption}</figcaption></figure>"
+        )
 
     groups = (("Least certain", content.least_certain), ("Most certain", content.most_certain))
     return _section(
@@ -183,8 +194,8 @@ def _calibration(content: Content) -> str:
     return _section(
         "Are the probabilities right?",
         f"<div id='reliability'></div>{_details('measures', measures)}",
-        "Dots on the dashed line mean that probabilities can be taken at their word; vertical lines show the luck "
-        "of the draw.",
+        "Rows of like probability are taken together. Dots on the dashed line mean that probabilities can be taken "
+        "at their word; vertical lines show how far chance alone moves a dot from it: two standard deviations.",
     )
 
 
@@ -192,13 +203,13 @@ def _marginals(content: Content) -> str:
     names = {entry["node"]: entry["name"] for entry in content.nodes}
     figures = [
         f"<figure data-node='{found['node']}'><div data-marginal='{k}'></div>"
-        f"<figcaption><b>{escape(names[found['node']])}</b> label mean {found['mean']:+.3f}</figcaption></figure>"
+        f"<figcaption><b>{_name(names[found['node']])}</b> label mean {found['mean']:+.3f}</figcaption></figure>"
         for k, found in enumerate(content.plots["marginals"])
     ]
     if not figures:
         return ""
     groups = [("Least certain", figures[:N_MARGINALS]), ("Most certain", figures[N_MARGINALS:])]
-    negative, positive = (escape(name) for name in content.classes)
+    negative, positive = (_name(name) for name in content.classes)
     return _section(
         "The function behind the labels",
         "".join(f"<h3>{title}</h3><div class='small-multiples'>{''.join(group)}</div>" for title, group in groups),
@@ -210,7 +221,7 @@ def _convergence(content: Content) -> str:
     mark, kind = ("✓", "good") if content.converged else ("⚠", "bad")
     traces = "".join(
         f"<figure class='trace'><div data-trace='{k}'></div><figcaption class='line'>u at "
-        f"<b>{escape(content.rows.names[trace['node']])}</b>, one line a chain</figcaption></figure>"
+        f"<b>{_name(content.rows.names[trace['node']])}</b>, one line a chain</figcaption></figure>"
         for k, trace in enumerate(content.plots["traces"])
     )
     rows = [
@@ -220,10 +231,16 @@ def _convergence(content: Content) -> str:
     heads = [("row", ""), ("R-hat", "number"), ("effective draws", "number"), ("in the tails", "number")]
     return _section(
         "Can the sampling be trusted?",
-        f"<p class='verdict {kind}'>{mark} {escape(content.verdict)}</p><div class='pair'>{traces}</div>"
+        f"<p class='verdict {kind}'>{mark} {escape(content.verdict)}</p>{_notes(content)}<div class='pair'>{traces}</div>"
         + _details("all watched rows", _table(heads, rows, name="Convergence")),
         "Chains should agree (R-hat near 1) and hold many effective draws; drawn is where they agree least.",
     )
+
+
+def _notes(content: Content) -> str:
+    if not content.notes:
+        return ""
+    return f"<h3>Notes</h3><ul>{''.join(f'<li>{_name(note)}</li>' for note in content.notes)}</ul>"
 
 
 def _suspicious(content: Content) -> str:
@@ -296,7 +313,17 @@ def _table(heads: Sequence[tuple[str, str]], rows: Sequence[str], *, name: str =
 
 
 def _text(value: str, kind: str = "text") -> str:
-    return f"<td class='{kind}'>{escape(value)}</td>"
+    return f"<td class='{kind}'>{_name(value)}</td>"
+
+
+def _name(text: str) -> str:
+    """Text of the user: whichever way it is written, what follows is not turned round."""
+    return f"<bdi>{escape(text)}</bdi>"
+
+
+def _sentence(text: str) -> str:
+    """Text of ours, with names between curly quotes."""
+    return re.sub("“(.*?)”", "“<bdi>\\1</bdi>”", escape(text))
 
 
 def _number(value: float, form: str) -> str:
