@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def test_fit_writes_every_row_and_a_model(votes):
     democrat = np.array([float(row["probability of Democrat"]) for row in rows])
     republican = np.array([float(row["probability of Republican"]) for row in rows])
     np.testing.assert_allclose(democrat + republican, 1, atol=1e-5)
-    likelier = np.where(republican >= 0.5, "Republican", "Democrat")
+    likelier = np.where(republican > 0.5, "Republican", "Democrat")
     assert np.array_equal(likelier, [row["class"] for row in rows])
     first = min(rows, key=lambda row: int(row["uncertainty rank"]))
     assert abs(float(first["probability of Democrat"]) - 0.5) == np.abs(democrat - 0.5).min()
@@ -75,6 +76,49 @@ def test_fit_writes_every_row_and_a_model(votes):
     assert set(record["files"]) == {path.name for path in (folder / "out").iterdir()} - {"run.json"}
     assert record["diagnostics"]["converged"]
     assert {"numpy", "jax", "python"} <= set(record["versions"])
+
+
+def write_blobs(path, *, names=("a", "b"), row=str):
+    """Three groups of twelve rows, too far apart to touch; a row of the first and of the second has a class."""
+    points = np.random.default_rng(0).standard_normal((36, 2)) + np.repeat([[0, 0], [99, 0], [0, 99]], 12, axis=0)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["name", "x", "y", "kind", "truth"])
+        for k, point in enumerate(points):
+            label = names[k // 12] if k in (0, 12) else ""
+            writer.writerow([row(k), *point, label, names[k > 11]])
+    return path
+
+
+def fit_blobs(table, out, *more):
+    asked = ["--label", "kind", "--truth", "truth", "--id", "name", "--neighbors", "5"]
+    return run("fit", table, "--out", out, *asked, *PLAIN, *more)
+
+
+def test_of_a_tie_the_class_is_the_same_everywhere(tmp_path):
+    """No label reaches the third group, so its probabilities are 0.5: the first class, as argmax says; and a note."""
+    out = tmp_path / "out"
+    summary = json.loads(fit_blobs(write_blobs(tmp_path / "blobs.csv"), out, "--json").stdout)
+    with (out / "predictions.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["labeled"] == "no"]
+    ties = [row for row in rows if row["probability of b"] == "0.5"]
+    assert [row["row"] for row in ties] == [str(k) for k in range(24, 36)]
+    assert {row["class"] for row in ties} == {"a"}
+    assert summary["found"] == {"a": 23, "b": 11}
+    assert [row["class"] for row in rows].count("a") == 23
+    assert summary["accuracy"] == 22 / 34  # in truth the third group is b
+    assert {each["class"] for each in summary["least_certain"]} == {"a"}
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "23 are more likely “<bdi>a</bdi>” and 11 are more likely “<bdi>b</bdi>”" in page
+    assert "64.7% of 34 rows are classified right" in page
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    assert [sum(counts) for counts in data["confidence"]["counts"]] == [23, 11]
+    assert {node["class"] for node in data["nodes"] if node["p"] == 0.5} == {0}
+    table = re.search(r"<table aria-label='Least certain'>.*?</table>", page, re.S)[0]
+    assert table.count("<span class='dot negative'></span><bdi>a</bdi></td>") >= 12
+    assert "<li><bdi>12 nodes lie in components of the graph that have no label" in page
+    assert run("report", out, "--out", tmp_path / "again.html").exit_code == 0
+    assert (tmp_path / "again.html").read_text(encoding="utf-8") == page
 
 
 def test_the_same_seed_gives_the_same_file(votes, tmp_path):

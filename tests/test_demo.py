@@ -23,12 +23,21 @@ def test_the_demonstration(tmp_path, monkeypatch):
     assert "probit" in text
     assert str(found.report) in text
     page = found.report.read_text(encoding="utf-8")
-    assert re.search(r"<tbody><tr data-node='\d+'><td class='text'>member (\d+)<", page)[1] == str(first.row)
+    assert re.search(r"<tbody><tr data-node='\d+'><td class='text'><bdi>member (\d+)<", page)[1] == str(first.row)
     assert "member 435" in page
     assert "member 0<" not in page
     assert "Several models, one question" in page
     assert found.picture.stat().st_size > 10_000
     assert found.as_json()["report"] == str(found.report)
+    demo._refuse_foreign(tmp_path / "demo")  # ours, which may be replaced
+
+
+@pytest.mark.parametrize("name", ["report.html", "voting.png"])
+def test_what_others_wrote_is_kept(tmp_path, name):
+    (tmp_path / name).write_text("<!doctype html><title>years of work</title>")
+    with pytest.raises(ValueError, match=f"{name} was not written by graphuq"):
+        demo.run(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_a_file_in_the_way_is_told_before_any_work(tmp_path):

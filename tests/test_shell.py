@@ -1,12 +1,19 @@
 """What goes wrong at a shell: one line and an exit code, whatever the command."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
-from tests.test_cli import ENVIRONMENT, refused, run
+from graphuq.cli import _for_eyes
+from graphuq.files import whole_file
+from graphuq.folder import whole_folder
+from graphuq.shell import exit_on_signals, sentence
+from tests.test_cli import ENVIRONMENT, fit_blobs, refused, run, write_blobs
 
 FULL = "/dev/full"
 # What a command does that writes a table: more than a buffer holds, no flush.
@@ -57,3 +64,88 @@ def test_a_file_where_a_folder_is_needed(tmp_path):
     assert done.returncode == 2
     assert done.stderr == f"graphuq reproduce: {tmp_path / 'file'} is a file, where a folder is needed.\n"
     assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("command", ["predict", "report"])
+def test_what_is_no_regular_file_is_never_replaced(tmp_path, command):
+    """A pipe stands for a device here, which root could replace."""
+    pipe, folder = tmp_path / "pipe", tmp_path / "folder"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    words = [command, "model", *(["new.csv"] if command == "predict" else [])]
+    for target in (pipe, folder):
+        done = run(*words, "--out", target, "--force")
+        refused(done, "is not a regular file, so it is not replaced", tmp_path, ["pipe", "folder"])
+        with pytest.raises(ValueError, match="not a regular file"), whole_file(target) as part:
+            part.write_text("new")
+    assert pipe.is_fifo()
+    assert folder.is_dir()
+
+
+def test_links_stay_and_what_they_point_to_is_written(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "short").symlink_to("file")
+    with whole_folder(tmp_path / "link", replace=True) as part:
+        (part / "new").write_text("1")
+    with whole_file(tmp_path / "short") as part:
+        part.write_text("new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link", "real", "short"]
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "short").is_symlink()
+    assert (tmp_path / "real" / "new").read_text() == "1"
+    assert (tmp_path / "file").read_text() == "new"
+
+
+# A fit that lasts, as reading a large table does.
+LASTING = """
+import time, graphuq.fitting
+graphuq.fitting.read_data = lambda question: time.sleep(60)
+from graphuq.cli import main
+main()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there are no such signals")
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_fit_that_is_ended_leaves_nothing(tmp_path, name, code):
+    words = [sys.executable, "-c", LASTING, "fit", "t.csv", "--label", "kind", "--out", "out"]
+    with subprocess.Popen(words, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE) as fit:
+        while not list(tmp_path.iterdir()):
+            assert fit.poll() is None
+            time.sleep(0.02)
+        fit.send_signal(getattr(signal, name))
+        assert fit.wait(30) == code
+        assert fit.stderr.read() == b""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal")
+def test_a_signal_that_is_ignored_stays_so():
+    """As under nohup."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        exit_on_signals()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_no_text_of_a_table_steers_the_terminal(tmp_path):
+    def name(k):
+        return f"\x1b[31m\u202e{k}"
+
+    table = write_blobs(tmp_path / "blobs.csv", names=("\x07a", "b"), row=name)
+    done = fit_blobs(table, tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "23 of class ?a and 11 of class b" in done.stdout
+    assert "?[31m?24" in done.stdout
+    assert re.search(r"\?24 +50\.0%  \?a\n", done.stdout)
+    assert not {"\x07", "\x1b", "\u202e"} & set(done.output)
+    assert sentence(ValueError("Only one class, \x1b[2J")) == "Only one class, ?[2J"
+    assert _for_eyes({"P(\x07)": ["\x1b", 0.5]}) == {"P(?)": ["?", 0.5]}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json as jsons
 import subprocess
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,8 @@ from typing import Annotated, Any
 import typer
 
 from graphuq import __version__
-from graphuq.shell import one_sentence, whole_output
+from graphuq.files import refuse_irregular
+from graphuq.shell import exit_on_signals, one_sentence, printable, whole_output
 
 app = typer.Typer(
     help="Much data, few labels: the class of every row, how sure it is, and which rows a person should look at.",
@@ -82,6 +84,7 @@ def _check_target(out: Path | None, force: bool) -> None:
     """Whether a file may be written, asked before any work."""
     if out is None:
         return
+    refuse_irregular(out)
     if out.exists() and not force:
         raise ValueError(f"{out} exists already: choose another name, or replace it with --force.")
     if not out.absolute().parent.is_dir():
@@ -252,7 +255,7 @@ def predict(
             jsons.dumps([dict(zip(names, row, strict=True)) for row in zip(*answers.values(), strict=True)])
         )
     elif out is None:
-        write_csv(sys.stdout, answers)
+        write_csv(sys.stdout, _for_eyes(answers) if sys.stdout.isatty() else answers)
     elif not quiet:
         typer.echo(f"{len(answers['row']):,} rows classified: {out}")
 
@@ -340,7 +343,15 @@ def _in_clone(package: str, *words: str) -> None:
 
 def _tell(line: str, silent: bool) -> None:
     if not silent:
-        typer.echo(line, err=True)
+        typer.echo(printable(line), err=True)
+
+
+def _for_eyes(columns: dict[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """A table that goes to a terminal."""
+    return {
+        printable(name): [printable(cell) if isinstance(cell, str) else cell for cell in cells]
+        for name, cells in columns.items()
+    }
 
 
 def _note(notes: list[str], silent: bool) -> None:
@@ -352,7 +363,7 @@ def _print_fit(summary: dict[str, Any], out: Path) -> None:
     """The outcome, for a person."""
     from graphuq.wording import percent
 
-    found = " and ".join(f"{n:,} {name}" for name, n in summary["found"].items())
+    found = " and ".join(f"{n:,} of class {printable(name)}" for name, n in summary["found"].items())
     typer.echo(f"{summary['rows']:,} rows, {summary['labeled']:,} with a class. Of the others: {found}.")
     typer.echo(f"Features: {summary['scaling']}.")
     if summary["accuracy"] is not None:
@@ -362,12 +373,14 @@ def _print_fit(summary: dict[str, Any], out: Path) -> None:
     typer.echo("\nLeast certain:")
     width = max(len(each["row"]) for each in summary["least_certain"])
     for each in summary["least_certain"]:
-        typer.echo(f"  {each['row']:<{min(width, 40)}}  {percent(each['probability']):>7}  {each['class']}")
+        name = printable(each["row"]).ljust(min(width, 40))
+        typer.echo(f"  {name}  {percent(each['probability']):>7}  {printable(each['class'])}")
     typer.echo(f"\nReport: {out / 'report.html'}\nEvery row: {out / 'predictions.csv'}")
 
 
 def main() -> None:
     """Run the command line."""
+    exit_on_signals()
     with whole_output():
         app()
 

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq import datasets
+from graphuq import __version__, datasets
 from graphuq.estimator import GraphClassifier
-from graphuq.files import whole_file
+from graphuq.files import refuse_irregular, whole_file
 from graphuq.report.content import Rows, collect
 from graphuq.report.figures import overview
-from graphuq.report.page import render
+from graphuq.report.page import GENERATOR, render
 from graphuq.wording import percent
 
 # The settings of the paper's Fig. 7.
@@ -28,6 +28,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "Ginzburg-Landau": {"model": "ginzburg_landau", "gamma": 0.6, "epsilon": 10.0, "n_steps": 250},
 }
 TITLE = "House votes of 1984: 435 members, 5 known"
+# The files, and what tells within their first bytes that they are ours.
+MARKS = {"report.html": GENERATOR.encode(), "voting.png": b"Software\0graphuq "}
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ def run(
 ) -> Demo:
     """Fit the three models to three Democrats and two Republicans; save a report of probit and a picture."""
     out.mkdir(parents=True, exist_ok=True)  # before any work, since it may fail
+    _refuse_foreign(out)
     votes = datasets.voting_records()
     nodes, _ = few_labels(votes.y, {1: 3, -1: 2}, seed=seed)
     party = np.array([votes.class_names[int(label)] for label in votes.y], dtype=object)
@@ -174,9 +177,22 @@ def _write(
         prior_draw=probit.posterior_.whitening.prior.sample(seed=seed)[0],
         title=TITLE,
     )
-    report, picture = out / "report.html", out / "voting.png"
+    report, picture = (out / name for name in MARKS)
     with whole_file(report) as part:
         part.write_text(page, encoding="utf-8")
     with whole_file(picture) as part:
-        figure.savefig(part, format="png", dpi=130)
+        figure.savefig(part, format="png", dpi=130, metadata={"Software": f"graphuq {__version__}"})
     return report, picture
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Replace only what an earlier demonstration, or report, wrote."""
+    for name, mark in MARKS.items():
+        path = out / name
+        refuse_irregular(path)
+        if not path.exists():
+            continue
+        with path.open("rb") as file:
+            ours = mark in file.read(1000)
+        if not ours:
+            raise ValueError(f"{path} was not written by graphuq, so it is not replaced: choose another --out.")

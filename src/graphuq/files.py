@@ -9,12 +9,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
+def refuse_irregular(target: Path) -> None:
+    """Refuse to replace a folder, a pipe or a device: it is no file of ours, and cannot be had back."""
+    if target.exists() and not target.is_file():
+        raise ValueError(f"{target} is not a regular file, so it is not replaced: choose another name.")
+
+
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
     """A name to write to, which becomes `target` if all goes well and vanishes if not.
 
-    It is one of its own, so that two processes may write the same file at once: the last one stays.
+    It is one of its own, so that two processes may write the same file at once: the last one stays. Of a link
+    the file that it points to is written.
     """
+    refuse_irregular(target)
+    target = Path(os.path.realpath(target))
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         yield part

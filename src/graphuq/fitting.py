@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,7 +22,7 @@ from graphuq.files import whole_file
 from graphuq.posterior import LabelStatistics
 from graphuq.report.content import MAX_CELLS, Rows, collect
 from graphuq.report.page import render
-from graphuq.tables import Encoding, Table, fit_encoding, read_table, write_csv
+from graphuq.tables import Encoding, Feature, Table, fit_encoding, read_table, write_csv
 from graphuq.wording import verdict, words_of_the_shell
 
 REPORT, ANSWERS, ROWS = "report.html", "predictions.csv", "rows.npz"
@@ -139,7 +140,7 @@ def fit_folder(
             "label": question.label,
             "row_id": question.row_id,
             "encoding": data.encoding.to_json(),
-            "scaling": _scaling(data.encoding),
+            "scaling": _scaling(data.encoding, data.X),
             "seed": classifier.random_state,
             "seconds": round(time.perf_counter() - began, 3),
             "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
@@ -194,7 +195,8 @@ def _report(classifier: GraphClassifier, rows: Rows, record: dict[str, Any]) -> 
         "seconds": record["seconds"],
         **record["versions"],
     }
-    return render(collect(classifier, rows, title=record["title"], settings=settings))
+    notes = record["diagnostics"]["warnings"]
+    return render(collect(classifier, rows, title=record["title"], settings=settings, notes=notes))
 
 
 def _features(table: Table, question: Question) -> list[str]:
@@ -282,7 +284,7 @@ def _columns(
     rank[np.argsort(np.abs(probability - 0.5), kind="stable")] = np.arange(1, len(probability) + 1)
     return {
         "row": list(names),
-        "class": [str(classes[int(p >= 0.5)]) for p in probability],
+        "class": [str(classes[int(p > 0.5)]) for p in probability],
         f"probability of {classes[0]}": (1 - probability).tolist(),
         f"probability of {classes[1]}": probability.tolist(),
         "label mean": statistics.mean.tolist(),
@@ -302,7 +304,7 @@ def _summary(
     known = unlabeled if rows.truth is None else unlabeled[rows.truth[unlabeled] != 0]
     right = None
     if rows.truth is not None and known.size:
-        right = float(np.mean((probability[known] >= 0.5) == (rows.truth[known] > 0)))
+        right = float(np.mean((probability[known] > 0.5) == (rows.truth[known] > 0)))
     return {
         "rows": len(probability),
         "labeled": len(classifier.labels_.nodes),
@@ -322,17 +324,20 @@ def _summary(
     }
 
 
-def _scaling(encoding: Encoding) -> str:
+def _scaling(encoding: Encoding, X: NDArray[np.float64]) -> str:
     """How features were brought to scale, in words."""
-    scaled = sum(1 for each in encoding.features if not each.levels and each.scale != 1.0)
-    categories = sum(1 for each in encoding.features if each.levels)
-    kept = len(encoding.features) - scaled - categories
-    parts = [
-        (scaled, "scaled to mean 0 and variance 1"),
-        (kept, "of numbers used as they are"),
-        (categories, "of categories turned into 0 and 1"),
-    ]
-    return "; ".join(f"{n} column{'s' if n > 1 else ''} {what}" for n, what in parts if n)
+    widths = [len(each.levels) or each.width for each in encoding.features]
+    varies = [np.ptp(block, axis=0).any() for block in np.split(X, np.cumsum(widths)[:-1], axis=1)]
+
+    def what(feature: Feature, differs: bool) -> str:
+        if not differs:
+            return "constant, which tells no rows apart"
+        if feature.levels:
+            return "of categories turned into 0 and 1"
+        return "scaled to mean 0 and variance 1" if feature.scale != 1.0 else "of numbers used as they are"
+
+    counts = Counter(map(what, encoding.features, varies))
+    return "; ".join(f"{n} column{'s' if n > 1 else ''} {told}" for told, n in counts.items())
 
 
 def _finite(value: float) -> float | None:

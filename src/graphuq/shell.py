@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import typer
 
@@ -26,7 +28,28 @@ def sentence(error: Exception) -> str:
         return f"{error.filename} is a file, where a folder is needed."
     if isinstance(error, OSError) and error.strerror:  # else the words are ours
         return f"{error.filename or 'standard output could not be written'}: {error.strerror}."
-    return " ".join(str(error).split())
+    return printable(" ".join(str(error).split()))
+
+
+def printable(text: str) -> str:
+    """Text of a table as a terminal may show it: control characters, which could steer it, become "?"."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def exit_on_signals() -> None:
+    """Let a request to end unwind the stack, so that nothing half-written stays; the exit code is 128 + its number.
+
+    A signal that is ignored, as under nohup, stays ignored.
+    """
+
+    def leave(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one would stop the cleaning up
+        sys.exit(128 + number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # there is no SIGHUP on Windows
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, leave)
 
 
 @contextmanager

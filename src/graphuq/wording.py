@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from graphuq.estimator import ENOUGH
 from graphuq.inference.diagnostics import ESS_LIMIT, R_HAT_LIMIT, Diagnostics
+from graphuq.shell import printable
 
 # What is said to people who write Python, and what they would type at a shell.
 OPTIONS = {
@@ -36,9 +37,8 @@ _ROWS = re.compile(r"\b(rows?|nodes?) (\d+)(?: and (\d+))?", re.IGNORECASE)
 
 def percent(probability: float) -> str:
     """A probability in words of no more certainty than draws can give."""
-    if probability > 0.9995:
-        return "> 99.9%"
-    return "< 0.1%" if probability < 0.0005 else f"{probability:.1%}"
+    told = f"{probability:.1%}"
+    return {"100.0%": "> 99.9%", "0.0%": "< 0.1%"}.get(told, told)
 
 
 def verdict(found: Diagnostics) -> str:
@@ -64,7 +64,9 @@ def with_names(message: str, names: Sequence[str]) -> str:
     """A message that counts rows from 0, with what the rows are called instead."""
 
     def named(found: re.Match[str]) -> str:
-        rows = [names[int(number)] for number in found.groups()[1:] if number and int(number) < len(names)]
+        rows = [
+            printable(names[int(number)]) for number in found.groups()[1:] if number and int(number) < len(names)
+        ]
         return f"{found[1]} {' and '.join(rows)}" if rows else found[0]
 
     return _ROWS.sub(named, message)

@@ -42,6 +42,23 @@ def test_codes_stay_as_they_are_and_still_serve_as_numbers(tmp_path):
     np.testing.assert_allclose(fit_encoding(table, ["x"], scale="none").encode(table), [[1.5], [7.0]])
 
 
+def test_whole_numbers_keep_their_digits(tmp_path):
+    """Up to 2**53 as numbers, beyond as text: a float64 would change them, and two ids might become one."""
+    exact, long = 2**53 - 1, 2**53 + 1
+    np.savez(tmp_path / "t.npz", id=[exact, 10**15], code=[long, -long], top=np.array([2**64 - 1, 1], np.uint64))
+    content = {"id": [exact, 10**15, None], "code": [long, -long, None]}
+    parquet.write_table(pa.table(content), tmp_path / "t.parquet")
+    for name in ("t.npz", "t.parquet"):
+        table = read_table(tmp_path / name)
+        assert table.column("id").dtype == np.float64
+        assert table.text("id").tolist()[:2] == ["9007199254740991", "1000000000000000"]
+        assert table.text("code").tolist()[:2] == ["9007199254740993", "-9007199254740993"]
+        assert table.text("id").tolist()[2:] == table.text("code").tolist()[2:] == [""] * (table.n_rows - 2)
+    top = read_table(tmp_path / "t.npz")
+    assert top.text("top").tolist() == ["18446744073709551615", "1"]
+    assert fit_encoding(top, ["top"], scale="none").encode(top).tolist() == [[2.0**64], [1.0]]
+
+
 def test_underscores_make_no_numbers(tmp_path):
     assert read_table(written(tmp_path, "a\n1_000\n")).column("a").tolist() == ["1_000"]
 

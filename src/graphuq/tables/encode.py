@@ -142,7 +142,9 @@ def _feature(table: Table, name: str, is_category: bool, scale: str, impute: str
     center, spread = 0.0, 1.0
     if scale == "standard" or (scale == "auto" and values.ndim == 1):
         filled = values if middle is None else np.where(np.isnan(values), middle, values)
-        center, spread = float(filled.mean()), float(filled.std()) or 1.0
+        center = float(filled.mean())
+        if np.ptp(filled):  # the deviation of numbers that are all the same is not 0 but rounding
+            spread = float(filled.std()) or 1.0
     return Feature(name, width=width, fill=middle, center=center, scale=spread)
 
 

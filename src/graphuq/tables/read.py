@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
 
+EXACT = 2**53  # up to here a float64 holds every whole number
+
 # What a file holds, by column: an array, or cells of text that may yet turn out to be numbers.
 Cells = dict[str, NDArray[Any] | list[str]]
 
@@ -32,7 +34,8 @@ class Table:
     Attributes:
         source: the file, for messages.
         columns: a column of numbers is float64 with NaN where a cell is missing, a column of text is an
-            array of str objects with "" there. In an NPZ file a column may hold many numbers a row, or a picture.
+            array of str objects with "" there, and so is one of whole numbers with more digits than float64 has.
+            In an NPZ file a column may hold many numbers a row, or a picture.
         missing_words: of a column of cells read as text, the words such as "NA" that count as missing, and in how
             many rows each stands; an empty cell is no word.
     """
@@ -60,8 +63,14 @@ class Table:
         if column.ndim != 1:
             raise ValueError(f"{name!r} holds {column.shape[1:]} numbers a row, where one value is needed.")
         if column.dtype.kind == "f":
-            return np.array(["" if np.isnan(value) else f"{value:.15g}" for value in column], dtype=object)
+            return np.array([_digits(value) for value in column], dtype=object)
         return column
+
+
+def _digits(value: float) -> str:
+    if np.isnan(value):
+        return ""
+    return f"{value:.0f}" if value == np.trunc(value) and abs(value) <= EXACT else f"{value:.15g}"
 
 
 def read_table(path: Path, *, separator: str | None = None) -> Table:
@@ -166,11 +175,20 @@ def _read_npz(path: Path) -> Cells:
 
 
 def _plain(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any] | list[str]:
+    if array.dtype.kind in "iu" and array.ndim == 1:
+        return _whole_numbers(array.tolist())
     if array.dtype.kind in "biuf":
         return array.astype(np.float64)
     if array.dtype.kind == "U" and array.ndim == 1:
         return [str(cell).strip() for cell in array]
     raise ValueError(f"{name!r} of {path.name} holds {array.dtype}, neither numbers nor text.")
+
+
+def _whole_numbers(values: list[int | None]) -> NDArray[Any]:
+    """Numbers, or text where a float64 would change one."""
+    if any(value is not None and abs(value) > EXACT for value in values):
+        return np.array(["" if value is None else str(value) for value in values], dtype=object)
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
 def _read_parquet(path: Path) -> Cells:
@@ -190,9 +208,9 @@ def _read_parquet(path: Path) -> Cells:
     for name, column in zip(table.column_names, table.columns, strict=True):
         kind = column.type
         values = column.to_pylist()
-        if any(
-            test(kind) for test in (pyarrow.types.is_integer, pyarrow.types.is_floating, pyarrow.types.is_boolean)
-        ):
+        if pyarrow.types.is_integer(kind):
+            columns[name] = _whole_numbers(values)
+        elif pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind):
             columns[name] = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
         else:
             columns[name] = np.array(["" if value is None else str(value) for value in values], dtype=object)
