@@ -263,6 +263,8 @@ def test_rules_and_samplers_of_another_kind_are_refused():
         sample(PRIOR, MODEL, PCN)
     with pytest.raises(TypeError, match="sampler takes a sampler such as"):
         sample(PRIOR, MODEL, "nuts")
-    for make in (lambda: TimeLimit(0), lambda: EffectiveSize(target=-1), lambda: EffectiveSize(r_hat=1.0)):
+    with pytest.raises(ValueError, match="must not be negative"):
+        TimeLimit(-1)
+    for make in (lambda: EffectiveSize(target=-1), lambda: EffectiveSize(r_hat=1.0), lambda: SteadyMean(0)):
         with pytest.raises(ValueError, match="must be above"):
             make()

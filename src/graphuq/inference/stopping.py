@@ -89,12 +89,13 @@ class SteadyMean:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """Stop after so many seconds."""
+    """Stop after so many seconds; 0 stops at the first look."""
 
     seconds: float
 
     def __post_init__(self) -> None:
-        _check_above("seconds", self.seconds, 0)
+        if not self.seconds >= 0:
+            raise ValueError(f"seconds must not be negative, got {self.seconds}.")
 
     def reached(self, progress: Progress) -> bool:
         """Whether to stop now."""
