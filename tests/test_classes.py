@@ -67,3 +67,18 @@ def test_known_classes():
     assert read_labels([None, None], classes=known).nodes.size == 0
     with pytest.raises(ValueError, match="'c' is none of the classes of fit, 'a' and 'b'"):
         read_labels(["c"], classes=known)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "classes"),
+    [
+        ([True, None, False], "boolean", [False, True]),
+        ([3, None, 5], "Int64", [3, 5]),
+        (["a", None, "b"], "string", ["a", "b"]),
+        (["a", None, "b"], "category", ["a", "b"]),
+    ],
+)
+def test_pandas_columns_with_gaps_keep_their_classes(values, dtype, classes):
+    found = read_labels(pd.Series(values, dtype=dtype))
+    assert found.classes.tolist() == classes
+    assert found.nodes.tolist() == [0, 2]

@@ -45,6 +45,8 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import column_or_1d
 
+    if hasattr(getattr(y, "dtype", None), "na_value"):  # of pandas: gaps would turn booleans into floats
+        y = y.to_numpy(dtype=object)
     column = column_or_1d(y, warn=True)
     if column.dtype.kind == "f" and np.isinf(column).any():
         raise ValueError("Input y contains infinity or a value too large for dtype('float64').")
