@@ -291,6 +291,12 @@ def test_bad_labels(name, tmp_path):
     refused(fit_votes(table, tmp_path / "out"), message, tmp_path, ["votes.csv"])
 
 
+def test_minus_one_beside_another_mark_is_not_dropped_in_silence(tmp_path):
+    table = write_votes(tmp_path / "votes.csv", rows=40, party=lambda row, truth: ["-1", "1", "?"][row % 3])
+    done = fit_votes(table, tmp_path / "out", "--unlabeled", "?")
+    refused(done, "no class can be called -1: rename it", tmp_path, ["votes.csv"])
+
+
 TABLES = {
     "empty": (b"", "is empty"),
     "ragged": (b"member,party,truth,x\na,b,c,1\nd,e\n", "ragged: line 3"),

@@ -155,9 +155,12 @@ def test_new_labels_without_a_new_graph():
     assert np.array_equal(classifier.uncertainty(X), 4 * quick[:, 0] * quick[:, 1])
     near = X[:50] + 1e-3
     assert np.abs(classifier.predict_proba(near) - whole.predict_proba(near)).mean() < 0.01
-    assert np.array_equal(classifier.posterior_.z, whole.posterior_.z)
-    assert classifier.label_distributions_ is quick
-    classifier.partial_fit_labels(later, np.full(len(later), None))
+    assert not hasattr(classifier, "n_iter_")
+    with pytest.raises(AttributeError, match=r"call draw\(\)"):
+        _ = classifier.posterior_
+    assert np.array_equal(classifier.draw().label_distributions_, right)
+    assert np.array_equal(classifier.predict_proba(near), whole.predict_proba(near))
+    classifier.partial_fit_labels(later, np.full(len(later), None)).draw()
     assert np.array_equal(classifier.posterior_.z, GraphClassifier(**SETTINGS).fit(X, few).posterior_.z)
 
 
@@ -172,7 +175,22 @@ def test_new_labels_are_taken_in_without_a_draw(monkeypatch):
         assert len(classifier.labels_.nodes) == len(KNOWN) + n_new
         assert classifier.predict_proba(X[[row]]).max() > 0.9
     with pytest.raises(TypeError, match="not callable"):
-        _ = classifier.posterior_
+        classifier.draw()
+
+
+def test_who_asked_for_sampling_gets_draws():
+    classifier = GraphClassifier(**SETTINGS | {"inference": "sample", "prior": "matern", "tau": 0.3}).fit(X, Y)
+    classifier.partial_fit_labels(0, "upper")
+    assert 0 in classifier.posterior_.model.nodes
+    assert np.array_equal(classifier.label_distributions_[:, 1], classifier.posterior_.probability())
+
+
+def test_a_fit_that_fails_leaves_nothing_that_answers():
+    classifier = GraphClassifier(**SETTINGS).fit(X, Y)
+    with pytest.raises(ValueError, match="Only one class"):
+        classifier.fit(X, np.where(Y == "upper", Y, None))
+    with pytest.raises(NotFittedError):
+        classifier.predict(X)
 
 
 def test_the_most_uncertain_rows_are_those_near_even_odds(fitted):
@@ -202,7 +220,8 @@ def test_labeled_rows_keep_what_their_label_says():
     classifier = GraphClassifier(**SETTINGS | settings).fit(features, y)
     classifier.partial_fit_labels([60], [truth[60]])
     labeled = classifier.labels_.nodes
-    quick, right = classifier.label_distributions_[labeled, 1], classifier.posterior_.probability(labeled)
+    quick = classifier.label_distributions_[labeled, 1]
+    right = classifier.draw().posterior_.probability(labeled)
     assert np.abs(quick - right).mean() < 0.02
     assert np.abs(quick - right).max() < 0.08
 
@@ -210,7 +229,7 @@ def test_labeled_rows_keep_what_their_label_says():
 def test_the_fitted_model_decides_not_later_settings():
     classifier = GraphClassifier(**SETTINGS | {"prior": "matern", "tau": 0.3}).fit(X, Y)
     classifier.set_params(model="ginzburg_landau", gamma=5.0)
-    classifier.partial_fit_labels(0, Y[KNOWN[0]])
+    classifier.partial_fit_labels(0, Y[KNOWN[0]]).draw()
     assert isinstance(classifier.posterior_.model, Probit)
     assert classifier.posterior_.model.gamma == classifier.hyperparameters_["gamma"]
 
@@ -238,6 +257,11 @@ def test_equal_rows_are_one_row(fitted):
     y[KNOWN[0]] = None
     copied = GraphClassifier(**SETTINGS).fit(twice, y)
     assert np.array_equal(copied.predict_proba(X[KNOWN[:1]]), copied.label_distributions_[-1:])
+    later = GraphClassifier(**SETTINGS).fit(np.concatenate([X, X[:1]]), np.append(Y, None))
+    later.partial_fit_labels(200, Y[KNOWN[0]])
+    assert np.array_equal(later.predict_proba(X[:1]), later.label_distributions_[-1:])
+    with pytest.warns(UserWarning, match="Rows 0 and 200 are the same"):
+        later.partial_fit_labels(0, Y[KNOWN[Y[KNOWN] != Y[KNOWN[0]]][0]])
 
 
 def test_wrong_new_labels_are_refused(fitted):

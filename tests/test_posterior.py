@@ -90,6 +90,12 @@ def test_files_that_are_not_posteriors_are_refused(tmp_path):
         Posterior.load(tmp_path / "none.nc")
 
 
+def test_new_nodes_are_not_saved(posterior, tmp_path):
+    larger = posterior.extended(posterior.whitening.prior.vectors[:1])
+    with pytest.raises(ValueError, match="posterior with new nodes cannot be saved"):
+        larger.save(tmp_path / "larger.nc")
+
+
 def test_a_byte_that_was_changed_is_noticed(posterior, tmp_path):
     path = tmp_path / "posterior.nc"
     posterior.save(path)

@@ -24,6 +24,9 @@ def test_arguments_become_options():
 def test_rows_get_their_names():
     names = ["a", "b", "c"]
     assert with_names("Rows 0 and 2 differ, as node 1 does.", names) == "Rows a and c differ, as node b does."
+    with words_of_the_shell(["n_modes"]) as notes:
+        warnings.warn("Row 0 is strange.", stacklevel=1)
+    assert notes == ["Row n_modes is strange."]
     assert with_names("3 rows, 2 nodes", names) == "3 rows, 2 nodes"
     assert with_names("Row 0 is strange.", ["\x1b[2J"]) == "Row ?[2J is strange."
 
@@ -31,7 +34,10 @@ def test_rows_get_their_names():
 def test_warnings_are_noted_and_errors_reworded():
     with words_of_the_shell(["first", "second"]) as notes:
         warnings.warn("Row 1 is strange.", stacklevel=1)
+        warnings.warn("Row 1 is strange.", stacklevel=1)  # said once
         warnings.warn("Raise n_steps.", ConvergenceWarning, stacklevel=1)  # the verdict says so
+        warnings.warn("A library's own affair.", DeprecationWarning, stacklevel=1)
+        warnings.warn("overflow", RuntimeWarning, stacklevel=1)
     assert notes == ["Row second is strange."]
     with pytest.raises(ValueError, match=r"^--modes is 1, see row first$"), words_of_the_shell(["first"]):
         raise MemoryError("n_modes is 1, see row 0")

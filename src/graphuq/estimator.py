@@ -92,7 +92,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         classes_: the two classes, in order.
         transduction_: the class of every row of `fit`.
         label_distributions_: their probabilities, shape (n_rows, 2), columns as in `classes_`.
-        posterior_: the `Posterior`, in which the label +1 is `classes_[1]`.
+        posterior_: the `Posterior`, in which the label +1 is `classes_[1]`; after `partial_fit_labels` by `draw`.
         hyperparameters_: gamma, tau, alpha, constant, epsilon, as far as they apply, see `prior.matern`.
         hyperparameter_spread_: of those that were learned, the factor within which they are known.
         graph_, spectrum_: the similarity graph and its eigenpairs.
@@ -102,7 +102,6 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     """
 
     _beliefs: Posterior | GaussianPosterior  # what the answers come from
-    _draws: Posterior | None
     _distributions: Array | None
 
     def __init__(
@@ -152,6 +151,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             y: a class for each labeled row; -1, NaN or None for the others, see `read_labels`.
         """
         self._check_settings()
+        self.__dict__.pop("_beliefs", None)  # a fit that fails leaves nothing that answers
         if self.affinity == "precomputed" and isinstance(X, graphs.Graph):
             X = X.weights
         if y is None:
@@ -162,9 +162,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         began = time.perf_counter()
         with tqdm(total=3, desc="graph", disable=not self.verbose, unit="stage") as stages:
             self.graph_ = self._graph(X)
-            rows = fingerprints(X)
-            self._rows = first_rows(rows, labels.nodes)
-            warn_of_contradictions(rows, labels)
+            self._fingerprints = fingerprints(X)
+            self._rows = first_rows(self._fingerprints)
+            warn_of_contradictions(self._fingerprints, labels)
             stages.update()
             stages.set_description("spectrum")
             self.spectrum_ = self._spectrum()
@@ -180,9 +180,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def partial_fit_labels(self, nodes: ArrayLike, y: Any) -> GraphClassifier:
         """Take in the classes of some more rows of `fit`; the graph, its spectrum and hyper-parameters stay.
 
-        This takes milliseconds on a graph of any size: the answers, of new rows too, are those of expectation
-        propagation from here on, and `posterior_` is drawn when it is first asked for. Ginzburg-Landau, and labels
-        that expectation propagation cannot reconcile, are sampled at once.
+        With `inference="auto"` this takes milliseconds on a graph of any size: the answers, of new rows too, are
+        those of expectation propagation from here on, until `draw` replaces them by draws. Ginzburg-Landau, and
+        labels that expectation propagation cannot reconcile, are sampled at once.
 
         A row that was labeled before is labeled anew, or, where y is -1, NaN or None, not at all.
 
@@ -191,8 +191,20 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             y: their classes.
         """
         check_is_fitted(self)
-        self._update(relabel(self.labels_, nodes, y, n_rows=self.graph_.n_nodes))
-        return self
+        labels = relabel(self.labels_, nodes, y, n_rows=self.graph_.n_nodes)
+        warn_of_contradictions(self._fingerprints, labels)
+        prior, model = self._beliefs.whitening.prior, replace(self._likelihood, nodes=labels.nodes, y=labels.y)
+        if self.inference == "auto" and isinstance(model, Probit | LevelSet):
+            quick = GaussianPosterior.of(prior, model)
+            if quick.result.converged:
+                return self._believe(labels, model, quick)
+        return self._believe(labels, model, self._sample(prior, model))
+
+    def draw(self) -> GraphClassifier:
+        """Sample the posterior of the labels taken in by `partial_fit_labels`: answers then come from the draws."""
+        check_is_fitted(self)
+        posterior = self._sample(self._beliefs.whitening.prior, self._likelihood)
+        return self._believe(self.labels_, self._likelihood, posterior)
 
     def most_uncertain(self, n: int = 10) -> NDArray[np.int64]:
         """The rows of `fit` without a label whose class is least sure, least sure first."""
@@ -205,11 +217,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def posterior_(self) -> Posterior:
-        """The draws; after `partial_fit_labels` they are made when they are first asked for."""
+        """The draws."""
         check_is_fitted(self)
-        if self._draws is None:
-            self._draws = self._sample(self._beliefs.whitening.prior, self._likelihood)
-        return self._draws
+        if isinstance(self._beliefs, Posterior):
+            return self._beliefs
+        raise AttributeError("New labels were taken in without draws: call draw() to make them.")
 
     @property
     def label_distributions_(self) -> Array:
@@ -338,22 +350,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self._believe(labels, model, self._sample(prior, model))
         _ = self.label_distributions_  # here, where there is a progress bar, and not when first asked for
 
-    def _update(self, labels: Labels) -> None:
-        """The posterior of other labels under the same prior."""
-        prior, model = self._beliefs.whitening.prior, replace(self._likelihood, nodes=labels.nodes, y=labels.y)
-        if isinstance(model, Probit | LevelSet):
-            quick = GaussianPosterior.of(prior, model)
-            if quick.result.converged:
-                return self._believe(labels, model, quick)
-        return self._believe(labels, model, self._sample(prior, model))
-
-    def _believe(self, labels: Labels, model: Any, beliefs: Posterior | GaussianPosterior) -> None:
-        """All answers come from these beliefs; draws, if they are none, are made when asked for."""
+    def _believe(self, labels: Labels, model: Any, beliefs: Posterior | GaussianPosterior) -> GraphClassifier:
+        """All answers come from these beliefs."""
         self.labels_ = labels
         self._likelihood = model
+        self._rows |= {self._fingerprints[i]: int(i) for i in labels.nodes[::-1]}  # of equal rows a labeled one
         self._beliefs = beliefs
-        self._draws = beliefs if isinstance(beliefs, Posterior) else None
         self._distributions = None
+        return self
 
     def _prior(self, labels: Labels) -> GaussianPrior:
         """The prior, and with it the hyper-parameters."""
@@ -426,6 +430,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=4,
             )
         return posterior
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_beliefs")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -87,7 +87,7 @@ def read_data(question: Question) -> Data:
     table = read_table(question.table, separator=question.separator)
     y = table.text(question.label)
     if question.unlabeled:
-        y = np.where(np.isin(y, (question.unlabeled, "-1")), "", y)
+        y = np.where(y == question.unlabeled, "", y)
     notes = _missing_words(table, question.label, "unlabeled", unless=question.unlabeled)
     try:
         labels = read_labels(y)

@@ -32,6 +32,7 @@ from graphuq.graph import Graph, LowRankGraph, cosine
 from graphuq.graph.features import Features
 from graphuq.graph.kernel import Kernel
 from graphuq.posterior import Posterior
+from graphuq.rows import first_rows
 from graphuq.spectrum.result import Spectrum
 
 RUN = "run.json"
@@ -152,7 +153,8 @@ def load_model(folder: Path) -> GraphClassifier:
     check_files(folder, run, MODEL_FILES)
     facts = run["classifier"]
     classifier = GraphClassifier(**facts["settings"])
-    classifier.graph_, classifier._rows = _load_graph(folder / "graph.npz")
+    classifier.graph_, classifier._fingerprints = _load_graph(folder / "graph.npz")
+    classifier._rows = first_rows(classifier._fingerprints)
     classifier.spectrum_ = Spectrum.load(folder / "spectrum.npz")
     posterior = Posterior.load(folder / "posterior.nc")
     classifier.classes_ = np.array(facts["classes"])
@@ -184,14 +186,14 @@ def _save_graph(classifier: GraphClassifier, path: Path) -> None:
                 "radii": graph.kernel.radii,
             }
             arrays |= {name: np.asarray(value) for name, value in optional.items() if value is not None}
-    rows = np.frombuffer(b"".join(classifier._rows), dtype=np.uint8).reshape(-1, 16)
-    np.savez(path, rows=rows, nodes=np.array(list(classifier._rows.values())), **arrays)  # type: ignore[arg-type]
+    arrays["rows"] = np.frombuffer(b"".join(classifier._fingerprints), dtype=np.uint8).reshape(-1, 16)
+    np.savez(path, **arrays)  # type: ignore[arg-type]
 
 
-def _load_graph(path: Path) -> tuple[Graph | LowRankGraph, dict[bytes, int]]:
+def _load_graph(path: Path) -> tuple[Graph | LowRankGraph, list[bytes]]:
     with np.load(path, allow_pickle=False) as file:
         arrays = dict(file)
-    rows = {row.tobytes(): int(node) for row, node in zip(arrays["rows"], arrays["nodes"], strict=True)}
+    rows = [row.tobytes() for row in arrays["rows"]]
     if "unit_rows" in arrays:
         return cosine(arrays["unit_rows"]), rows
     weights = arrays.get("weights")

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphuq.inference.diagnostics import Diagnostics, batch_starts, diagnose, error_of_batches
 from graphuq.inference.whiten import Whitening
-from graphuq.models.base import Model, labels_are_real
+from graphuq.models.base import Model, check_nodes, labels_are_real
 
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
@@ -116,7 +116,7 @@ class Posterior:
 
         What z leaves open at a node is filled in independently for each node asked for.
         """
-        nodes = self._checked(nodes)
+        nodes = check_nodes(nodes, self.n_nodes)
         m, s = self._conditional(nodes)
         return m + s * np.random.default_rng(seed).standard_normal(m.shape)
 
@@ -130,7 +130,9 @@ class Posterior:
 
     def diagnostics(self, nodes: ArrayLike | None = None) -> Diagnostics:
         """R-hat and effective sample sizes of u at some nodes, by default ten labeled and ten others."""
-        chosen = watched_nodes_of(self.whitening, self.model) if nodes is None else self._checked(nodes)
+        chosen = (
+            watched_nodes_of(self.whitening, self.model) if nodes is None else check_nodes(nodes, self.n_nodes)
+        )
         return diagnose(self._conditional(chosen)[0], chosen)
 
     def extended(
@@ -163,7 +165,9 @@ class Posterior:
         except ImportError as error:
             raise ImportError("to_arviz needs ArviZ: pip install 'graphuq[arviz]'.") from error
 
-        chosen = watched_nodes_of(self.whitening, self.model) if nodes is None else self._checked(nodes)
+        chosen = (
+            watched_nodes_of(self.whitening, self.model) if nodes is None else check_nodes(nodes, self.n_nodes)
+        )
         groups: dict[str, Any] = {
             "posterior": {"u": self.latent(chosen)},
             "sample_stats": {"acceptance_rate": self.acceptance, "work": self.work},
@@ -188,7 +192,7 @@ class Posterior:
 
     def _blocks(self, nodes: ArrayLike | None) -> Iterator[Nodes]:
         """The nodes asked for, a block at a time."""
-        chosen = np.arange(self.n_nodes) if nodes is None else self._checked(nodes)
+        chosen = np.arange(self.n_nodes) if nodes is None else check_nodes(nodes, self.n_nodes)
         size = max(1, BLOCK_NUMBERS // (self.n_chains * self.n_draws))
         for first in range(0, max(1, len(chosen)), size):  # one block even of no nodes
             yield chosen[first : first + size]
@@ -204,23 +208,6 @@ class Posterior:
         if not include_labeled:
             nodes = np.setdiff1d(nodes, self.model.nodes)
         return nodes[np.argsort(np.abs(self.label_mean(nodes)), kind="stable")]
-
-    def _checked(self, nodes: ArrayLike) -> Nodes:
-        chosen = np.atleast_1d(np.asarray(nodes))
-        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iub"):
-            raise ValueError(
-                f"Nodes must be a list of node numbers, or one yes or no for each node; got {chosen.dtype} of the "
-                f"shape {chosen.shape}."
-            )
-        if chosen.dtype.kind == "b":
-            if chosen.size != self.n_nodes:
-                raise ValueError(f"A mask needs one entry for each of {self.n_nodes} nodes, got {chosen.size}.")
-            chosen = np.flatnonzero(chosen)
-        if chosen.size and (chosen.min() < 0 or chosen.max() >= self.n_nodes):
-            raise ValueError(
-                f"Nodes must lie between 0 and {self.n_nodes - 1}, got {chosen.min()} to {chosen.max()}."
-            )
-        return chosen.astype(np.int64)
 
 
 def watched_nodes(labeled: Nodes, n_nodes: int, n_each: int = 10) -> Nodes:

@@ -7,7 +7,6 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from graphuq.classes import Labels
@@ -24,16 +23,14 @@ def fingerprints(X: Any) -> list[bytes]:
         block.sum_duplicates()  # and sort the columns
         block.eliminate_zeros()
         parts = [np.split(each, block.indptr[1:-1]) for each in (block.indices.astype(np.int64), block.data)]
-        found += [
-            blake2b(where.tobytes() + what.tobytes(), digest_size=16) for where, what in zip(*parts, strict=True)
-        ]
-    return [each.digest() for each in found]
+        contents = (where.tobytes() + what.tobytes() for where, what in zip(*parts, strict=True))
+        found += [blake2b(content, digest_size=16).digest() for content in contents]
+    return found
 
 
-def first_rows(rows: list[bytes], labeled: NDArray[np.int64]) -> dict[bytes, int]:
-    """The number of the row that each fingerprint belongs to: of equal rows a labeled one, else the first."""
-    found = {row: i for i, row in reversed(list(enumerate(rows)))}
-    return found | {rows[i]: int(i) for i in labeled[::-1]}
+def first_rows(rows: list[bytes]) -> dict[bytes, int]:
+    """The number of the first row that each fingerprint belongs to."""
+    return {row: i for i, row in reversed(list(enumerate(rows)))}
 
 
 def warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:

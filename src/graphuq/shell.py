@@ -22,12 +22,12 @@ def one_sentence() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def sentence(error: Exception) -> str:
-    """What an error says, in one line."""
+def sentence(error: Exception, where: str = "the system refused") -> str:
+    """What an error says, in one line; `where` stands in for a file that it does not name."""
     if isinstance(error, FileExistsError):
-        return f"{error.filename} is a file, where a folder is needed."
+        return printable(f"{error.filename} is a file, where a folder is needed.")
     if isinstance(error, OSError) and error.strerror:  # else the words are ours
-        return f"{error.filename or 'standard output could not be written'}: {error.strerror}."
+        return printable(f"{error.filename or where}: {error.strerror}.")
     return printable(" ".join(str(error).split()))
 
 
@@ -65,5 +65,5 @@ def whole_output() -> Iterator[None]:
         if isinstance(error, BrokenPipeError):
             sys.exit(1)
         with suppress(OSError):
-            typer.echo("graphuq: " + sentence(error), err=True)
+            typer.echo("graphuq: " + sentence(error, "standard output could not be written"), err=True)
         sys.exit(2)

@@ -12,6 +12,7 @@ import numpy as np
 
 from graphuq import models
 from graphuq.files import whole_file
+from graphuq.inference.extended import Extended
 from graphuq.inference.whiten import whiten
 from graphuq.models.base import Model, sees_all_nodes
 from graphuq.posterior import Posterior
@@ -25,6 +26,10 @@ def save_posterior(posterior: Posterior, path: Path) -> None:
     """Write draws, prior and model, so that the file stands alone."""
     import xarray
 
+    if isinstance(posterior.whitening, Extended):
+        raise ValueError(
+            "A posterior with new nodes cannot be saved: save that of the graph, and extend it again when it is loaded."
+        )
     prior, model = posterior.whitening.prior, posterior.model
     name = type(model).__name__
     settings = {"gamma", "epsilon"}

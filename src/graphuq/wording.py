@@ -84,7 +84,10 @@ def words_of_the_shell(names: Sequence[str]) -> Iterator[list[str]]:
         try:
             yield notes
         except (ValueError, MemoryError) as error:
-            raise ValueError(in_options(with_names(str(error), names))) from error
-    for warning in caught:
-        if not issubclass(warning.category, ConvergenceWarning):
-            notes.append(in_options(with_names(str(warning.message), names)))
+            raise ValueError(with_names(in_options(str(error)), names)) from error
+    said = [
+        with_names(in_options(str(warning.message)), names)
+        for warning in caught
+        if issubclass(warning.category, UserWarning) and not issubclass(warning.category, ConvergenceWarning)
+    ]
+    notes += dict.fromkeys(said)

@@ -35,6 +35,14 @@ def test_all_nodes_in_blocks_are_the_same_as_at_once(monkeypatch):
     np.testing.assert_allclose(found.probability(), at_once, rtol=1e-12)
 
 
+def test_nodes_may_be_a_mask():
+    found = GaussianPosterior.of(PRIORS["full"], Probit(NODES, Y))
+    mask = np.isin(np.arange(SPECTRUM.n_nodes), ASKED)
+    assert np.array_equal(found.probability(mask), found.probability(ASKED))
+    with pytest.raises(ValueError, match="between 0 and 29"):
+        found.probability([30])
+
+
 def test_a_new_node_where_an_old_one_is_gets_its_answer():
     found = GaussianPosterior.of(PRIORS["project"], Probit(NODES, Y))
     vectors = PRIORS["project"].vectors

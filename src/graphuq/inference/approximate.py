@@ -11,7 +11,7 @@ from graphuq.inference.ep import EP, blas_threads, propagate
 from graphuq.inference.marginals import labeled_probability, predict
 from graphuq.inference.sites import Sites
 from graphuq.inference.whiten import Whitening, conditional_matrix, whiten
-from graphuq.models.base import Model
+from graphuq.models.base import Model, check_nodes
 from graphuq.prior import GaussianPrior
 
 Array = NDArray[np.float64]
@@ -41,7 +41,8 @@ class GaussianPosterior:
 
     def probability(self, nodes: ArrayLike | None = None) -> Array:
         """The posterior probability that u_j >= 0, that is, of the label +1, at all nodes or at some."""
-        chosen = np.arange(self.whitening.prior.n_nodes) if nodes is None else np.asarray(nodes, dtype=np.int64)
+        n_nodes = self.whitening.prior.n_nodes
+        chosen = np.arange(n_nodes) if nodes is None else check_nodes(nodes, n_nodes)
         found = np.empty(chosen.size)
         size = max(1, BLOCK_NUMBERS // self.whitening.n_latent)
         for first in range(0, chosen.size, size):

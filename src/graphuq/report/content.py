@@ -101,7 +101,7 @@ def collect(
         seed: for which rows are drawn where there are too many.
     """
     posterior, labels = classifier.posterior_, classifier.labels_
-    statistics, probability = posterior.labels(), posterior.probability()
+    statistics, probability = posterior.labels(), classifier.label_distributions_[:, 1]
     unlabeled = np.setdiff1d(np.arange(posterior.n_nodes), labels.nodes)
     ranked = unlabeled[np.argsort(np.abs(probability[unlabeled] - 0.5), kind="stable")]
     least, most = ranked[:N_LISTED], ranked[::-1][:N_LISTED]

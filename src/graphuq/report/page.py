@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from graphuq import __version__
-from graphuq.report.content import N_MARGINALS, Content
+from graphuq.report.content import MAX_CHECKED_LABELS, N_MARGINALS, Content
 from graphuq.wording import percent
 
 GENERATOR = '<meta name="generator" content="graphuq'  # how a page of ours is known
@@ -246,7 +246,10 @@ def _notes(content: Content) -> str:
 def _suspicious(content: Content) -> str:
     title = "Suspicious labels"
     if content.suspicious is None:
-        return _section(title, "<p>Not checked: that takes probit or level-set, and at most 2,000 labels.</p>")
+        return _section(
+            title,
+            f"<p>Not checked: that takes probit or level-set, and at most {MAX_CHECKED_LABELS:,} labels.</p>",
+        )
     if not content.suspicious:
         return _section(title, "<p>None: no label contradicts the others.</p>")
     rows = [
