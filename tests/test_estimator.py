@@ -380,6 +380,7 @@ def test_draws_that_end_too_soon_are_no_secret(monkeypatch):
         ({"n_modes": 1}, "n_modes must be a whole number of at least 2, got 1"),
         ({"n_modes": None}, "n_modes must be a whole number"),
         ({"gamma": "a"}, "gamma must be a number, got .a."),
+        ({"time_limit": None}, "time_limit must be a number, got None"),
         ({"time_limit": 0}, "time_limit must be above 0 seconds"),
         ({"gamma": -1.0}, "gamma must lie between 1e-9 and 1e9, got -1.0"),
         ({"tau": np.inf}, "tau must lie between 1e-9 and 1e9"),

@@ -3,15 +3,12 @@
 import json
 import re
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq.fitting import _scaling
 from graphuq.inference.diagnostics import Diagnostics
-from graphuq.tables import Table, fit_encoding
 from graphuq.wording import in_options, percent, verdict, with_names, words_of_the_shell
 from tests.test_cli import KNOWN, PLAIN, fit_votes, refused, run, write_votes
 
@@ -58,19 +55,6 @@ def test_verdict(r_hat, draws, message):
     told = verdict(Diagnostics(r_hat * one, draws * one, draws * one, np.zeros(1, dtype=np.int64)))
     assert re.search(message, told)
     assert "Tempered" not in told
-
-
-@pytest.mark.parametrize("scale", ["auto", "none"])
-def test_a_constant_column_is_called_so(scale):
-    """The mean of three times 0.1 is not quite 0.1, and the deviation not quite 0."""
-    columns = {"same": np.full(3, 0.1), "x": np.arange(3.0), "kind": np.array(["a", "a", "b"], dtype=object)}
-    table = Table(Path("t.csv"), {**columns, "one": np.array(["a"] * 3, dtype=object)})
-    encoding = fit_encoding(table, list(table.columns), categories=["kind", "one"], scale=scale)
-    assert encoding.features[0].scale == 1
-    x = "scaled to mean 0 and variance 1" if scale == "auto" else "of numbers used as they are"
-    assert _scaling(encoding, encoding.encode(table)) == (
-        f"2 columns constant, which tells no rows apart; 1 column {x}; 1 column of categories turned into 0 and 1"
-    )
 
 
 def test_percent():

@@ -91,23 +91,23 @@ def _check_target(out: Path | None, force: bool) -> None:
         raise ValueError(f"There is no folder {out.absolute().parent} to write {out.name} into.")
 
 
-def _graph_settings(affinity: Affinity, prior: Prior, **given: float | None) -> dict[str, Any]:
-    """Settings by the classifier's name for them; one that this affinity or prior would not look at is refused."""
-    is_cosine = affinity is Affinity.cosine
-    uses = {
-        "neighbors": ("n_neighbors", affinity.value in ("knn", "self_tuning"), "--affinity knn and self_tuning"),
-        "width": ("width", affinity is Affinity.gaussian, "--affinity gaussian"),
-        "components": ("n_components", not is_cosine, "distances, which --affinity cosine does not take"),
-        "modes": (
-            "n_modes",
-            not is_cosine and prior is not Prior.full,
+def _refuse_unused(classifier: Any, given: dict[str, Any]) -> None:
+    """Settings that were given, but that this affinity or prior would not look at, are refused."""
+    from graphuq.settings import without_effect
+
+    purposes = {
+        "n_neighbors": ("--neighbors", "--affinity knn and self_tuning"),
+        "width": ("--width", "--affinity gaussian"),
+        "n_components": ("--components", "distances, which --affinity cosine does not take"),
+        "n_modes": (
+            "--modes",
             "the first eigenvectors of a graph, and --affinity cosine and --prior full take all",
         ),
     }
-    for option, (_, used, purpose) in uses.items():
-        if given[option] is not None and not used:
-            raise ValueError(f"--{option} is for {purpose}: leave it out.")
-    return {uses[option][0]: value for option, value in given.items() if value is not None}
+    for name in without_effect(classifier):
+        if name in given:
+            option, purpose = purposes[name]
+            raise ValueError(f"{option} is for {purpose}: leave it out.")
 
 
 def _version(asked: bool) -> None:
@@ -189,9 +189,6 @@ def fit(
 ) -> None:
     """Classify every row of a table from those that have a class."""
     with one_sentence():
-        settings = _graph_settings(
-            affinity, prior, neighbors=neighbors, width=width, components=components, modes=modes
-        )
         from graphuq.estimator import GraphClassifier
         from graphuq.fitting import Question, fit_folder
 
@@ -208,6 +205,8 @@ def fit(
             unlabeled=unlabeled,
             separator=separator,
         )
+        optional = {"n_neighbors": neighbors, "width": width, "n_components": components, "n_modes": modes}
+        given: dict[str, Any] = {name: value for name, value in optional.items() if value is not None}
         classifier = GraphClassifier(
             affinity=affinity.value,
             prior=prior.value,
@@ -217,8 +216,9 @@ def fit(
             time_limit=time_limit,
             random_state=seed,
             verbose=sys.stderr.isatty() and not quiet,
-            **settings,
+            **given,
         )
+        _refuse_unused(classifier, given)
         summary = fit_folder(question, classifier, out, replace=force)
     summary["report"] = str(out / "report.html")
     if json:

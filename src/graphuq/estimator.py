@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import replace
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -28,22 +27,15 @@ from graphuq.inference.run import sample
 from graphuq.inference.stopping import EffectiveSize, TimeLimit
 from graphuq.inference.whiten import Whitening
 from graphuq.learning import learn, warn_of_unlabeled_components
-from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
+from graphuq.models import LevelSet, Model, Probit
 from graphuq.posterior import Posterior
 from graphuq.prior import GaussianPrior
 from graphuq.rows import fingerprints, first_rows, warn_of_contradictions
+from graphuq.settings import MODELS, check_settings
 from graphuq.spectrum.result import Spectrum
 
 Array = NDArray[np.float64]
 
-AFFINITIES = ("knn", "self_tuning", "gaussian", "cosine", "precomputed")
-PRIORS = ("learned", "matern", "approximate", "project", "full")
-MODELS: dict[str, Any] = {
-    "probit": Probit,
-    "level_set": LevelSet,
-    "ginzburg_landau": GinzburgLandau,
-}
-INFERENCES = ("auto", "sample")
 # What "auto" draws until it has (Vehtari, Gelman, Simpson, Carpenter, Buerkner 2021).
 ENOUGH = EffectiveSize(target=400.0, r_hat=1.01)
 # A new row has at least the prior variance that all but this share of the rows of fit have.
@@ -150,7 +142,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             X: features, shape (n_rows, n_features), or weights (n_rows, n_rows) if precomputed.
             y: a class for each labeled row; -1, NaN or None for the others, see `read_labels`.
         """
-        self._check_settings()
+        check_settings(self)
         self.__dict__.pop("_beliefs", None)  # a fit that fails leaves nothing that answers
         if self.affinity == "precomputed" and isinstance(X, graphs.Graph):
             X = X.weights
@@ -296,33 +288,6 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         nodes[new] = self.graph_.n_nodes + np.arange(new.size)
         believed = spectrum.believed_modes(self.spectrum_, self.graph_)[:n_modes]
         return extend_whitening(whitening, extend[:, :n_modes], believed, LEAST_QUANTILE), nodes
-
-    def _check_settings(self) -> None:
-        for name, value, allowed in (
-            ("affinity", self.affinity, AFFINITIES),
-            ("prior", self.prior, PRIORS),
-            ("model", self.model, tuple(MODELS)),
-            ("inference", self.inference, INFERENCES),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}.")
-        for name, least in (("n_modes", 2), ("n_neighbors", 1), ("n_steps", 1), ("n_chains", 1)):
-            if not isinstance(count := getattr(self, name), Integral) or count < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}, got {count!r}.")
-        for name in ("width", "gamma", "epsilon", "tau", "alpha", "time_limit"):
-            if not isinstance(number := getattr(self, name), Real | None):
-                raise ValueError(f"{name} must be a number, got {number!r}.")
-        if self.width is not None and not 0 < self.width < np.inf:
-            raise ValueError(f"width must be a finite number above 0, got {self.width}.")
-        for name in ("gamma", "epsilon", "tau", "alpha"):  # compared with u and eigenvalues, both of order one
-            if (number := getattr(self, name)) is not None and not 1e-9 <= number <= 1e9:
-                raise ValueError(f"{name} must lie between 1e-9 and 1e9, got {number}.")
-        if not self.time_limit > 0:
-            raise ValueError(f"time_limit must be above 0 seconds, got {self.time_limit}.")
-        if self.affinity == "gaussian" and self.width is None:
-            raise ValueError(
-                'affinity="gaussian" needs a width, the distance at which rows still count as similar.'
-            )
 
     def _graph(self, X: Any) -> graphs.Graph | graphs.LowRankGraph:
         if self.affinity == "precomputed":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -22,7 +21,7 @@ from graphuq.files import whole_file
 from graphuq.posterior import LabelStatistics
 from graphuq.report.content import MAX_CELLS, Rows, collect
 from graphuq.report.page import render
-from graphuq.tables import Encoding, Feature, Table, fit_encoding, read_table, write_csv
+from graphuq.tables import Encoding, Table, fit_encoding, read_table, scaling_in_words, write_csv
 from graphuq.wording import verdict, words_of_the_shell
 
 REPORT, ANSWERS, ROWS = "report.html", "predictions.csv", "rows.npz"
@@ -140,7 +139,7 @@ def fit_folder(
             "label": question.label,
             "row_id": question.row_id,
             "encoding": data.encoding.to_json(),
-            "scaling": _scaling(data.encoding, data.X),
+            "scaling": scaling_in_words(data.encoding, data.X),
             "seed": classifier.random_state,
             "seconds": round(time.perf_counter() - began, 3),
             "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
@@ -322,22 +321,6 @@ def _summary(
         "seconds": record["seconds"],
         **record["diagnostics"],
     }
-
-
-def _scaling(encoding: Encoding, X: NDArray[np.float64]) -> str:
-    """How features were brought to scale, in words."""
-    widths = [len(each.levels) or each.width for each in encoding.features]
-    varies = [np.ptp(block, axis=0).any() for block in np.split(X, np.cumsum(widths)[:-1], axis=1)]
-
-    def what(feature: Feature, differs: bool) -> str:
-        if not differs:
-            return "constant, which tells no rows apart"
-        if feature.levels:
-            return "of categories turned into 0 and 1"
-        return "scaled to mean 0 and variance 1" if feature.scale != 1.0 else "of numbers used as they are"
-
-    counts = Counter(map(what, encoding.features, varies))
-    return "; ".join(f"{n} column{'s' if n > 1 else ''} {told}" for told, n in counts.items())
 
 
 def _finite(value: float) -> float | None:

@@ -7,8 +7,9 @@ import pytest
 from sklearn.base import clone
 
 from graphuq import GraphClassifier
-from graphuq.report.content import MAX_POINTS, Rows, _sentences, _shown, _without_effect, collect
+from graphuq.report.content import MAX_POINTS, Rows, _sentences, _shown, collect
 from graphuq.report.page import render
+from graphuq.settings import without_effect
 from tests.report.browser import CHROMIUM, console, probe
 from tests.test_estimator import SETTINGS, TRUTH, X, Y
 
@@ -120,9 +121,9 @@ def test_settings_without_effect_are_left_out(classifier):
     assert {"n_neighbors", "tau", "alpha", "n_modes"} <= set(named)
     assert not {"width", "epsilon"} & set(named)
     other = clone(classifier).set_params(affinity="gaussian", width=0.5, prior="learned", model="ginzburg_landau")
-    assert set(_without_effect(other)) == {"n_neighbors", "tau", "alpha"}
+    assert set(without_effect(other)) == {"n_neighbors", "tau", "alpha"}
     other.set_params(affinity="cosine", prior="full", inference="sample")
-    assert set(_without_effect(other)) == {
+    assert set(without_effect(other)) == {
         "width", "n_neighbors", "n_components", "n_modes", "tau", "alpha", "time_limit",
     }  # fmt: skip
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphuq.tables import Encoding, Table, fit_encoding, write_csv
+from graphuq.tables import Encoding, Table, fit_encoding, scaling_in_words, write_csv
 
 TABLE = Table(
     Path("t.csv"),
@@ -91,3 +91,16 @@ def test_no_cell_of_a_csv_is_a_formula(tmp_path):
     with path.open("w", newline="") as file:
         write_csv(file, {"=bad": ["=1+1", "@x", "-5", "ok"], "n": [-0.5, 1 / 3, 2, 3]})
     assert path.read_text().splitlines() == ["'=bad,n", "'=1+1,-0.5", "'@x,0.333333", "-5,2", "ok,3"]
+
+
+@pytest.mark.parametrize("scale", ["auto", "none"])
+def test_a_constant_column_is_called_so(scale):
+    """The mean of three times 0.1 is not quite 0.1, and the deviation not quite 0."""
+    columns = {"same": np.full(3, 0.1), "x": np.arange(3.0), "kind": np.array(["a", "a", "b"], dtype=object)}
+    table = Table(Path("t.csv"), {**columns, "one": np.array(["a"] * 3, dtype=object)})
+    encoding = fit_encoding(table, list(table.columns), categories=["kind", "one"], scale=scale)
+    assert encoding.features[0].scale == 1
+    x = "scaled to mean 0 and variance 1" if scale == "auto" else "of numbers used as they are"
+    assert scaling_in_words(encoding, encoding.encode(table)) == (
+        f"2 columns constant, which tells no rows apart; 1 column {x}; 1 column of categories turned into 0 and 1"
+    )

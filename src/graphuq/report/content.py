@@ -17,6 +17,7 @@ from graphuq.inference.sites import Sites
 from graphuq.inference.whiten import conditional_matrix
 from graphuq.models import GinzburgLandau
 from graphuq.posterior import LabelStatistics, Posterior
+from graphuq.settings import without_effect
 from graphuq.wording import verdict
 
 Array = NDArray[np.float64]
@@ -349,7 +350,7 @@ def _hyperparameters(classifier: GraphClassifier) -> list[tuple[str, str, str]]:
 
 def _settings(classifier: GraphClassifier, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     posterior, modes = classifier.posterior_, classifier.spectrum_
-    left_out = {"verbose", *_without_effect(classifier)}
+    left_out = {"verbose", *without_effect(classifier)}
     facts = {
         **{name: value for name, value in classifier.get_params().items() if name not in left_out},
         "prior of u": posterior.whitening.prior.name,
@@ -360,22 +361,6 @@ def _settings(classifier: GraphClassifier, settings: Mapping[str, Any]) -> list[
         **settings,
     }
     return [(name, "not set" if value is None else str(value)) for name, value in facts.items()]
-
-
-def _without_effect(classifier: GraphClassifier) -> list[str]:
-    """The settings that made no difference, since others rule them out."""
-    affinity, prior = classifier.affinity, classifier.prior
-    counts = {
-        "width": affinity == "gaussian",
-        "n_neighbors": affinity in ("knn", "self_tuning"),
-        "n_components": affinity not in ("cosine", "precomputed"),
-        "n_modes": affinity != "cosine" and prior != "full",
-        "tau": prior == "matern",
-        "alpha": prior == "matern",
-        "epsilon": classifier.model == "ginzburg_landau",
-        "time_limit": classifier.inference == "auto",
-    }
-    return [name for name, has_effect in counts.items() if not has_effect]
 
 
 def _pictures(rows: Rows, shown: Nodes) -> dict[str, Any] | None:

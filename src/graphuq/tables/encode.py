@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -113,6 +114,22 @@ def fit_encoding(
             category), or None to refuse them.
     """
     return Encoding(tuple(_feature(table, name, name in categories, scale, impute) for name in names))
+
+
+def scaling_in_words(encoding: Encoding, X: Array) -> str:
+    """How features were brought to scale, in words."""
+    widths = [len(each.levels) or each.width for each in encoding.features]
+    varies = [np.ptp(block, axis=0).any() for block in np.split(X, np.cumsum(widths)[:-1], axis=1)]
+
+    def what(feature: Feature, differs: bool) -> str:
+        if not differs:
+            return "constant, which tells no rows apart"
+        if feature.levels:
+            return "of categories turned into 0 and 1"
+        return "scaled to mean 0 and variance 1" if feature.scale != 1.0 else "of numbers used as they are"
+
+    counts = Counter(map(what, encoding.features, varies))
+    return "; ".join(f"{n} column{'s' if n > 1 else ''} {told}" for told, n in counts.items())
 
 
 def _feature(table: Table, name: str, is_category: bool, scale: str, impute: str | None) -> Feature:
