@@ -235,6 +235,8 @@ BAD = {
         ["--label", "party", "--drop", "member", "--category", "truth"],
         "'truth' is given as --category, and it is not one of the features",
     ),
+    "tau without matern": (["--label", "party", "--tau", "1"], "--tau is for --prior matern"),
+    "epsilon without wells": (["--label", "party", "--epsilon", "1"], "--epsilon is for --model ginzburg_landau"),
     "width without gaussian": (["--label", "party", "--width", "1"], "--width is for --affinity gaussian"),
     "neighbors with gaussian": (
         ["--label", "party", "--affinity", "gaussian", "--width", "1", "--neighbors", "10"],

@@ -98,6 +98,9 @@ def _refuse_unused(classifier: Any, given: dict[str, Any]) -> None:
     purposes = {
         "n_neighbors": ("--neighbors", "--affinity knn and self_tuning"),
         "width": ("--width", "--affinity gaussian"),
+        "tau": ("--tau", "--prior matern"),
+        "alpha": ("--alpha", "--prior matern"),
+        "epsilon": ("--epsilon", "--model ginzburg_landau"),
         "n_components": ("--components", "distances, which --affinity cosine does not take"),
         "n_modes": (
             "--modes",
@@ -179,7 +182,14 @@ def fit(
     prior: Annotated[Prior, typer.Option(help="What is believed before any label.")] = Prior.learned,
     modes: Annotated[int | None, typer.Option(help="Eigenvectors of the graph to use; by default 300.")] = None,
     model: Annotated[ModelName, typer.Option(help="How labels follow from the function.")] = ModelName.probit,
-    gamma: Annotated[float | None, typer.Option(help="Noise of the labels; by default learned, or 0.1.")] = None,
+    tau: Annotated[float | None, typer.Option(help="Inverse length scale of matern; by default 0.1.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Smoothness of matern; by default 2.")] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="Noise of labels; by default learned, else 0.1 (ginzburg_landau 0.6).")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Width of the wells of ginzburg_landau; by default 10.")
+    ] = None,
     draws: Annotated[int, typer.Option(help="Posterior draws of each of 8 chains.")] = 500,
     time_limit: Annotated[float, typer.Option(help="Seconds after which drawing stops.")] = 60.0,
     seed: Seed = 0,
@@ -205,7 +215,10 @@ def fit(
             unlabeled=unlabeled,
             separator=separator,
         )
-        optional = {"n_neighbors": neighbors, "width": width, "n_components": components, "n_modes": modes}
+        optional = {
+            "n_neighbors": neighbors, "width": width, "n_components": components, "n_modes": modes, "tau": tau,
+            "alpha": alpha, "epsilon": epsilon,
+        }  # fmt: skip
         given: dict[str, Any] = {name: value for name, value in optional.items() if value is not None}
         classifier = GraphClassifier(
             affinity=affinity.value,

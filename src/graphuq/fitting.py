@@ -146,7 +146,7 @@ def fit_folder(
             "diagnostics": {
                 "converged": diagnosis.converged,
                 "r_hat": _finite(diagnosis.worst_r_hat),
-                "effective_draws": _finite(diagnosis.worst_ess),
+                "effective_draws": _finite(diagnosis.ess_bulk.min()),
                 "verdict": verdict(diagnosis),
                 "warnings": [*data.notes, *notes],
             },

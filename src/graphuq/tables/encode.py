@@ -145,7 +145,8 @@ def _feature(table: Table, name: str, is_category: bool, scale: str, impute: str
     values = _numeric(
         table,
         name,
-        f"call it a category (--category {name!r}, or --category all), or leave it out (--drop {name!r})",
+        f"call it a category (--category {name!r}, or --category all), leave it out (--drop {name!r}), "
+        f"or let it name the rows (--id {name!r})",
     )
     width = int(np.prod(values.shape[1:]))
     present = values[~np.isnan(values)]
