@@ -9,7 +9,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from graphuq.inference.diagnostics import Diagnostics
-from graphuq.wording import in_options, percent, verdict, with_names, words_of_the_shell
+from graphuq.wording import in_options, percent, vague, verdict, with_names, words_of_the_shell
 from tests.test_cli import KNOWN, PLAIN, fit_votes, refused, run, write_votes
 
 
@@ -55,6 +55,13 @@ def test_verdict(r_hat, draws, message):
     told = verdict(Diagnostics(r_hat * one, draws * one, draws * one, np.zeros(1, dtype=np.int64)))
     assert re.search(message, told)
     assert "Tempered" not in told
+
+
+def test_hyperparameters_that_are_hardly_known_are_noted():
+    assert vague({"tau": 1.9, "constant": 9.9}) == []
+    assert vague({"tau": 1.9, "constant": 69.2})[0].startswith(
+        "The labels hardly decide constant (known to a factor of 69)"
+    )
 
 
 def test_percent():

@@ -22,7 +22,7 @@ from graphuq.posterior import LabelStatistics
 from graphuq.report.content import MAX_CELLS, Rows, collect
 from graphuq.report.page import render
 from graphuq.tables import Encoding, Table, fit_encoding, read_table, scaling_in_words, write_csv
-from graphuq.wording import verdict, words_of_the_shell
+from graphuq.wording import vague, verdict, words_of_the_shell
 
 REPORT, ANSWERS, ROWS = "report.html", "predictions.csv", "rows.npz"
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
@@ -148,7 +148,7 @@ def fit_folder(
                 "r_hat": _finite(diagnosis.worst_r_hat),
                 "effective_draws": _finite(diagnosis.ess_bulk.min()),
                 "verdict": verdict(diagnosis),
-                "warnings": [*data.notes, *notes],
+                "warnings": [*data.notes, *notes, *vague(classifier.hyperparameter_spread_)],
             },
         }
         (part / REPORT).write_text(_report(classifier, data.rows, record), encoding="utf-8")

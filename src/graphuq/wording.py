@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -31,6 +31,7 @@ OPTIONS = {
     "graph.knn": "--affinity knn",
     "use Probit": "use --model probit",
 }
+VAGUE = 10.0  # a number known to this factor is hardly known
 _OPTION = re.compile(r"(?<![-\w])(" + "|".join(map(re.escape, OPTIONS)) + r")(?!\w)")
 _ROWS = re.compile(r"\b(rows?|nodes?) (\d+)(?: and (\d+))?", re.IGNORECASE)
 
@@ -53,6 +54,17 @@ def verdict(found: Diagnostics) -> str:
         f"Not converged ({numbers}; it takes R-hat under {R_HAT_LIMIT} and {ESS_LIMIT:.0f} effective draws): ask for "
         "more --draws or a larger --time-limit; a larger --gamma, too, makes sampling easier."
     )
+
+
+def vague(spread: Mapping[str, float]) -> list[str]:
+    """A note where the labels leave hyper-parameters open, from the factor within which each is known."""
+    names = [name for name, factor in spread.items() if factor >= VAGUE]
+    if not names:
+        return []
+    return [
+        f"The labels hardly decide {' and '.join(names)} (known to a factor of {max(spread.values()):.0f}): a single "
+        "fit can be sure and wrong. More labels help."
+    ]
 
 
 def in_options(message: str) -> str:

@@ -18,7 +18,7 @@ from graphuq.inference.whiten import conditional_matrix
 from graphuq.models import GinzburgLandau
 from graphuq.posterior import LabelStatistics, Posterior
 from graphuq.settings import without_effect
-from graphuq.wording import verdict
+from graphuq.wording import VAGUE, verdict
 
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
@@ -34,7 +34,6 @@ N_TRACE = 100
 SUSPICIOUS = 0.2
 MAX_CHECKED_LABELS = 2000  # leaving each out costs their number cubed
 SURE, UNSURE = 0.95, 0.7
-VAGUE = 10.0  # a number known to this factor is hardly known
 
 
 @dataclass(frozen=True, eq=False)
