@@ -166,8 +166,8 @@ def test_new_labels_without_a_new_graph():
 
 def test_new_labels_are_taken_in_without_a_draw(monkeypatch):
     classifier = GraphClassifier(prior="matern", tau=0.3).fit(X, Y)
-    monkeypatch.setattr("graphuq.estimator.sample", None)
-    monkeypatch.setattr("graphuq.estimator.sample_independently", None)
+    monkeypatch.setattr("graphuq.inference.auto.sample", None)
+    monkeypatch.setattr("graphuq.inference.auto.sample_independently", None)
     truth = classifier.transduction_
     for n_new in range(1, 21):
         row = classifier.most_uncertain(1)[0]
@@ -354,6 +354,7 @@ def test_hard_posteriors_go_to_the_models_own_sampler(monkeypatch):
         called.append(settings)
         return sample_independently(prior, Probit([0, 5], [1.0, -1.0], gamma=1.0), n_steps=500)
 
+    monkeypatch.setattr("graphuq.inference.auto.sample", record)
     monkeypatch.setattr("graphuq.estimator.sample", record)
     GraphClassifier(**SETTINGS).fit(X, Y)
     assert not called
@@ -363,7 +364,7 @@ def test_hard_posteriors_go_to_the_models_own_sampler(monkeypatch):
 
 
 def test_draws_that_end_too_soon_are_no_secret(monkeypatch):
-    monkeypatch.setattr("graphuq.estimator.ENOUGH", EffectiveSize(target=1e9))
+    monkeypatch.setattr("graphuq.inference.auto.ENOUGH", EffectiveSize(target=1e9))
     with pytest.warns(ConvergenceWarning, match=r"ended before .* Raise time_limit \(0.001 seconds\)"):
         GraphClassifier(**SETTINGS | {"time_limit": 1e-3, "n_steps": 2000}).fit(X, Y)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 from tqdm.auto import tqdm
@@ -21,10 +19,9 @@ from graphuq import prior as priors
 from graphuq.classes import Labels, read_labels, relabel
 from graphuq.hyperprior import Hyperprior, LogNormal
 from graphuq.inference.approximate import GaussianPosterior
+from graphuq.inference.auto import sample_enough
 from graphuq.inference.extended import extend_whitening
-from graphuq.inference.independence import sample_independently
 from graphuq.inference.run import sample
-from graphuq.inference.stopping import EffectiveSize, TimeLimit
 from graphuq.inference.whiten import Whitening
 from graphuq.learning import learn, warn_of_unlabeled_components
 from graphuq.models import LevelSet, Model, Probit
@@ -36,14 +33,8 @@ from graphuq.spectrum.result import Spectrum
 
 Array = NDArray[np.float64]
 
-# What "auto" draws until it has (Vehtari, Gelman, Simpson, Carpenter, Buerkner 2021).
-ENOUGH = EffectiveSize(target=400.0, r_hat=1.01)
 # A new row has at least the prior variance that all but this share of the rows of fit have.
 LEAST_QUANTILE = 0.05
-# Where its quick draws are too few, so many times as many are made: still quicker than to compile a sampler.
-LONGER = 20
-# That sampler draws at most so many times `n_steps`.
-MOST_ROUNDS = 20
 
 
 class GraphClassifier(ClassifierMixin, BaseEstimator):
@@ -366,35 +357,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return MODELS[self.model](labels.nodes, labels.y, **settings)
 
     def _sample(self, prior: GaussianPrior, model: Model) -> Posterior:
-        run: dict[str, Any] = {"n_chains": self.n_chains, "seed": self._seed}
+        run: dict[str, Any] = {"n_chains": self.n_chains, "seed": self._seed, "progress": self.verbose}
         if self.inference == "sample":
-            return sample(prior, model, n_steps=self.n_steps, n_warmup=self.n_steps, progress=self.verbose, **run)
-        if isinstance(model, Probit | LevelSet):
-            for thin in (1, LONGER):
-                posterior = sample_independently(prior, model, n_steps=self.n_steps, thin=thin, **run)
-                found = posterior.diagnostics()
-                if ENOUGH.holds(found):
-                    return posterior
-                if LONGER * found.ess_bulk.min() < ENOUGH.target:
-                    break
-        posterior = sample(
-            prior,
-            model,
-            n_steps=MOST_ROUNDS * self.n_steps,
-            n_warmup=self.n_steps,
-            stop=(ENOUGH, TimeLimit(self.time_limit)),
-            progress=self.verbose,
-            **run,
-        )
-        found = posterior.diagnostics()
-        if found.converged and not ENOUGH.holds(found):  # `sample` itself has warned if it is worse
-            warnings.warn(
-                f"The draws ended before R-hat was below {ENOUGH.r_hat} with {ENOUGH.target:.0f} effective draws. "
-                f"{found} Raise time_limit ({self.time_limit:g} seconds) or n_steps for more.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        return posterior
+            return sample(prior, model, n_steps=self.n_steps, n_warmup=self.n_steps, **run)
+        return sample_enough(prior, model, n_steps=self.n_steps, time_limit=self.time_limit, stacklevel=5, **run)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_beliefs")

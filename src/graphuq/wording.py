@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq.estimator import ENOUGH
+from graphuq.inference.auto import ENOUGH
 from graphuq.inference.diagnostics import ESS_LIMIT, R_HAT_LIMIT, Diagnostics
 from graphuq.shell import printable
 
