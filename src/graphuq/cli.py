@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from graphuq import __version__
-from graphuq.files import refuse_irregular
+from graphuq.files import check_target
 from graphuq.shell import exit_on_signals, one_sentence, printable, whole_output
 
 app = typer.Typer(
@@ -78,17 +78,6 @@ Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 Separator = Annotated[
     str | None, typer.Option(help="Between the cells of a text file; by default as its name ends.")
 ]
-
-
-def _check_target(out: Path | None, force: bool) -> None:
-    """Whether a file may be written, asked before any work."""
-    if out is None:
-        return
-    refuse_irregular(out)
-    if out.exists() and not force:
-        raise ValueError(f"{out} exists already: choose another name, or replace it with --force.")
-    if not out.absolute().parent.is_dir():
-        raise ValueError(f"There is no folder {out.absolute().parent} to write {out.name} into.")
 
 
 def _refuse_unused(classifier: Any, given: dict[str, Any]) -> None:
@@ -252,7 +241,7 @@ def predict(
 ) -> None:
     """Classify the rows of a new table with a fitted model."""
     with one_sentence():
-        _check_target(out, force)
+        check_target(out, force)
         from graphuq.files import whole_file
         from graphuq.fitting import predict_table
         from graphuq.tables import write_csv
@@ -282,7 +271,7 @@ def report(
 ) -> None:
     """Write the report of a fitted model anew."""
     with one_sentence():
-        _check_target(out, force)
+        check_target(out, force)
         from graphuq.fitting import write_report
 
         written = write_report(folder, out)

@@ -33,3 +33,14 @@ def whole_file(target: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def check_target(out: Path | None, force: bool) -> None:
+    """Whether a file may be written, asked before any work."""
+    if out is None:
+        return
+    refuse_irregular(out)
+    if out.exists() and not force:
+        raise ValueError(f"{out} exists already: choose another name, or replace it with --force.")
+    if not out.absolute().parent.is_dir():
+        raise ValueError(f"There is no folder {out.absolute().parent} to write {out.name} into.")
