@@ -16,8 +16,8 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from threadpoolctl import threadpool_limits
 
+from benchmarks.problems import fours_and_nines
 from graphuq import calibration, datasets, graph, laplacian, spectrum
-from graphuq.demo import few_labels
 from graphuq.learning import learn
 from graphuq.models import Probit
 
@@ -41,13 +41,12 @@ METHODS = {"graphuq learn": ours, "scikit-learn Gaussian process": gaussian_proc
 
 def main() -> int:
     try:
-        digits = datasets.mnist_pair(4, 9, n_per_digit=2000, seed=0)
+        digits, nodes, y = fours_and_nines(N_LABELS)
     except datasets.DatasetUnavailable as error:
         print(error)
         return 0
     weights = graph.knn(digits.X, n_neighbors=20, n_components=50)
     modes = spectrum.leading(laplacian.normalized(weights), n_modes=N_MODES)
-    nodes, y = few_labels(digits.y, {1: N_LABELS // 2, -1: N_LABELS // 2}, seed=0)
     seconds = dict.fromkeys(METHODS, np.inf)
     probability = {}
     for _ in range(REPEATS):  # in turn, so that both see the same machine

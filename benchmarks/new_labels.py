@@ -10,8 +10,8 @@ import time
 import numpy as np
 from sklearn.semi_supervised import LabelSpreading
 
+from benchmarks.problems import fours_and_nines
 from graphuq import GraphClassifier, datasets
-from graphuq.demo import few_labels
 from graphuq.graph.features import prepare
 
 N_LABELS, N_NEW, N_NEIGHBORS = 160, 20, 20
@@ -26,14 +26,13 @@ def timed(step):
 
 def main() -> int:
     try:
-        digits = datasets.mnist_pair(4, 9, n_per_digit=2000, seed=0)
+        digits, nodes, _ = fours_and_nines(N_LABELS)
     except datasets.DatasetUnavailable as error:
         print(error)
         return 0
     X = prepare(digits.X, 50).points
     truth = np.where(digits.y > 0, "4", "9").astype(object)
     y, spread = np.full(len(X), None, dtype=object), np.full(len(X), -1)
-    nodes, _ = few_labels(digits.y, {1: N_LABELS // 2, -1: N_LABELS // 2}, seed=0)
     y[nodes], spread[nodes] = truth[nodes], digits.y[nodes] > 0
     classifier = GraphClassifier(n_neighbors=N_NEIGHBORS)
     anew = timed(lambda: classifier.fit(X, y))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphuq import baselines, datasets, graph, laplacian, prior, spectrum
+from graphuq.demo import few_labels
 from graphuq.models import LevelSet, Model, Probit
 from graphuq.posterior import watched_nodes
 from graphuq.prior import GaussianPrior
@@ -63,6 +64,12 @@ def mnist(seed: int = 0, *, n_per_digit: int | None = 2000, n_labels: int = 160,
     modes = spectrum.leading(laplacian.normalized(weights), n_modes=n_modes)
     nodes = _choose(digits.y, n_labels / len(digits.y), seed)
     return Problem(f"MNIST 4/9, {len(digits.y):,} nodes", prior.project(modes), nodes, digits.y[nodes], 0.1)
+
+
+def fours_and_nines(n_labels: int) -> tuple[datasets.Dataset, np.ndarray, np.ndarray]:
+    """4,000 images of MNIST, so many of them labeled, half of each digit: the data, the nodes and their labels."""
+    digits = datasets.mnist_pair(4, 9, n_per_digit=2000, seed=0)
+    return digits, *few_labels(digits.y, {1: n_labels // 2, -1: n_labels // 2}, seed=0)
 
 
 def plume(seed: int = 0, *, n_nodes: int | None = None, n_labels: int = 8000, n_modes: int = 50) -> Problem:
