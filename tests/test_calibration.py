@@ -167,6 +167,86 @@ def test_one_half_is_plus_one():
     assert calibration.accuracy([0.5], [-1]) == 0
 
 
+def test_rounding_does_not_decide_between_equal_classes():
+    p = [[0.25, 0.375 - 1e-14, 0.375 + 1e-14]]
+    assert calibration.accuracy(p, [1]) == 1
+    assert calibration.accuracy(p, [2]) == 0
+
+
+def test_confusion_agrees_with_scikit_learn():
+    p, y = many_classes()
+    assert (calibration.confusion(p, y) == metrics.confusion_matrix(y, p.argmax(axis=1))).all()
+    assert np.trace(calibration.confusion(p, y)) == round(calibration.accuracy(p, y) * len(p))
+    p, y = binary()
+    table = metrics.confusion_matrix(y, np.where(p >= 0.5, 1, -1))
+    assert (calibration.confusion(p, y) == table).all()
+    p = np.where(p == 0.5, 0.51, p)
+    assert (calibration.confusion(np.column_stack([1 - p, p]), y > 0) == calibration.confusion(p, y)).all()
+    assert calibration.confusion([[0.2, 0.5, 0.3]], [2]).tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 0]]
+
+
+def test_classwise_ece_by_hand():
+    p = [[0.6, 0.3, 0.1], [0.7, 0.1, 0.2]]  # two bins: [0, 0.5] and (0.5, 1]
+    # class 0: both above, one is right; class 1: both below, none is right; class 2: both below, one is right
+    expected = np.mean([abs(1.3 - 1), abs(0.4 - 0), abs(0.3 - 1)]) / 2
+    assert np.isclose(calibration.classwise_ece(p, [0, 2], n_bins=2), expected)
+    q, y = binary()
+    assert np.isclose(
+        calibration.classwise_ece(q, y), calibration.classwise_ece(np.column_stack([1 - q, q]), y > 0)
+    )
+    assert calibration.classwise_ece(*many_classes(20_000)) < 0.01
+    assert calibration.classwise_ece(*many_classes(20_000, sharpness=1.5)) > 0.02
+
+
+def test_the_temperature_of_constant_probabilities_is_a_ratio_of_logits():
+    y = np.repeat([1, -1], [70, 30])
+    expected = np.log(0.9 / 0.1) / np.log(0.7 / 0.3)
+    found = calibration.temperature(np.full(100, 0.9), y)
+    assert np.isclose(found, expected, rtol=1e-5)
+    assert np.allclose(calibration.apply_temperature(np.full(100, 0.9), found), 0.7, rtol=1e-5)
+    # of three classes of which the others are equal: p / q = (n_right / (n_wrong / 2))^T
+    p, truth = np.tile([0.8, 0.1, 0.1], (100, 1)), np.repeat([0, 1, 2], [60, 30, 10])
+    assert np.isclose(calibration.temperature(p, truth), np.log(8) / np.log(60 / 20), rtol=1e-5)
+
+
+def test_temperatures_multiply():
+    p, y = many_classes()
+    found = calibration.temperature(p, y)
+    for t in (0.5, 3.0):
+        scaled = calibration.apply_temperature(p, t)
+        assert np.allclose(scaled.sum(axis=1), 1)
+        assert np.isclose(calibration.temperature(scaled, y), found / t, rtol=1e-4)
+        assert np.allclose(calibration.apply_temperature(scaled, 1 / t), p, atol=1e-12)
+    assert np.allclose(calibration.apply_temperature(p, 1.0), p)
+
+
+def test_the_temperature_finds_how_far_probabilities_were_sharpened():
+    assert abs(np.log(calibration.temperature(*many_classes(20_000)))) < 0.05
+    p, y = many_classes(20_000, sharpness=1.5)
+    found = calibration.temperature(p, y)
+    assert np.isclose(found, 1.5, rtol=0.05)
+    best = calibration.log_loss(calibration.apply_temperature(p, found), y)
+    assert best < min(calibration.log_loss(calibration.apply_temperature(p, t * found), y) for t in (0.98, 1.02))
+    assert calibration.reliability(calibration.apply_temperature(p, found), y).ece < 0.02
+
+
+def test_the_temperature_is_bounded_and_a_belief_holds_it_back():
+    right = np.tile([0.6, 0.3, 0.1], (10, 1))
+    assert np.isclose(calibration.temperature(right, np.zeros(10, int)), 0.05, rtol=1e-3)
+    assert np.isclose(calibration.temperature(right, np.full(10, 2)), 20, rtol=1e-3)
+    held = [calibration.temperature(right, np.zeros(10, int), spread=spread) for spread in (1e-4, 0.3, 1.0)]
+    assert np.isclose(held[0], 1, atol=1e-3)
+    assert held[0] > held[1] > held[2] > 0.05
+
+
+def test_the_forms_of_a_temperature_agree():
+    p, y = binary()
+    columns = np.column_stack([1 - p, p])
+    assert np.isclose(calibration.temperature(p, y), calibration.temperature(columns, y > 0), rtol=1e-6)
+    assert np.allclose(calibration.apply_temperature(p, 2.0), calibration.apply_temperature(columns, 2.0)[:, 1])
+    assert calibration.apply_temperature([0.0, 0.5, 1.0], 3.0).tolist() == [0, 0.5, 1]
+
+
 def test_probabilities_in_single_precision_are_taken():
     p, y = many_classes(n_classes=10)
     single = calibration.brier(p.astype(np.float32), y)
@@ -210,3 +290,12 @@ def test_bad_input_is_refused(probability, truth, words):
 def test_bad_bins_are_refused(settings, words):
     with pytest.raises(ValueError, match=words):
         calibration.reliability([0.5], [1], **settings)
+
+
+def test_bad_temperatures_are_refused():
+    with pytest.raises(ValueError, match="temperature must be positive"):
+        calibration.apply_temperature([0.5], 0.0)
+    with pytest.raises(ValueError, match="spread must be positive"):
+        calibration.temperature([0.5], [1], spread=0.0)
+    with pytest.raises(ValueError, match="n_bins"):
+        calibration.classwise_ece([0.5], [1], n_bins=0)

@@ -13,7 +13,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphuq import baselines, calibration, datasets, graph, laplacian, models, prior, spectrum
+    from graphuq import (
+        baselines,
+        calibration,
+        datasets,
+        graph,
+        laplacian,
+        models,
+        posterior,
+        prior,
+        spectrum,
+        uncertainty,
+    )
     from graphuq.estimator import GraphClassifier
     from graphuq.inference.gradient import HMC, NUTS, EllipticalSlice
     from graphuq.inference.map import find_mode, find_modes
@@ -23,18 +34,24 @@ if TYPE_CHECKING:
     from graphuq.inference.run import sample
     from graphuq.inference.stopping import EffectiveSize, SteadyMean, TimeLimit
     from graphuq.inference.tempering import Tempered
-    from graphuq.posterior import Posterior
+    from graphuq.learning import learn
+    from graphuq.posterior import Draws, GaussianPosterior, Mixture, Posterior
 
 __version__ = "0.1.0"
 
-_MODULES = ("baselines", "calibration", "datasets", "graph", "laplacian", "models", "prior", "spectrum")
+_MODULES = (
+    "baselines", "calibration", "datasets", "graph", "laplacian", "models", "posterior", "prior", "spectrum", "uncertainty",
+)  # fmt: skip
 _HOMES = {
     "HMC": "inference.gradient",
     "NUTS": "inference.gradient",
     "PCN": "inference.pcn",
+    "Draws": "posterior",
     "EffectiveSize": "inference.stopping",
     "EllipticalSlice": "inference.gradient",
+    "GaussianPosterior": "posterior",
     "GraphClassifier": "estimator",
+    "Mixture": "posterior",
     "Orthant": "inference.orthant",
     "Posterior": "posterior",
     "Referenced": "inference.reference",
@@ -44,13 +61,15 @@ _HOMES = {
     "TimeLimit": "inference.stopping",
     "find_mode": "inference.map",
     "find_modes": "inference.map",
+    "learn": "learning",
     "sample": "inference.run",
 }
 
 __all__ = [
-    "HMC", "NUTS", "PCN", "EffectiveSize", "EllipticalSlice", "GraphClassifier", "Orthant", "Posterior",
-    "Referenced", "Refractive", "SteadyMean", "Tempered", "TimeLimit", "baselines", "calibration", "datasets", "find_mode",
-    "find_modes", "graph", "laplacian", "models", "prior", "sample", "spectrum",
+    "HMC", "NUTS", "PCN", "Draws", "EffectiveSize", "EllipticalSlice", "GaussianPosterior", "GraphClassifier", "Mixture",
+    "Orthant", "Posterior", "Referenced", "Refractive", "SteadyMean", "Tempered", "TimeLimit", "baselines", "calibration",
+    "datasets", "find_mode", "find_modes", "graph", "laplacian", "learn", "models", "posterior", "prior", "sample",
+    "spectrum", "uncertainty",
 ]  # fmt: skip
 
 

@@ -2,27 +2,30 @@
 
 Every function takes the same two arguments:
 
-- `probability`, shape (n_nodes,): the probability of class +1; `truth` is then -1 or +1 (or 0 or 1);
-- or `probability`, shape (n_nodes, n_classes), rows adding up to 1; `truth` is then the column number.
+- `probability`, shape (n_nodes, n_classes), rows adding up to 1; `truth` is then the class index, the column;
+- or `probability`, shape (n_nodes,): that of the second of two classes, +1; `truth` is then -1 or +1 (or 0 or 1).
 
-The predicted class is the most probable one, +1 at one half. Its probability is the *confidence*.
-Results do not depend on the order of the nodes, ties included.
+The predicted class is the most probable one, see `uncertainty.most_probable`; in the second form +1 at one half. Its
+probability is the *confidence*. Results do not depend on the order of the nodes, ties included.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq import uncertainty
+
 Array = NDArray[np.float64]
 
 # The smallest probability that the log-loss believes: a wrong class that was given 0 costs 36.
 SMALLEST_PROBABILITY = float(np.finfo(np.float64).eps)
-# Rows computed in single precision add up to 1 within this.
-SUM_TOLERANCE = 1e-5
+# Temperatures beyond these say that all predictions were right, or no better than guesses.
+LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
 
 
 @dataclass(frozen=True)
@@ -115,8 +118,7 @@ def reliability(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10, b
             confidences stay in one bin, so there may be fewer of these.
     """
     p, column = _check(probability, truth)
-    if n_bins < 1:
-        raise ValueError(f"n_bins must be 1 or more, got {n_bins}.")
+    n_bins = _check_bins(n_bins)
     if bins not in ("width", "mass"):
         raise ValueError(f"bins must be 'width' or 'mass', got {bins!r}.")
     confidence, right = _confidence(p, column)
@@ -126,13 +128,31 @@ def reliability(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10, b
     else:  # the upper ends are confidences that occur, so that ties stay together
         upper = np.quantile(confidence, np.arange(1, n_bins + 1) / n_bins, method="inverted_cdf")
         edges = np.append(lowest, np.unique(upper))
-    n_bins = edges.size - 1
-    which = np.searchsorted(edges[1:-1], confidence)
-    counts = np.bincount(which, minlength=n_bins)
-    sums = np.array([np.bincount(which, weights=x, minlength=n_bins) for x in (confidence, right)])
+    counts, sums = _binned(edges, confidence, right)
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    ece = float(np.abs(sums[0] - sums[1]).sum() / len(p))
-    return Reliability(edges, means[0], means[1], counts, ece)
+    return Reliability(edges, means[0], means[1], counts, float(np.abs(sums[0] - sums[1]).sum() / len(p)))
+
+
+def classwise_ece(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> float:
+    """The calibration error of every class's probability, in the mean over classes (Kull et al. 2019).
+
+        mean_k sum_b counts_bk |frequency_bk - mean p_k in bin b| / n_nodes,
+
+    bins of equal width from 0 to 1. Unlike `reliability` it sees the probabilities of classes that were not predicted.
+    """
+    p, column = _check(probability, truth)
+    edges = np.linspace(0, 1, _check_bins(n_bins) + 1)
+    sums = [_binned(edges, p[:, k], column == k)[1] for k in range(p.shape[1])]
+    return float(np.mean([np.abs(each[0] - each[1]).sum() / len(p) for each in sums]))
+
+
+def confusion(probability: ArrayLike, truth: ArrayLike) -> NDArray[np.int64]:
+    """Counts of nodes by true class, in rows, and predicted class, in columns; shape (n_classes, n_classes)."""
+    p, column = _check(probability, truth)
+    n_classes = p.shape[1]
+    cell = n_classes * column + uncertainty.most_probable(p)
+    counts = np.bincount(cell, minlength=n_classes**2).reshape(n_classes, n_classes)
+    return counts if np.ndim(probability) == 2 else counts[::-1, ::-1]  # -1 before +1
 
 
 def risk_coverage(probability: ArrayLike, truth: ArrayLike) -> RiskCoverage:
@@ -159,6 +179,45 @@ def error_detection_auroc(probability: ArrayLike, truth: ArrayLike) -> float:
     _, group, counts = np.unique(confidence, return_inverse=True, return_counts=True)
     rank = np.cumsum(counts) - (counts - 1) / 2
     return float((rank[group][right].sum() - n_right * (n_right + 1) / 2) / (n_right * n_wrong))
+
+
+def temperature(probability: ArrayLike, truth: ArrayLike, *, spread: float = math.inf) -> float:
+    """The temperature T whose probabilities ``p_k^(1/T) / sum_l p_l^(1/T)`` have the least log-loss.
+
+    Above 1 the probabilities were too sure, below 1 too timid. It lies between 0.05 and 20: the least where every
+    prediction is right. The log-loss is convex in 1/T, so there is one minimum.
+
+    Args:
+        probability: of +1, or of every class.
+        truth: the true classes.
+        spread: what is believed beforehand, ``log T ~ N(0, spread^2)``; nothing by default.
+    """
+    from scipy.optimize import minimize_scalar
+
+    if not spread > 0:
+        raise ValueError(f"spread must be positive, got {spread}.")
+    p, column = _check(probability, truth)
+    log_p = np.log(np.maximum(p, SMALLEST_PROBABILITY))
+    log_p -= log_p.max(axis=1, keepdims=True)
+    own = _of_truth(log_p, column)
+
+    def loss(log_t: float) -> float:
+        beta = math.exp(-log_t)
+        log_sum = np.log(np.exp(beta * log_p).sum(axis=1))
+        return float(np.sum(log_sum - beta * own)) + (log_t / spread) ** 2 / 2
+
+    ends = (math.log(LOWEST_TEMPERATURE), math.log(HIGHEST_TEMPERATURE))
+    return math.exp(minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-8}).x)
+
+
+def apply_temperature(probability: ArrayLike, temperature: float) -> Array:
+    """``p_k^(1/T) / sum_l p_l^(1/T)``, of the shape of `probability`: more even for T > 1, surer for T < 1."""
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be positive and finite, got {temperature}.")
+    p = _columns(probability)
+    powers = (p / p.max(axis=1, keepdims=True)) ** (1 / temperature)
+    scaled = powers / powers.sum(axis=1, keepdims=True)
+    return scaled if np.ndim(probability) == 2 else scaled[:, 0]
 
 
 def summary(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> Summary:
@@ -205,38 +264,42 @@ def reliability_diagram(reliability: Reliability, ax: Any = None) -> Any:
     return ax
 
 
+def _columns(probability: ArrayLike) -> Array:
+    """Probabilities of every class; of two that were given as one column, +1 is the first."""
+    p = np.asarray(probability, dtype=float)
+    if p.ndim not in (1, 2):
+        raise ValueError(f"probability must have shape (n_nodes,) or (n_nodes, n_classes), got {p.shape}.")
+    return uncertainty.check_probability(np.column_stack([p, 1 - p]) if p.ndim == 1 else p)
+
+
 def _check(probability: ArrayLike, truth: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
-    """Probabilities of every class, and the column of the true one; +1 is the first of two."""
-    p, labels = np.asarray(probability, dtype=float), np.asarray(truth)
-    if p.ndim not in (1, 2) or (p.ndim == 2 and p.shape[1] < 2):
-        raise ValueError(
-            f"probability must have shape (n_nodes,), or (n_nodes, n_classes) with 2 or more classes, "
-            f"got {p.shape}."
-        )
+    """Probabilities of every class as in `_columns`, and the column of the true one."""
+    p, labels = _columns(probability), np.asarray(truth)
     if len(p) == 0:
         raise ValueError("probability is empty: at least one node is needed.")
     if labels.shape != p.shape[:1]:
         raise ValueError(f"truth must have shape {p.shape[:1]}, one class for each node, got {labels.shape}.")
-    wrong = ~((p >= -SUM_TOLERANCE) & (p <= 1 + SUM_TOLERANCE))
-    if wrong.any():
-        raise ValueError(f"probability must lie between 0 and 1, got {p[wrong][0]}.")
-    if p.ndim == 1:
-        classes = [0, 1] if np.isin(labels, (0, 1)).all() else [-1, 1]
-        columns = np.column_stack([p, 1 - p])
+    if np.ndim(probability) == 2:
+        classes, allowed = list(range(p.shape[1])), f"a column number, 0 to {p.shape[1] - 1}"
     else:
-        classes = list(range(p.shape[1]))
-        columns = p
-        off = np.abs(p.sum(axis=1) - 1) > SUM_TOLERANCE
-        if off.any():
-            raise ValueError(
-                f"Rows of probability must add up to 1, got {p[off][0].sum():.6g} in row {np.argmax(off)}."
-            )
+        classes, allowed = [0, 1] if np.isin(labels, (0, 1)).all() else [-1, 1], "-1 or +1 (or 0 or 1)"
     unknown = ~np.isin(labels, classes)
     if unknown.any():
-        allowed = "-1 or +1 (or 0 or 1)" if p.ndim == 1 else f"a column number, 0 to {p.shape[1] - 1}"
         raise ValueError(f"truth must be {allowed}, got {labels[unknown][0]}.")
-    column = (labels != 1) if p.ndim == 1 else labels
-    return np.clip(columns, 0, 1), column.astype(np.int64)
+    return p, (labels if np.ndim(probability) == 2 else labels != 1).astype(np.int64)
+
+
+def _check_bins(n_bins: int) -> int:
+    if n_bins < 1:
+        raise ValueError(f"n_bins must be 1 or more, got {n_bins}.")
+    return n_bins
+
+
+def _binned(edges: Array, score: Array, hit: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Array]:
+    """Nodes in each bin, and the sums of their scores and of their hits, shape (2, n_bins)."""
+    which, n_bins = np.searchsorted(edges[1:-1], score), edges.size - 1
+    sums = [np.bincount(which, weights=x, minlength=n_bins) for x in (score, hit)]
+    return np.bincount(which, minlength=n_bins), np.array(sums)
 
 
 def _of_truth(p: Array, column: NDArray[np.int64]) -> Array:
@@ -246,5 +309,4 @@ def _of_truth(p: Array, column: NDArray[np.int64]) -> Array:
 
 def _confidence(p: Array, column: NDArray[np.int64]) -> tuple[Array, NDArray[np.bool_]]:
     """The probability of the predicted class, and whether that is the true one."""
-    predicted = p.argmax(axis=1)
-    return p.max(axis=1), predicted == column
+    return uncertainty.confidence(p), uncertainty.most_probable(p) == column

@@ -1,7 +1,8 @@
-"""A column of classes with gaps in; the labeled rows, their labels -1 or +1, and the two classes out."""
+"""A column of classes with gaps in; the labeled rows, the number of their class, and the classes out."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,14 +19,23 @@ class Labels:
     """The known labels of a table.
 
     Attributes:
-        classes: the two classes in order; the second is the label +1.
+        classes: the classes in order.
         nodes: the labeled rows, shape (n_labeled,).
-        y: their labels, -1 or +1, shape (n_labeled,).
+        y: their classes as numbers 0 to n_classes - 1, shape (n_labeled,).
     """
 
     classes: NDArray[Any]
     nodes: NDArray[np.int64] = field(repr=False)
-    y: NDArray[np.float64] = field(repr=False)
+    y: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes K."""
+        return len(self.classes)
+
+    def counts(self) -> NDArray[np.int64]:
+        """Labels of each class."""
+        return np.bincount(self.y, minlength=self.n_classes)
 
 
 def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
@@ -40,7 +50,7 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
 
     Args:
         y: one value a row: an array, a list, a pandas or polars series.
-        classes: the two classes, where they are known already.
+        classes: the classes, where they are known already.
     """
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import column_or_1d
@@ -56,8 +66,8 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
     labeled = ~(missing | minus_one)
     if not labeled.any():
         if classes is not None:
-            return Labels(classes, np.empty(0, dtype=np.int64), np.empty(0))
-        raise ValueError("No row is labeled: give at least one row of each of two classes.")
+            return Labels(classes, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        raise ValueError("No row is labeled: give at least one row of each of two classes or more.")
     values = column[labeled]
     if values.dtype.kind == "O":
         kinds = {"text" if isinstance(value, str) else "numbers" for value in values}
@@ -67,12 +77,12 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
     check_classification_targets(values)
     found = np.unique(values)
     if classes is None:
-        classes = _two_classes(found, bool(minus_one.any()))
+        classes = _several_classes(found, bool(minus_one.any()))
+        _warn_of_zeros(column, minus_one)
     elif not np.isin(found, classes).all():
         new = found[~np.isin(found, classes)][0]
-        known = " and ".join(repr(each) for each in classes.tolist())
-        raise ValueError(f"{new.item()!r} is none of the classes of fit, {known}.")
-    return Labels(classes, np.flatnonzero(labeled), np.where(values == classes[1], 1.0, -1.0))
+        raise ValueError(f"{new.item()!r} is none of the classes of fit, {in_words(classes)}.")
+    return Labels(classes, np.flatnonzero(labeled), np.searchsorted(classes, values))
 
 
 def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
@@ -95,27 +105,42 @@ def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
     if len(rows) != len(classes):
         raise ValueError(f"There are {len(rows)} nodes and {len(classes)} classes: give one class for each node.")
     new = read_labels(classes, classes=labels.classes)
-    label = np.zeros(n_rows)
+    label = np.full(n_rows, -1)
     label[labels.nodes] = labels.y
-    label[rows] = 0
+    label[rows] = -1
     label[rows[new.nodes]] = new.y
-    labeled = np.flatnonzero(label)
+    labeled = np.flatnonzero(label >= 0)
     if len(np.unique(label[labeled])) < 2:
         raise ValueError("Only one class would stay labeled, and two are needed to tell apart.")
     return Labels(labels.classes, labeled, label[labeled])
 
 
-def _two_classes(found: NDArray[Any], minus_one: bool) -> NDArray[Any]:
+def in_words(classes: NDArray[Any], most: int = 8) -> str:
+    """Names of classes as a list in a sentence."""
+    names = [repr(each) for each in classes[:most].tolist()]
+    if len(classes) > most:
+        return f"{', '.join(names)} and {len(classes) - most} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _several_classes(found: NDArray[Any], minus_one: bool) -> NDArray[Any]:
     if len(found) == 1:
         why = f" {_RENAME}" if minus_one else ""
         raise ValueError(f"Only one class, {found[0]!s}, is labeled, and two are needed to tell apart.{why}")
-    if len(found) > 2:
-        names = ", ".join(str(name) for name in found[:5]) + (", ..." if len(found) > 5 else "")
-        raise ValueError(
-            "Only binary classification is supported. The type of the target is multiclass: y has "
-            f"{len(found)} classes ({names}). Keep two of them, or fit each one against the rest."
-        )
     return found
+
+
+def _warn_of_zeros(column: NDArray[Any], minus_one: NDArray[np.bool_]) -> None:
+    """-1, 0 and 1, with 0 in most rows: that may be meant as the two classes -1 and 1, and 0 for unknown."""
+    if column.dtype.kind not in "iuf" or not minus_one.any() or not np.isin(column, (-1, 0, 1)).all():
+        return
+    zeros = np.count_nonzero(column == 0)
+    if zeros > len(column) / 2:
+        warnings.warn(
+            f"y holds -1, 0 and 1, and 0 in {zeros} of {len(column)} rows. The rows of -1 were taken as unlabeled, and "
+            "0 and 1 as the classes. If 0 marks the unlabeled rows instead, put None or NaN there and rename the class -1.",
+            stacklevel=4,
+        )
 
 
 def _gaps(column: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq._recipe import recipe
 from graphuq.spectrum.result import Spectrum
 
 Array = NDArray[np.float64]
@@ -15,6 +16,43 @@ Array = NDArray[np.float64]
 SUPPORT_TOLERANCE = 1e-8
 # Below this an eigenvalue after the first cannot be told from zero in double precision.
 ZERO_EIGENVALUE = 1e-12
+# Nodes, evenly spread, from which a quantile over all of them is read.
+QUANTILE_NODES = 5000
+
+
+@dataclass(frozen=True, eq=False)
+class NewRows:
+    """Rows that were not in the graph: where its eigenvectors go there.
+
+    The prior goes on to a new row x by the values ``q_j(x)`` of its eigenvectors there. To the nodes i
+
+        Cov(u_x, u_i) = sum_j (v_j - v_tail) q_j(x) q_j(i),
+
+    as between any two nodes. What its neighbors do not determine of u_x is its own, independent of all
+    else: a share v_tail of the tail, the variance that modes without a value at x have at an average node, and,
+    if a least variance is asked for, what the sum lacks to it,
+
+        Var(u_x) = max(least, sum_j (v_j - v_tail) q_j(x)^2) + v_tail + sum_{j without value} (v_j - v_tail) / N.
+
+    A row far from all others has small ``q_j(x)``: of the least variance next to nothing is determined.
+
+    Attributes:
+        vectors: the eigenvectors' values at the new rows, shape (n_new, n_modes), by `spectrum.extend`.
+        has_value: the modes whose values are to be believed, shape (n_modes,); all by default.
+        least_quantile: the share of nodes whose prior variance may be less than that of any new row: one far
+            from all others then is unsure. None leaves the variance to the eigenvectors.
+    """
+
+    vectors: Array
+    has_value: NDArray[np.bool_] | bool = True
+    least_quantile: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def part(self, rows: slice) -> NewRows:
+        """Some of the rows."""
+        return replace(self, vectors=self.vectors[rows])
 
 
 @dataclass(frozen=True)
@@ -64,10 +102,34 @@ class GaussianPrior:
         block = (self.vectors[rows] * (self.variances - self.tail_variance)) @ self.vectors[columns].T
         return block + self.tail_variance * (rows[:, None] == columns[None, :])
 
-    def marginal_variance(self, nodes: ArrayLike | None = None) -> Array:
-        """The diagonal of C, at all nodes or at some."""
-        vectors = self.vectors if nodes is None else self.vectors[np.asarray(nodes)]
+    def marginal_variance(self, where: ArrayLike | NewRows | None = None) -> Array:
+        """The diagonal of C, at all nodes or at some, or at new rows."""
+        vectors = self.vectors if where is None else self.rows(where)
         return np.square(vectors) @ (self.variances - self.tail_variance) + self.tail_variance
+
+    def rows(self, where: ArrayLike | NewRows) -> Array:
+        """The values of the kept eigenvectors at some nodes, or at new rows; shape (n, n_modes)."""
+        if not isinstance(where, NewRows):
+            return self.vectors[np.asarray(where)]
+        if where.vectors.ndim != 2 or where.vectors.shape[1] < self.n_modes:
+            raise ValueError(
+                f"New rows need {self.n_modes} columns, one for each mode, got the shape {where.vectors.shape}."
+            )
+        return np.where(where.has_value, where.vectors, 0.0)[:, : self.n_modes]
+
+    def own_variance(self, where: ArrayLike | NewRows) -> Array:
+        """What neighbors do not determine of u at new rows, see `NewRows`; zero at nodes."""
+        if not isinstance(where, NewRows):
+            return np.zeros(len(np.asarray(where)))
+        excess = np.maximum(self.variances - self.tail_variance, 0.0)
+        has_value = np.broadcast_to(where.has_value, where.vectors.shape[1:])[: self.n_modes]
+        counted = np.where(has_value, excess, 0.0)
+        own = np.full(len(where.vectors), (excess - counted).sum() / self.n_nodes)
+        if where.least_quantile is not None:
+            some = self.vectors[:: max(1, self.n_nodes // QUANTILE_NODES)]
+            least = np.quantile(np.square(some) @ counted, where.least_quantile)
+            own += np.maximum(least - np.square(self.rows(where)) @ counted, 0.0)
+        return own
 
     def precision(self, u: ArrayLike) -> Array:
         """``P u``, P the inverse of C on its support: for the paper's prior ``P = L / c``."""
@@ -93,6 +155,7 @@ class GaussianPrior:
         return self.vectors @ ((modes - tail) * (self.vectors.T @ u)) + tail * u
 
 
+@recipe
 def full(spectrum: Spectrum) -> GaussianPrior:
     """The prior of Algorithm 1: ``v_j = c / lambda_j`` on every mode but the first (2.5), (2.6).
 
@@ -110,6 +173,7 @@ def full(spectrum: Spectrum) -> GaussianPrior:
     )
 
 
+@recipe
 def project(spectrum: Spectrum, *, n_modes: int | None = None) -> GaussianPrior:
     """The prior of Algorithm 2: ``v_j = c / lambda_j`` for 0 < j < n_modes, nothing else (4.2)."""
     _require_connected(spectrum)
@@ -117,6 +181,7 @@ def project(spectrum: Spectrum, *, n_modes: int | None = None) -> GaussianPrior:
     return _inverse_laplacian(spectrum, None, f"project(n_modes={spectrum.n_modes})")
 
 
+@recipe
 def approximate(
     spectrum: Spectrum, *, n_modes: int | None = None, lambda_bar: float | None = None
 ) -> GaussianPrior:
@@ -135,6 +200,7 @@ def approximate(
     return _inverse_laplacian(spectrum, lambda_bar, name)
 
 
+@recipe
 def matern(
     spectrum: Spectrum,
     *,

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from graphuq.classes import Labels
@@ -35,7 +36,7 @@ def first_rows(rows: list[bytes]) -> dict[bytes, int]:
 
 def warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:
     """Say which rows are alike in every feature and labeled differently."""
-    first: dict[bytes, tuple[int, float]] = {}
+    first: dict[bytes, tuple[int, int]] = {}
     for i, label in zip(labels.nodes, labels.y, strict=True):
         j, other = first.setdefault(rows[i], (i, label))
         if label != other:
@@ -45,3 +46,13 @@ def warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:
                 stacklevel=3,
             )
             return
+
+
+def average_equal(values: NDArray[np.float64], rows: list[bytes]) -> NDArray[np.float64]:
+    """The values with those of rows that are alike in every feature replaced by their mean."""
+    if len(set(rows)) == len(rows):
+        return values
+    _, group = np.unique(np.array(rows, dtype=np.dtype((np.void, 16))), return_inverse=True)
+    sums = np.zeros((group.max() + 1, values.shape[1]))
+    np.add.at(sums, group, values)
+    return np.asarray((sums / np.bincount(group)[:, None])[group])

@@ -1,38 +1,44 @@
-"""The settings of a classifier in; whether they make sense, and which of them make a difference, out."""
+"""The settings of a classifier in; whether they make sense, which make a difference, and what they stand for, out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphuq import graph as graphs
+from graphuq import laplacian, spectrum
+from graphuq import prior as priors
 from graphuq.models import GinzburgLandau, LevelSet, Probit
+from graphuq.prior import GaussianPrior
+from graphuq.spectrum.result import Spectrum
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
 
-AFFINITIES = ("knn", "self_tuning", "gaussian", "cosine", "precomputed")
+GRAPHS = ("knn", "self_tuning", "gaussian", "cosine", "precomputed")
 PRIORS = ("learned", "matern", "approximate", "project", "full")
-MODELS: dict[str, Any] = {
-    "probit": Probit,
-    "level_set": LevelSet,
-    "ginzburg_landau": GinzburgLandau,
-}
-INFERENCES = ("auto", "sample")
+MODELS: dict[str, Any] = {"probit": Probit, "level_set": LevelSet, "ginzburg_landau": GinzburgLandau}
+INFERENCES = ("auto", "ep", "sample")
 MAY_BE_NONE = ("width", "gamma")
 
 
 def check_settings(classifier: GraphClassifier) -> None:
     """Refuse settings that do not exist, or are beyond reason, with a sentence that says what is allowed."""
-    for name, value, allowed in (
-        ("affinity", classifier.affinity, AFFINITIES),
-        ("prior", classifier.prior, PRIORS),
-        ("model", classifier.model, tuple(MODELS)),
-        ("inference", classifier.inference, INFERENCES),
+    for name, value, allowed, other in (
+        ("graph", classifier.graph, GRAPHS, "a function of X that makes a graph"),
+        ("prior", classifier.prior, PRIORS, "a function of a spectrum that makes a prior"),
+        ("model", classifier.model, tuple(MODELS), "a model without labels, or a class of one"),
+        ("inference", classifier.inference, INFERENCES, None),
     ):
-        if value not in allowed:
-            raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}.")
+        named = isinstance(value, str)
+        if (named or other is None) and value not in allowed:
+            told = f"{name} must be one of {', '.join(allowed)}"
+            raise ValueError(f"{told}{f', or {other}' if other else ''}, got {value!r}.")
+        if not named and name in ("graph", "prior") and not callable(value):
+            raise TypeError(f"{name} takes one of {', '.join(allowed)}, or {other}, got {value!r}.")
     for name, least in (("n_modes", 2), ("n_neighbors", 1), ("n_steps", 1), ("n_chains", 1)):
         if not isinstance(count := getattr(classifier, name), Integral) or count < least:
             raise ValueError(f"{name} must be a whole number of at least {least}, got {count!r}.")
@@ -46,21 +52,78 @@ def check_settings(classifier: GraphClassifier) -> None:
             raise ValueError(f"{name} must lie between 1e-9 and 1e9, got {number}.")
     if not classifier.time_limit > 0:
         raise ValueError(f"time_limit must be above 0 seconds, got {classifier.time_limit}.")
-    if classifier.affinity == "gaussian" and classifier.width is None:
-        raise ValueError('affinity="gaussian" needs a width, the distance at which rows still count as similar.')
+    if classifier.graph == "gaussian" and classifier.width is None:
+        raise ValueError('graph="gaussian" needs a width, the distance at which rows still count as similar.')
 
 
 def without_effect(classifier: GraphClassifier) -> list[str]:
     """The settings that make no difference, since others rule them out."""
-    affinity, prior = classifier.affinity, classifier.prior
+    graph, prior = classifier.graph, classifier.prior
+    named_model = isinstance(classifier.model, str)
     counts = {
-        "width": affinity == "gaussian",
-        "n_neighbors": affinity in ("knn", "self_tuning"),
-        "n_components": affinity not in ("cosine", "precomputed"),
-        "n_modes": affinity != "cosine" and prior != "full",
+        "width": graph == "gaussian",
+        "n_neighbors": graph in ("knn", "self_tuning"),
+        "n_components": graph in ("knn", "self_tuning", "gaussian"),
+        "n_modes": graph != "cosine" and prior != "full",
         "tau": prior == "matern",
         "alpha": prior == "matern",
+        "gamma": named_model,
         "epsilon": classifier.model == "ginzburg_landau",
         "time_limit": classifier.inference == "auto",
+        "sampler": classifier.inference != "ep",
     }
     return [name for name, has_effect in counts.items() if not has_effect]
+
+
+def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.LowRankGraph:
+    """The similarity graph that a classifier asks for."""
+    named = classifier.graph
+    if named == "precomputed":
+        return graphs.precomputed(X)
+    if named == "cosine":
+        return graphs.cosine(X)
+    if named == "gaussian":
+        assert classifier.width is not None  # checked
+        return graphs.gaussian(X, tau=classifier.width, n_components=classifier.n_components)
+    if named in ("knn", "self_tuning"):
+        build = graphs.knn if named == "knn" else graphs.self_tuning
+        n_neighbors = min(classifier.n_neighbors, X.shape[0] - 1)
+        return build(X, n_neighbors=n_neighbors, n_components=classifier.n_components)
+    build_own: Callable[[Any], Any] = classifier.graph  # type: ignore[assignment]
+    made = build_own(X)
+    if not isinstance(made, graphs.Graph | graphs.LowRankGraph):
+        made = graphs.precomputed(made)
+    if made.n_nodes != X.shape[0]:
+        raise ValueError(f"The graph has {made.n_nodes} nodes and X has {X.shape[0]} rows: they must be the same.")
+    return made
+
+
+def make_spectrum(classifier: GraphClassifier, graph: graphs.Graph | graphs.LowRankGraph) -> Spectrum:
+    """Its eigenpairs, as many as the prior asks for."""
+    if isinstance(graph, graphs.LowRankGraph):
+        return spectrum.low_rank(graph)
+    L = laplacian.normalized(graph)
+    if classifier.prior == "full":
+        return spectrum.dense(L)
+    return spectrum.leading(L, n_modes=min(classifier.n_modes, graph.n_nodes), progress=classifier.verbose)
+
+
+def make_prior(classifier: GraphClassifier, modes: Spectrum) -> GaussianPrior:
+    """The prior that a classifier asks for, if it is not to be learned."""
+    if callable(classifier.prior):
+        made: GaussianPrior = classifier.prior(modes)
+        return made
+    if classifier.prior == "matern":
+        return priors.matern(modes, tau=classifier.tau, alpha=classifier.alpha)
+    named: GaussianPrior = getattr(priors, classifier.prior)(modes)
+    return named
+
+
+def model_template(classifier: GraphClassifier) -> Any:
+    """The model that a classifier asks for, still without labels."""
+    if not isinstance(classifier.model, str):
+        return classifier.model
+    settings: dict[str, Any] = {} if classifier.gamma is None else {"gamma": float(classifier.gamma)}
+    if classifier.model == "ginzburg_landau":
+        settings["epsilon"] = float(classifier.epsilon)
+    return MODELS[classifier.model](**settings)

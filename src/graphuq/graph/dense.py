@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 
+from graphuq._recipe import recipe
 from graphuq.graph.distances import row_blocks, squared_distances
 from graphuq.graph.features import Array, Features, MatrixLike, check_features, prepare
 from graphuq.graph.kernel import Kernel, affinity, check_n_neighbors, check_tau, kth_distance
@@ -14,6 +15,7 @@ from graphuq.graph.weights import Graph, symmetrize
 _MATRICES = 3  # held at once on the way to a spectrum: weights, Laplacian, eigenvectors
 
 
+@recipe
 def self_tuning(
     X: MatrixLike, *, n_neighbors: int = 10, n_components: int | None = None, self_weights: bool = False
 ) -> Graph:
@@ -41,6 +43,7 @@ def self_tuning(
     return _graph(A, features, Kernel(tau, n_neighbors), self_weights)
 
 
+@recipe
 def gaussian(X: MatrixLike, *, tau: float, n_components: int | None = None, self_weights: bool = False) -> Graph:
     """Gaussian weights of one scale between all nodes.
 

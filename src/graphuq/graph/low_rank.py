@@ -9,6 +9,7 @@ from typing import Literal, cast
 import numpy as np
 from scipy.linalg import eigh
 
+from graphuq._recipe import recipe
 from graphuq.graph.distances import row_blocks, squared_distances
 from graphuq.graph.features import Array, Features, MatrixLike, check_features, check_new_features, prepare
 from graphuq.graph.kernel import affinity, check_tau
@@ -40,6 +41,7 @@ class LowRankGraph:
         return self.factor.shape[0]
 
 
+@recipe
 def cosine(X: MatrixLike) -> LowRankGraph:
     """Cosine similarity between all nodes (Sec. 5.1, hyperspectral image).
 
@@ -56,6 +58,7 @@ def cosine(X: MatrixLike) -> LowRankGraph:
     return LowRankGraph(factor, degrees, unit)
 
 
+@recipe
 def nystrom(
     X: MatrixLike,
     *,

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from scipy.sparse import csr_array, eye_array
 
+from graphuq._recipe import recipe
 from graphuq.graph.distances import Indices, pair_squared_distances, row_blocks, squared_distances
 from graphuq.graph.features import Array, MatrixLike, check_features, prepare
 from graphuq.graph.kernel import Kernel, affinity, check_n_neighbors, check_tau, kth_distance
@@ -21,6 +22,7 @@ _TREE_UP_TO = 8
 _N_PROBES = 16
 
 
+@recipe
 def knn(
     X: MatrixLike,
     *,

@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from graphuq.inference.independence import sample_independently
 from graphuq.inference.run import sample
 from graphuq.inference.stopping import EffectiveSize, TimeLimit
-from graphuq.models import LevelSet, Model, Probit
-from graphuq.posterior import Posterior
+from graphuq.models.base import Model, offer, offers
+from graphuq.posterior.draws import Draws
 from graphuq.prior import GaussianPrior
 
 # What is drawn until it holds (Vehtari, Gelman, Simpson, Carpenter, Buerkner 2021).
@@ -32,7 +32,7 @@ def sample_enough(
     seed: int = 0,
     progress: bool = False,
     stacklevel: int = 2,
-) -> Posterior:
+) -> Draws:
     """Draws until R-hat is below 1.01 with 400 effective draws.
 
     First by proposals from expectation propagation (`sample_independently`), where the model allows them; if those
@@ -49,7 +49,7 @@ def sample_enough(
         stacklevel: of that warning.
     """
     run: dict[str, Any] = {"n_chains": n_chains, "seed": seed}
-    if isinstance(model, Probit | LevelSet):
+    if offers(model, "sites") and offer(model, "n_fields") == 1:
         for thin in (1, LONGER):
             posterior = sample_independently(prior, model, n_steps=n_steps, thin=thin, **run)
             found = posterior.diagnostics()

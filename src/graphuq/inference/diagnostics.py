@@ -23,6 +23,7 @@ class Diagnostics:
     r_hat: Array
     ess_bulk: Array
     ess_tail: Array
+    names: list[str] = field(repr=False)
     nodes: NDArray[np.int64] = field(repr=False)
 
     @property
@@ -59,11 +60,19 @@ class Diagnostics:
         return f"Not converged: too few effective draws ({numbers}). Run more steps."
 
 
-def diagnose(draws: NDArray[Any], nodes: NDArray[np.int64]) -> Diagnostics:
-    """R-hat (rank-normalized, split), bulk and tail ESS of draws of shape (chains, draws, nodes)."""
+def diagnose(
+    draws: NDArray[Any], names: list[str] | None = None, nodes: NDArray[np.int64] | None = None
+) -> Diagnostics:
+    """R-hat (rank-normalized, split), bulk and tail ESS of draws of shape (chains, draws, quantities).
+
+    What takes few values, as the side of a label does, is judged by the classical R-hat too: ranks of ties hide
+    that chains disagree.
+    """
+    names = [str(k) for k in range(draws.shape[2])] if names is None else names
+    nodes = np.full(draws.shape[2], -1) if nodes is None else nodes
     if draws.shape[0] < 2 or draws.shape[1] < 8:
         unknown = np.full(draws.shape[2], np.nan)
-        return Diagnostics(unknown, np.zeros(draws.shape[2]), np.zeros(draws.shape[2]), nodes)
+        return Diagnostics(unknown, np.zeros(draws.shape[2]), np.zeros(draws.shape[2]), names, nodes)
     from arviz_stats.base import array_stats
 
     draws = np.asarray(draws, dtype=float)
@@ -72,10 +81,14 @@ def diagnose(draws: NDArray[Any], nodes: NDArray[np.int64]) -> Diagnostics:
         r_hat = np.asarray(array_stats.rhat(draws, **axes, method="rank"), dtype=float)
         bulk = np.asarray(array_stats.ess(draws, **axes, method="bulk"), dtype=float)
         tail = np.asarray(array_stats.ess(draws, **axes, method="tail", prob=(0.05, 0.95)), dtype=float)
+    classical = split_r_hat(draws)
+    r_hat = np.fmax(r_hat, classical)
     # Chains that never moved have no variance: they have not agreed on anything.
     still = np.ptp(draws, axis=1).max(axis=0) == 0
     r_hat[still], bulk[still], tail[still] = np.inf, 0.0, 0.0
-    return Diagnostics(r_hat, bulk, tail, nodes)
+    # Quantiles of few values may all be one: then the tails say nothing, and the bulk stands for them.
+    tail = np.where(np.isnan(tail), bulk, tail)
+    return Diagnostics(r_hat, bulk, tail, names, nodes)
 
 
 def split_r_hat(draws: NDArray[Any]) -> Array:
@@ -108,9 +121,9 @@ def standard_error(draws: NDArray[Any]) -> Array:
 
 
 def error_of_batches(sums: NDArray[Any], starts: tuple[int, ...], n_draws: int) -> Array:
-    """The same from the sums over batches, shape (chains, batches, quantities)."""
-    lengths = np.diff([*starts, n_draws])
-    means = np.concatenate(sums / lengths[:, None])
+    """The same from the sums over batches, shape (chains, batches, ...)."""
+    lengths = np.diff([*starts, n_draws]).reshape(-1, *(1,) * (sums.ndim - 2))
+    means = np.concatenate(sums / lengths)
     if len(means) < 2:
         return np.full(sums.shape[2:], np.nan)
     return np.asarray(means.std(axis=0, ddof=1) / np.sqrt(len(means)), dtype=float)

@@ -6,17 +6,17 @@ import warnings
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
 from scipy.linalg.lapack import dpotrf, dtrtri
-from scipy.special import log_expit
+from scipy.special import log_expit, ndtr
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from graphuq.inference.sites import Sites
-from graphuq.models.base import Model
+from graphuq.models.base import Model, ask
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -79,6 +79,44 @@ class EP:
     n_sweeps: int
     converged: bool
 
+    def gradient(self) -> EvidenceGradient:
+        """Derivatives of the evidence."""
+        return evidence_gradient(self)
+
+    def gaussian(self) -> Gaussian:
+        """The posterior of z."""
+        return gaussian(self)
+
+    def field_moments(self, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
+        """Mean and variance of u, shape (n, 1) each."""
+        from graphuq.inference.marginals import predict
+
+        found = predict(self, conditional, deviation)
+        return found.mean[:, None], found.variance[:, None]
+
+    def classes(self, conditional: Matrix, deviation: Vector, noise: float, n_points: int = 0) -> Matrix:
+        """P(u + noise < 0) and P(u + noise >= 0), shape (n, 2)."""
+        from graphuq.inference.marginals import predict
+
+        return two_classes(predict(self, conditional, np.hypot(deviation, noise)).probability)
+
+    def labeled_classes(self, noise: float) -> Matrix:
+        """At the labeled nodes; without noise from the tilted distribution, which is cut where the label cuts it."""
+        from graphuq.inference.marginals import labeled_probability
+
+        if noise == 0:
+            return two_classes(labeled_probability(self))
+        return two_classes(ndtr(self.mean / np.sqrt(self.variance + noise**2)))
+
+    def left_out_classes(self, noise: float) -> Matrix:
+        """At each labeled node given all labels but its own."""
+        return two_classes(ndtr(self.cavity_mean / np.sqrt(self.cavity_variance + noise**2)))
+
+
+def two_classes(probability: Vector) -> Matrix:
+    """A column for each class, from the probability of the second."""
+    return np.column_stack([1 - probability, probability])
+
 
 class EvidenceGradient(NamedTuple):
     """Derivatives of the log evidence at the fixed point."""
@@ -86,6 +124,55 @@ class EvidenceGradient(NamedTuple):
     log_variances: Vector  # by log v_j, where column j of B is sqrt(v_j) q_j; shape (n_latent,)
     tail: float  # by the variance of the tail
     gamma: float
+    log_flip: float  # by the log of the probability of a mistake, where gamma does not set it
+
+
+class Fit(Protocol):
+    """The Gaussian of expectation propagation, of one field (`EP`) or of one for each class (`StarEP`)."""
+
+    @property
+    def log_evidence(self) -> float:
+        """``log P(y)``."""
+        ...
+
+    @property
+    def log_predictive(self) -> Vector:
+        """``log P(y_j | all other labels)``, shape (n_labeled,)."""
+        ...
+
+    @property
+    def converged(self) -> bool:
+        """Whether the sites agree with their tilted moments."""
+        ...
+
+    @property
+    def n_sweeps(self) -> int:
+        """Sweeps over all sites."""
+        ...
+
+    def gradient(self) -> EvidenceGradient:
+        """Derivatives of the evidence."""
+        ...
+
+    def gaussian(self) -> Gaussian:
+        """The posterior of z, one field after another."""
+        ...
+
+    def field_moments(self, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
+        """Mean and variance of u at nodes where ``u | z ~ N(M z, deviation^2)``, shape (n, n_fields) each."""
+        ...
+
+    def classes(self, conditional: Matrix, deviation: Vector, noise: float, n_points: int) -> Matrix:
+        """The probability of each class there, with noise of this deviation added to u; shape (n, n_classes)."""
+        ...
+
+    def labeled_classes(self, noise: float) -> Matrix:
+        """The same at the labeled nodes, shape (n_labeled, n_classes)."""
+        ...
+
+    def left_out_classes(self, noise: float) -> Matrix:
+        """The same at each labeled node given all labels but its own."""
+        ...
 
 
 def ep(
@@ -102,7 +189,7 @@ def ep(
     Args:
         factor: B, shape (n_labeled, n_latent); the prior covariance of the labeled block is
             ``B B^T + tail I``.
-        model: `Probit` or `LevelSet`; row j of B belongs to its j-th label.
+        model: of two classes with `sites`, such as `Probit`; row j of B belongs to its j-th label.
         tail: variance of an independent part of u at every labeled node.
         start: an earlier result with the same labels, for a warm start.
         tolerance: sweeps end when no moment is off by more than this many posterior deviations.
@@ -115,7 +202,7 @@ def ep(
         raise ValueError(f"tail is a variance and must be finite and not negative, got {tail}.")
     if not tolerance > 0 or max_sweeps < 1:
         raise ValueError(f"tolerance must be above 0 and max_sweeps at least 1, got {tolerance} and {max_sweeps}.")
-    sites = Sites.of(model, tail=tail)
+    sites = replace(ask(model, "sites"), tail=tail)
     if matrix.ndim != 2 or matrix.shape[0] != sites.y.size:
         raise ValueError(
             f"factor must have one row for each of the {sites.y.size} labels, got shape {matrix.shape}."
@@ -366,4 +453,5 @@ def evidence_gradient(result: EP) -> EvidenceGradient:
         log_variances=(result.z_mean**2 + z_variance - 1) / 2,
         tail=heat,
         gamma=sites.noise_slope * heat + sites.flip_slope * flips,
+        log_flip=flips,
     )

@@ -6,13 +6,10 @@ import time
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
-from graphuq.inference.ep import gaussian, propagate
-from graphuq.inference.sites import Sites
-from graphuq.inference.whiten import conditional_matrix, whiten
-from graphuq.models.base import Model
-from graphuq.posterior import Posterior
+from graphuq.inference.whiten import whiten
+from graphuq.models.base import Model, ask
+from graphuq.posterior.draws import Draws
 from graphuq.prior import GaussianPrior
 
 Array = NDArray[np.float64]
@@ -27,7 +24,7 @@ def sample_independently(
     thin: int = 1,
     n_chains: int = 8,
     seed: int = 0,
-) -> Posterior:
+) -> Draws:
     """Chains whose every proposal is a fresh draw from the Gaussian N(m, S) of expectation propagation.
 
     ``z' ~ N(m, S)``, accepted with ``min(1, w(z') / w(z))``, ``w(z) = exp(-Phi(B z)) N(z; 0, I) / N(z; m, S)``
@@ -38,7 +35,7 @@ def sample_independently(
 
     Args:
         prior: the Gaussian prior of u.
-        model: `Probit` or `LevelSet`.
+        model: one with `sites` of one field, such as `Probit` of two classes.
         n_steps: draws of each chain.
         n_warmup: steps of each chain before that.
         thin: steps for each draw.
@@ -47,19 +44,19 @@ def sample_independently(
     """
     began = time.perf_counter()
     rng = np.random.default_rng(seed)
-    sites = Sites.of(model)
+    sites = ask(model, "sites")
     whitening = whiten(prior, model.nodes)
-    B = conditional_matrix(whitening, model.nodes)
-    reference = gaussian(propagate(B, sites))
+    B = whitening.matrix(model.nodes)
+    reference = sites.fit(B).gaussian()
     zeta = rng.standard_normal((n_chains, n_warmup + n_steps * thin, whitening.n_latent))
     z = reference.mean + zeta @ reference.factor.T
     # a chain at a time: u at thousands of labels takes room
-    log_w = np.array([_log_likelihood(sites, chain @ B.T) for chain in z])
+    log_w = np.array([sites.log_likelihood(chain @ B.T).sum(axis=1) for chain in z])
     log_w += (np.square(zeta).sum(axis=2) - np.square(z).sum(axis=2)) / 2
     chosen, acceptance = _walk(log_w, np.log(rng.random(log_w.shape)))
     kept = chosen[:, n_warmup + thin - 1 :: thin]
     acceptance = acceptance[:, n_warmup:].reshape(n_chains, n_steps, thin).mean(axis=2)
-    return Posterior(
+    return Draws(
         whitening=whitening,
         model=model,
         z=np.take_along_axis(z, kept[..., None], axis=1),
@@ -76,15 +73,6 @@ def sample_independently(
             "seconds": time.perf_counter() - began,
         },
     )
-
-
-def _log_likelihood(sites: Sites, u: Array) -> Array:
-    """``sum_j log P(y_j | u_j)`` over the last axis."""
-    side = sites.y * u
-    each = log_ndtr(side / np.sqrt(sites.noise)) if sites.noise > 0 else np.where(side >= 0, 0.0, -np.inf)
-    if sites.log_flip > -np.inf:
-        each = np.logaddexp(sites.log_flip, each + np.log(-np.expm1(np.log(2) + sites.log_flip)))
-    return each.sum(axis=-1)
 
 
 def _walk(log_w: Array, log_uniform: Array) -> tuple[NDArray[np.int64], Array]:

@@ -1,7 +1,7 @@
 """From a prior and a model to the most probable u: the minimizer of J(u) = <u, P u>/2 + Phi(u; y) (Sec. 4.4).
 
 Two methods. Gradient flow is Algorithm 4, for any model with a gradient, many trials at a time.
-Newton is for probit, whose J is convex and has one minimizer.
+Newton is for a model that says its Phi is convex, as probit does: J then has one minimizer.
 
 Both stop by the whitened gradient as a share of the whitened u, ``|C^(1/2) grad J| / |C^(-1/2) u|``.
 It has no units, and where Phi is convex it bounds the relative distance to the mode in that norm.
@@ -22,8 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphuq._pytree import is_pytree
 from graphuq.inference.newton import ROUNDING, newton
-from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
-from graphuq.models.base import check_in_graph, sees_all_nodes
+from graphuq.models.base import Model, check_in_graph, curvature, offer
 from graphuq.prior import GaussianPrior
 
 Array = NDArray[np.float64]
@@ -34,7 +33,7 @@ class Mode:
     """A minimizer of J, and how well it was found.
 
     Attributes:
-        u: the mode at all nodes, shape (n_nodes,).
+        u: the mode at all nodes, shape (n_nodes,), or (n_nodes, n_fields) if there are several fields.
         energy: ``J(u)``.
         gradient_norm: ``|C^(1/2) grad J(u)| / |C^(-1/2) u|``, zero at a stationary point.
         n_steps: steps taken, rejected ones included.
@@ -66,7 +65,7 @@ def find_mode(
     Args:
         prior: the Gaussian N(0, C); P is the inverse of C on its support.
         model: `Probit`, `GinzburgLandau`, or your own with a smooth `phi`.
-        method: "gradient_flow", "newton" (probit only), or "auto": Newton where it can, else the flow.
+        method: "gradient_flow", "newton" (convex Phi only), or "auto": Newton where it can, else the flow.
         start: where the flow starts: "zero", "random" (a draw from the prior), or u at all nodes.
             Newton starts at zero: the mode of probit is unique.
         beta: a fixed step of the flow, as in the paper. By default the first step is one over a bound
@@ -106,9 +105,9 @@ def find_modes(
     """
     method = _check(prior, models, method, start, beta, n_steps, tolerance)
     if method == "newton":
-        found = [newton(prior, model, n_steps, tolerance) for model in models if isinstance(model, Probit)]
+        found = [newton(prior, model, n_steps, tolerance) for model in models]
     else:
-        starts = _starts(prior, len(models), start, seed)
+        starts = _starts(prior, models, start, seed)
         found = _gradient_flow(prior, models, starts, beta, n_steps, tolerance)
     modes = [_mode(*result, tolerance, method) for result in found]
     failed = [mode for mode in modes if not mode.converged]
@@ -149,16 +148,21 @@ def _flow(
     The tail takes the same step with its one variance. Only u at the seen nodes is ever formed.
     """
     adapt, n_steps, tolerance = settings
+    variances = variances[:, None]
     precision = jnp.where(variances > 0, 1 / variances, 0.0)
     tail_precision = jnp.where(tail > 0, 1 / tail, 0.0)
 
+    def potential_of(u: jax.Array) -> jax.Array:
+        return phi(u[:, 0] if u.shape[1] == 1 else u)
+
     def at(a: jax.Array, h: jax.Array, h_modes: jax.Array, beta: jax.Array, n: jax.Array) -> _State:
-        potential, gradient = jax.value_and_grad(phi)(vectors @ (a - h_modes) + h)
-        gradient_modes = gradient @ vectors
-        quadratic = precision @ a**2 + tail_precision * (h @ h - h_modes @ h_modes)
+        potential, gradient = jax.value_and_grad(potential_of)(vectors @ (a - h_modes) + h)
+        gradient_modes = vectors.T @ gradient
+        quadratic = _dot(precision * a, a) + tail_precision * (_dot(h, h) - _dot(h_modes, h_modes))
         rest, rest_modes = tail_precision * h + gradient, tail_precision * h_modes + gradient_modes
-        squared = variances @ (precision * a + gradient_modes) ** 2
-        squared += tail * jnp.maximum(rest @ rest - rest_modes @ rest_modes, 0)
+        slope = precision * a + gradient_modes
+        squared = _dot(variances * slope, slope)
+        squared += tail * jnp.maximum(_dot(rest, rest) - _dot(rest_modes, rest_modes), 0)
         norm = jnp.where(squared > 0, jnp.sqrt(squared / quadratic), 0.0)
         return _State(a, h, h_modes, gradient, gradient_modes, quadratic / 2 + potential, norm, beta, n)
 
@@ -180,7 +184,7 @@ def _flow(
         return (state.n_steps < n_steps) & ~(state.norm <= tolerance)
 
     a, h = start
-    return jax.lax.while_loop(unfinished, step, at(a, h, h @ vectors, first_beta, jnp.zeros((), int)))
+    return jax.lax.while_loop(unfinished, step, at(a, h, vectors.T @ h, first_beta, jnp.zeros((), int)))
 
 
 def _barzilai_borwein(old: _State, new: _State) -> jax.Array:
@@ -189,10 +193,15 @@ def _barzilai_borwein(old: _State, new: _State) -> jax.Array:
     It may change ten-fold at a step, which also says what to do where the curvature is negative.
     """
     a, h, h_modes, gradient, gradient_modes = (new[i] - old[i] for i in range(5))
-    squared = a @ a + h @ h - h_modes @ h_modes
-    rise = a @ gradient_modes + h @ gradient - h_modes @ gradient_modes
+    squared = _dot(a, a) + _dot(h, h) - _dot(h_modes, h_modes)
+    rise = _dot(a, gradient_modes) + _dot(h, gradient) - _dot(h_modes, gradient_modes)
     beta = jnp.where(rise > 0, squared / rise, jnp.inf)
     return jnp.clip(beta, old.beta / 10, old.beta * 10)
+
+
+def _dot(x: jax.Array, y: jax.Array) -> jax.Array:
+    """The inner product over nodes, or modes, and fields."""
+    return jnp.sum(x * y)
 
 
 # The modes are one matrix for all trials where every node is seen, and one for each otherwise.
@@ -213,23 +222,24 @@ def _gradient_flow(
     if batch is None:
         singles = zip(models, starts, strict=True)
         return [_gradient_flow(prior, [m], u[None], beta, n_steps, tolerance)[0] for m, u in singles]
-    every = all(sees_all_nodes(model) for model in models)
+    every = all(offer(model, "sees_all_nodes") for model in models)
     vectors = prior.vectors if every else np.stack([prior.vectors[model.nodes] for model in models])
-    a = starts @ prior.vectors
-    h = np.zeros((len(models), vectors.shape[-2]))
+    a = prior.vectors.T @ starts  # (n_trials, n_modes, n_fields)
+    h = np.zeros((len(models), vectors.shape[-2], starts.shape[2]))
     if every and prior.tail_variance > 0:  # elsewhere this part of u decays to zero, so it starts there
-        h = starts - a @ prior.vectors.T
-    first_beta = np.array([_default_beta(model) if beta is None else float(beta) for model in models])
+        h = starts - prior.vectors @ a
+    first_beta = np.array([1 / curvature(model).bound if beta is None else float(beta) for model in models])
     settings = (beta is None, n_steps, float(tolerance))
     with jax.enable_x64(True):
         flows = _flows_sharing if every else _flows
-        start = (a * (prior.variances > 0), h)
+        start = (a * (prior.variances > 0)[:, None], h)
         args = (batch, vectors, start, first_beta, prior.variances, prior.tail_variance, settings)
         state = jax.tree.map(np.asarray, flows(*jax.tree.map(jnp.asarray, args)))
     found = []
     for i, model in enumerate(models):
         u = prior.vectors @ (state.a[i] - state.h_modes[i])
         u[slice(None) if every else model.nodes] += state.h[i]
+        u = u[:, 0] if u.shape[1] == 1 else u
         found.append((u, float(state.energy[i]), float(state.norm[i]), int(state.n_steps[i])))
     return found
 
@@ -245,15 +255,6 @@ def _stack(models: Sequence[Model]) -> Partial | None:
     return Partial(type(first).phi, jax.tree.map(lambda *leaves: np.stack(leaves), *models))
 
 
-def _default_beta(model: Model) -> float:
-    """One over a bound on the curvature of Phi: everywhere for probit, on [-1, 1] for Ginzburg-Landau."""
-    if isinstance(model, Probit):
-        return model.gamma**2
-    if isinstance(model, GinzburgLandau):
-        return 1 / (2 / model.epsilon + 1 / model.gamma**2)
-    return 1.0
-
-
 def _check(
     prior: GaussianPrior,
     models: Sequence[Model],
@@ -267,12 +268,14 @@ def _check(
     if not models:
         raise ValueError("No models: give at least one.")
     for model in models:
-        if isinstance(model, LevelSet):
+        if not np.isfinite(curvature(model).bound):
             raise TypeError(
-                "The level-set model has no mode: J falls as u shrinks towards 0 with its signs kept, and the "
+                f"{type(model).__name__} has no mode: J falls as u shrinks towards 0 with its signs kept, and the "
                 "infimum is not attained (Sec. 3.2). Sample its posterior, or use Probit."
             )
         check_in_graph(model.nodes, prior.n_nodes)
+    if len({offer(model, "n_fields") for model in models}) > 1:
+        raise ValueError("The models have different numbers of fields: find their modes one at a time.")
     if method not in ("auto", "newton", "gradient_flow"):
         raise ValueError(f"method must be 'auto', 'newton' or 'gradient_flow', got {method!r}.")
     if beta is not None and not (np.isfinite(beta) and beta > 0):
@@ -282,30 +285,35 @@ def _check(
     if not tolerance >= 0:
         raise ValueError(f"tolerance must be 0 or above, got {tolerance}.")
     default = beta is None and isinstance(start, str) and start == "zero"
-    convex = all(isinstance(model, Probit) for model in models)
+    convex = all(curvature(model).convex for model in models)
     if method == "newton":
         if not convex:
-            raise TypeError("newton is for the Probit model, which is convex: use gradient_flow.")
+            raise TypeError(
+                "newton is for a model that says its Phi is convex, as Probit does: use gradient_flow."
+            )
         if not default:
             raise ValueError("start and beta are settings of gradient_flow: newton has neither.")
     return "newton" if method != "gradient_flow" and convex and default else "gradient_flow"
 
 
-def _starts(prior: GaussianPrior, n_trials: int, start: Any, seed: int) -> Array:
-    """The starts of all trials, shape (n_trials, n_nodes)."""
+def _starts(prior: GaussianPrior, models: Sequence[Model], start: Any, seed: int) -> Array:
+    """The starts of all trials, shape (n_trials, n_nodes, n_fields)."""
+    n_fields = int(offer(models[0], "n_fields"))
+    shape = (len(models), prior.n_nodes, n_fields)
     if isinstance(start, str):
         if start == "random":
-            return prior.sample(n_trials, seed=seed)
+            drawn = prior.sample(len(models) * n_fields, seed=seed)
+            return np.swapaxes(drawn.reshape(len(models), n_fields, -1), 1, 2)
         if start == "zero":
-            return np.zeros((n_trials, prior.n_nodes))
+            return np.zeros(shape)
         raise ValueError(f"start must be 'zero', 'random' or an array, got {start!r}.")
     u = np.asarray(start, dtype=float)
-    shape = (n_trials, prior.n_nodes)
-    if u.shape not in (shape, shape[1:]):
-        raise ValueError(f"start must have shape {shape[1:]} or {shape}, got {u.shape}.")
+    told = shape[:2] if n_fields == 1 else shape
+    if u.shape not in (told, told[1:]):
+        raise ValueError(f"start must have shape {told[1:]} or {told}, got {u.shape}.")
     if not np.isfinite(u).all():
         raise ValueError("start must be finite at every node.")
-    return np.broadcast_to(u, shape)
+    return np.broadcast_to(u[..., None] if n_fields == 1 else u, shape)
 
 
 def _mode(u: Array, energy: float, norm: float, n_steps: int, tolerance: float, method: str) -> Mode:

@@ -1,4 +1,4 @@
-"""From a prior and probit labels to the one minimizer of J(u) = <u, P u>/2 + Phi(u; y), by Newton's method.
+"""From a prior and labels of convex Phi to the one minimizer of J(u) = <u, P u>/2 + Phi(u; y), by Newton's method.
 
 The mode is a combination of the labeled columns of C. The search therefore runs over the labels or,
 where those are fewer, over the modes, and a step costs the same on any graph.
@@ -7,13 +7,18 @@ where those are fewer, over the modes, and a step costs the same on any graph.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, qr
-from scipy.special import erfcx, log_ndtr
 
-from graphuq.models.probit import Probit
+from graphuq._pytree import is_pytree
+from graphuq.inference.whiten import whiten
+from graphuq.models.base import Model, offer
 from graphuq.prior import GaussianPrior
 
 Array = NDArray[np.float64]
@@ -22,16 +27,18 @@ Array = NDArray[np.float64]
 ROUNDING = 1e-12
 
 
-def newton(prior: GaussianPrior, model: Probit, n_steps: int, tolerance: float) -> tuple[Array, float, float, int]:
+def newton(prior: GaussianPrior, model: Model, n_steps: int, tolerance: float) -> tuple[Array, float, float, int]:
     """u at all nodes, J(u), ``|C^(1/2) grad J| / |C^(-1/2) u|``, and the number of steps taken.
 
     It starts at zero and halves a step until J falls, which is rarely needed.
     """
-    field = (
-        _without_tail(prior, model.nodes)
-        if prior.tail_variance == 0
-        else _WithTail(prior, model.nodes, prior.vectors[model.nodes])
-    )
+    field: Any
+    if offer(model, "n_fields") > 1:
+        field = _several(prior, model)
+    elif prior.tail_variance == 0:
+        field = _without_tail(prior, model.nodes)
+    else:
+        field = _WithTail(prior, model.nodes, prior.vectors[model.nodes])
     x = np.zeros(field.length)
     energy, gradient, curvature = _energy(field, model, x)
     for n in range(n_steps + 1):
@@ -52,16 +59,36 @@ def newton(prior: GaussianPrior, model: Probit, n_steps: int, tolerance: float) 
     return field.everywhere(x), energy, norm, n
 
 
-def _energy(field: _WithoutTail | _WithTail, model: Probit, x: Array) -> tuple[float, Array, Array]:
+def _energy(field: Any, model: Model, x: Array) -> tuple[float, Array, Array]:
     """J, and the gradient and the curvature of Phi at the labels.
 
-    The ratio of the normal density to its cdf is exact in both tails through erfcx.
+    Labels are independent given u, so Phi has a second derivative within a node alone: shape (n_labeled,), or
+    (n_labeled, n_fields, n_fields).
     """
-    t = model.y * field.at_labels(x) / model.gamma
-    ratio = np.sqrt(2 / np.pi) / erfcx(-t / np.sqrt(2))
-    curvature = np.maximum(ratio * (ratio + t), 0.0) / model.gamma**2
-    energy = float(x @ field.metric(x) / 2 - log_ndtr(t).sum())
-    return energy, -model.y * ratio / model.gamma, curvature
+    u = field.at_labels(x)
+    with jax.enable_x64(True):
+        phi, gradient = (np.asarray(each) for each in _first_derivatives(_bound(model), jnp.asarray(u)))
+        curvature = np.asarray(_second_derivatives(_bound(model), jnp.asarray(u)))
+    return float(x @ field.metric(x) / 2 + phi), gradient, curvature if u.ndim > 1 else np.maximum(curvature, 0.0)
+
+
+def _bound(model: Model) -> Partial:
+    bound: Any = type(model).phi
+    return Partial(bound, model) if is_pytree(model) else Partial(model.phi)
+
+
+@jax.jit
+def _first_derivatives(phi: Partial, u: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return jax.value_and_grad(phi)(u)
+
+
+@jax.jit
+def _second_derivatives(phi: Partial, u: jax.Array) -> jax.Array:
+    """Of each node by its own fields, all nodes at once: one product with the Hessian for each field."""
+    if u.ndim == 1:
+        return jax.jvp(jax.grad(phi), (u,), (jnp.ones_like(u),))[1]
+    directions = jnp.broadcast_to(jnp.eye(u.shape[1])[:, None], (u.shape[1], *u.shape))
+    return jnp.moveaxis(jax.vmap(lambda d: jax.jvp(jax.grad(phi), (u,), (d,))[1])(directions), 0, 2)
 
 
 @dataclass(frozen=True)
@@ -105,6 +132,49 @@ def _without_tail(prior: GaussianPrior, nodes: NDArray[np.int64]) -> _WithoutTai
         return _WithoutTail(prior, matrix, None)
     rotation, upper = qr(matrix.T, mode="economic")
     return _WithoutTail(prior, np.asarray(upper.T, dtype=float), np.asarray(rotation, dtype=float))
+
+
+@dataclass(frozen=True)
+class _Several:
+    """Whitened coordinates of several fields, one after another: ``u = B z_k`` at the labels, for each field k.
+
+    A step solves ``(I + B^T W B) dz = -(z + B^T grad Phi)``, where W couples the fields of a node.
+    """
+
+    everywhere_of: Any  # from z to u at all nodes
+    matrix: Array  # B, (n_labeled, n_coordinates)
+    n_fields: int
+
+    @property
+    def length(self) -> int:
+        return self.n_fields * self.matrix.shape[1]
+
+    def at_labels(self, z: Array) -> Array:
+        return self.matrix @ z.reshape(self.n_fields, -1).T
+
+    def everywhere(self, z: Array) -> Array:
+        return np.asarray(self.everywhere_of(z.reshape(self.n_fields, -1))).T
+
+    def metric(self, z: Array) -> Array:
+        return z
+
+    def pull(self, gradient: Array) -> Array:
+        return (gradient.T @ self.matrix).ravel()
+
+    def direction(self, slope: Array, curvature: Array) -> Array:
+        hessian = np.einsum("ni,nkl,nj->kilj", self.matrix, curvature, self.matrix, optimize=True)
+        hessian = hessian.reshape(self.length, self.length) + np.eye(self.length)
+        return -cho_solve(cho_factor(hessian), slope)
+
+
+def _several(prior: GaussianPrior, model: Model) -> _Several:
+    """The labels of several fields, which share one prior."""
+    whitening = whiten(prior, model.nodes)
+    return _Several(
+        lambda z: whitening.mean(z, np.arange(prior.n_nodes)),
+        whitening.matrix(model.nodes),
+        int(offer(model, "n_fields")),
+    )
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._pytree import pytree
-from graphuq.inference.ep import Gaussian, gaussian, propagate
+from graphuq._pytree import pytree, static
+from graphuq.inference.ep import Gaussian
 from graphuq.inference.pcn import PCN
 from graphuq.inference.sampler import Info, Sampler
-from graphuq.inference.self_consistent import self_consistent
-from graphuq.inference.sites import Sites
-from graphuq.inference.target import Target
-from graphuq.models import GinzburgLandau, LevelSet, Probit
+from graphuq.inference.target import Fields, Target, model_of
+from graphuq.models.base import ask, offer, offers, signs
 
 _LARGEST = 5000  # coordinates: beyond, factoring the reference takes minutes
 _TINY = 1e-30
@@ -37,6 +35,7 @@ class RelativeTarget:
     phi: Any  # Partial: u -> Phi(u; y)
     slope: jax.Array  # L^T m
     scale: jax.Array
+    n_fields: int = static(default=1)
 
     @property
     def n_latent(self) -> int:
@@ -45,7 +44,8 @@ class RelativeTarget:
 
     def field(self, zeta: jax.Array) -> jax.Array:
         """u at the nodes the model sees."""
-        return self.offset + self.matrix @ zeta
+        u = self.offset + self.matrix @ zeta
+        return u if self.n_fields == 1 else u.reshape(self.n_fields, -1).T
 
     def prior_energy(self, zeta: jax.Array) -> jax.Array:
         """``(|z|^2 - |m|^2) / 2``."""
@@ -76,9 +76,8 @@ class Referenced:
 
     Attributes:
         inner: any sampler that asks its target for `potential` and `n_latent` alone, or `Refractive`.
-        reference: N(m, S) on z; by default that of expectation propagation for `Probit` and `LevelSet`, and
-            the self-consistent one for `GinzburgLandau`. For another model give one, a Laplace
-            approximation say.
+        reference: N(m, S) on z; by default the one that the model offers, or that of expectation propagation. For
+            a model of your own give one, a Laplace approximation say.
         inflation: stretches the reference's standard deviations; 1 leaves them as they are.
     """
 
@@ -99,9 +98,12 @@ class Referenced:
                 "Use Orthant or PCN, or a prior without a tail."
             )
         dtype = jax.tree.leaves(target.field)[0].dtype
-        columns = jax.vmap(target.field, in_axes=1, out_axes=1)(jnp.eye(n_latent, dtype=dtype))
-        dense = np.asarray(columns, float)
-        reference = _close_gaussian(target, dense) if self.reference is None else self.reference
+        several = isinstance(target.field, Fields)
+        one = target.field.one if several else target.field
+        n_fields = target.field.n_fields if several else 1
+        dense = np.asarray(one(jnp.eye(one.n_latent, dtype=dtype)).T, float)
+        reference = _close_gaussian(target.model, dense) if self.reference is None else self.reference
+        dense = np.kron(np.eye(n_fields), dense)  # z holds one field after another
         if reference.mean.shape != (n_latent,) or reference.factor.shape != (n_latent, n_latent):
             raise ValueError(
                 f"The reference has shapes {reference.mean.shape} and {reference.factor.shape}; z has {n_latent} "
@@ -122,6 +124,7 @@ class Referenced:
             phi=target.phi,
             slope=cast(factor.T @ reference.mean),
             scale=cast(scale),
+            n_fields=n_fields,
         )
         inner: Any = self.inner
         return ReferencedProblem(inner.prepare(relative), cast(reference.mean), cast(rotation), cast(scale))
@@ -149,22 +152,13 @@ class Referenced:
         return problem.mean + problem.rotation @ (problem.scale * zeta)
 
 
-def _close_gaussian(target: Target, dense: NDArray[np.float64]) -> Gaussian:
-    """A Gaussian close to the posterior; however close it is, the draws will be exact."""
-    model = _model(target.phi)
-    if isinstance(model, Probit | LevelSet):
-        return gaussian(propagate(dense, Sites.of(model)))
-    if isinstance(model, GinzburgLandau):
-        return self_consistent(dense, model)
-    raise TypeError(
-        f"No Gaussian close to the posterior of {type(model).__name__} is known, only of Probit, LevelSet and "
-        "GinzburgLandau: give Referenced a `reference`, such as a Laplace approximation."
-    )
-
-
-def _model(phi: Any) -> Any:
-    """The model whose Phi a target holds."""
-    return phi.args[0] if phi.args else getattr(phi.func, "__self__", phi.func)
+def _close_gaussian(model: Any, matrix: NDArray[np.float64]) -> Gaussian:
+    """A Gaussian close to the posterior of z, u = B z; however close it is, the draws will be exact."""
+    if not offers(model, "reference") and offers(model, "sites"):
+        found: Gaussian = ask(model, "sites").fit(matrix).gaussian()
+        return found
+    given: Gaussian = ask(model, "reference", matrix)
+    return given
 
 
 class RefractiveState(NamedTuple):
@@ -204,7 +198,7 @@ class _Flight(NamedTuple):
 class Refractive:
     """Hamiltonian motion that is reflected or refracted where labels change side, inside `Referenced`.
 
-    For `LevelSet` with many labels on few modes. Phi jumps by ``2 / gamma^2`` at every plane u_j = 0;
+    For `LevelSet` of two classes with many labels on few modes. Phi jumps by ``2 / gamma^2`` at every plane u_j = 0;
     the planes lie so densely that random steps cross several, and are refused. Here a straight flight
     meets them one by one: with velocity v along the normal of the wall and a jump s,
 
@@ -238,10 +232,11 @@ class Refractive:
 
     def prepare(self, target: RelativeTarget) -> RefractiveProblem:
         """The nearest walls of a level-set target."""
-        model = _model(target.phi)
-        if not isinstance(target, RelativeTarget) or not isinstance(model, LevelSet):
+        model = model_of(target.phi)
+        walls = ask(model, "walls")
+        if not isinstance(target, RelativeTarget) or walls.noise or offer(model, "n_fields") > 1:
             raise TypeError(
-                "Refractive works inside Referenced and on LevelSet alone, whose Phi jumps at planes: "
+                "Refractive works inside Referenced and on LevelSet of one field alone, whose Phi jumps at planes: "
                 "Referenced(Refractive()). For Probit use Referenced(), for other models NUTS."
             )
         slope = np.asarray(target.slope, float)
@@ -253,8 +248,8 @@ class Refractive:
         distance = np.abs(np.asarray(target.offset, float)) / length
         distance = np.where(np.isfinite(length), distance, np.inf)
         n_walls = min(self.max_walls, max(1, int(np.count_nonzero(distance < self.reach))))
-        walls = np.argsort(distance, kind="stable")[:n_walls]
-        normals = rows[walls] / length[walls, None]
+        near = np.argsort(distance, kind="stable")[:n_walls]
+        normals = rows[near] / length[near, None]
 
         def cast(x: Any) -> jax.Array:
             return jnp.asarray(x, target.matrix.dtype)
@@ -262,12 +257,12 @@ class Refractive:
         return RefractiveProblem(
             target=target,
             axis=cast(axis),
-            walls=jnp.asarray(walls),
+            walls=jnp.asarray(near),
             normals=cast(normals),
             gram=cast(normals @ normals.T),
-            length=cast(length[walls]),
-            y=cast(np.asarray(model.y, float)[walls]),
-            height=cast(2 / float(model.gamma) ** 2),
+            length=cast(length[near]),
+            y=cast(signs(np.asarray(model.y, float))[near]),
+            height=cast(walls.height),
         )
 
     def init(self, key: jax.Array, z: jax.Array, problem: RefractiveProblem) -> RefractiveState:

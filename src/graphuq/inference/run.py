@@ -1,4 +1,4 @@
-"""Run chains: a prior, a model and a sampler in, a `Posterior` out."""
+"""Run chains: a prior, a model and a sampler in, `Draws` out."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from graphuq.inference.sampler import Sampler
 from graphuq.inference.start import starting_points
 from graphuq.inference.stopping import Progress, Stop
 from graphuq.inference.target import Target
+from graphuq.inference.watch import quantities
 from graphuq.inference.whiten import whiten
-from graphuq.models.base import Model, check_in_graph, sees_all_nodes
-from graphuq.posterior import Posterior, watched_nodes_of
+from graphuq.models.base import Model, ask, check_in_graph, offer, offers
+from graphuq.posterior.draws import Draws
 from graphuq.prior import GaussianPrior
 
 # A block is what runs between two looks at the clock, the stopping rules and the checkpoint.
@@ -47,14 +48,14 @@ def sample(
     checkpoint: str | Path | None = None,
     progress: bool = False,
     dtype: str = "float32",
-) -> Posterior:
+) -> Draws:
     """Sample the posterior of u given the labels.
 
     Args:
         prior: the Gaussian prior of u.
         model: the likelihood of the labels.
-        sampler: how to move; by default `Orthant` for probit and level-set,
-            `Referenced(Tempered())` for Ginzburg-Landau, `NUTS` for a model of your own.
+        sampler: how to move; by default as the model says: `Orthant` for probit and level-set,
+            `Referenced(Tempered())` for Ginzburg-Landau, `NUTS` for a model of your own that says nothing.
         n_steps: steps of each chain after the warm-up; every `thin`-th is kept as a draw.
         n_warmup: steps of each chain before that, in which the sampler may adapt; none is kept.
             Rounded up to a multiple of five.
@@ -92,8 +93,7 @@ def sample(
     sampler = default_sampler(model) if sampler is None else sampler
     if isinstance(sampler, type) or not hasattr(sampler, "prepare"):
         raise TypeError(f"sampler takes a sampler such as PCN() or NUTS(), got {sampler!r}.")
-    whitening = whiten(prior, np.arange(prior.n_nodes) if sees_all_nodes(model) else model.nodes)
-    watch = watched_nodes_of(whitening, model)
+    whitening = whiten(prior, np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else model.nodes)
     n_draws = n_steps // thin
     began = time.perf_counter()
 
@@ -121,11 +121,11 @@ def sample(
             return Progress(
                 n_steps=log.n_draws * thin,
                 seconds=time.perf_counter() - began,
-                watched=lambda: whitening.mean(log["z"].reshape(-1, z.shape[1]), watch).reshape(
-                    n_chains, -1, len(watch)
-                ),
+                watched=lambda: quantities(whitening, model, log["z"], with_phi=False)[0],
                 mean_history=log.mean_history(thin),
-                to_nodes=lambda mean: whitening.mean(mean[None], np.arange(prior.n_nodes))[0],
+                to_nodes=lambda mean: whitening.mean(
+                    mean.reshape(-1, whitening.n_latent), np.arange(prior.n_nodes)
+                ).ravel(),
             )
 
         reason = "the last step"
@@ -148,7 +148,7 @@ def sample(
                     raise
                 reason = "Ctrl-C"
 
-    posterior = Posterior(
+    posterior = Draws(
         whitening=whitening,
         model=model,
         z=log["z"][:, :n_draws],
@@ -168,17 +168,12 @@ def sample(
 
 
 def default_sampler(model: Model) -> Sampler:
-    """The sampler of a model: exact trajectories where the model allows them."""
+    """The sampler that a model asks for, or NUTS."""
+    if offers(model, "default_sampler"):
+        chosen: Sampler = ask(model, "default_sampler")
+        return chosen
     from graphuq.inference.gradient import NUTS
-    from graphuq.inference.orthant import Orthant
-    from graphuq.inference.reference import Referenced
-    from graphuq.inference.tempering import Tempered
-    from graphuq.models import GinzburgLandau, LevelSet, Probit
 
-    if isinstance(model, Probit | LevelSet):
-        return Orthant()
-    if isinstance(model, GinzburgLandau):
-        return Referenced(Tempered())
     return NUTS()
 
 

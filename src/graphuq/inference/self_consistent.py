@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.optimize import brentq
 
 from graphuq.inference.ep import Gaussian
-from graphuq.models import GinzburgLandau
+
+if TYPE_CHECKING:
+    from graphuq.models import GinzburgLandau
 
 
 def self_consistent(matrix: NDArray[np.float64], model: GinzburgLandau) -> Gaussian:
@@ -20,22 +24,34 @@ def self_consistent(matrix: NDArray[np.float64], model: GinzburgLandau) -> Gauss
     the expectation being that of N(m, S) itself. It leans to one side at a node only as far as the
     labels reach, so it lies over all modes of the posterior, and is as wide as they are apart: the place
     for replicas to set out from. `matrix` is B, of shape (n_nodes, n_latent).
+
+    Of K fields each has such a Gaussian, with the label's corner ``2 p_y`` in the place of y and twice the misfit and
+    well of one: only differences between fields matter, and ``v_c - v_k`` is what v is for two classes.
     """
+    n_fields = int(model.n_fields or 1)
+    classes = np.asarray(model.y)
+    y = 2.0 * classes[:, None] - 1
+    stretch = 1.0
+    if n_fields > 1:
+        y, stretch = np.eye(n_fields)[classes] - 1 / n_fields, 2.0
+    precision = stretch / float(model.gamma) ** 2
     labeled = matrix[np.asarray(model.nodes)]
-    without_wells = np.eye(matrix.shape[1]) + labeled.T @ labeled / float(model.gamma) ** 2
+    without_wells = np.eye(matrix.shape[1]) + precision * labeled.T @ labeled
     # In these directions both parts of S^-1 are diagonal: kappa then costs nothing to vary.
     strength, directions = eigh(matrix.T @ matrix, without_wells)
     strength = np.maximum(strength, 0)
-    pull = directions.T @ (labeled.T @ np.asarray(model.y)) / float(model.gamma) ** 2
+    pull = precision * directions.T @ (labeled.T @ y)  # (n_latent, n_fields)
 
     def curvature(kappa: float) -> float:
         """The mean of E[W_eps''] when the harmonic well is kappa."""
-        variance = 1 / (1 + kappa * strength)
-        second_moment = np.sum(strength * (variance + (variance * pull) ** 2)) / len(matrix)
+        variance = 1 / (1 + stretch * kappa * strength)
+        square = np.square(variance[:, None] * pull).sum(axis=1) / (1 if n_fields == 1 else n_fields - 1)
+        second_moment = stretch * np.sum(strength * (variance + square)) / len(matrix)
         return float((3 * second_moment - 1) / model.epsilon)
 
     # The curvature falls as kappa grows, so there is one solution, between 0 and the first value.
     most = curvature(0.0)
     kappa = brentq(lambda kappa: curvature(kappa) - kappa, 0.0, most) if most > 0 else 0.0
-    variance = 1 / (1 + kappa * strength)
-    return Gaussian(mean=directions @ (variance * pull), factor=directions * np.sqrt(variance))
+    variance = 1 / (1 + stretch * kappa * strength)
+    mean, factor = directions @ (variance[:, None] * pull), directions * np.sqrt(variance)
+    return Gaussian(mean=mean.T.ravel(), factor=np.kron(np.eye(n_fields), factor))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf, erfcx, log_expit, log_ndtr, ndtr, owens_t
 
-from graphuq.models.base import Model
-from graphuq.models.level_set import LevelSet
-from graphuq.models.probit import Probit
+if TYPE_CHECKING:
+    from graphuq.inference.ep import EP
 
 Vector = NDArray[np.float64]
 
@@ -30,7 +29,7 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True)
 class Sites:
-    """Probit and level-set are one likelihood: a sign seen through noise and then flipped, or not.
+    """Probit and level-set of one field are one likelihood: a sign seen through noise and then flipped, or not.
 
         P(y_j | f_j) = flip + (1 - 2 flip) Psi(y_j f_j; sqrt(noise + tail)).
 
@@ -69,17 +68,11 @@ class Sites:
         slope = 2 * odds / gamma * -np.expm1(log_flip) if odds < 1e6 else 0.0
         return cls(y, 0.0, log_flip, tail, flip_slope=float(slope))
 
-    @classmethod
-    def of(cls, model: Model, *, tail: float = 0.0) -> Sites:
-        """The sites of a model; `TypeError` for a model that has no such form."""
-        if isinstance(model, Probit):
-            return cls.probit(np.asarray(model.y, float), float(model.gamma), tail=tail)
-        if isinstance(model, LevelSet):
-            return cls.level_set(np.asarray(model.y, float), float(model.gamma), tail=tail)
-        raise TypeError(
-            f"Expectation propagation knows Probit and LevelSet, not {type(model).__name__}: it needs a "
-            "likelihood of single labeled values with closed-form moments. Sample this model instead."
-        )
+    def fit(self, factor: NDArray[Any], **settings: Any) -> EP:
+        """The Gaussian of expectation propagation, see `ep.propagate`."""
+        from graphuq.inference.ep import propagate
+
+        return propagate(factor, self, **settings)
 
     def match(self, mean: Vector, variance: Vector) -> Match:
         """Moments of ``N(f; mean, variance) P(y | f)`` in closed form, exact far in the tail.
@@ -108,13 +101,22 @@ class Sites:
         precision = (1 - spread) / scale
         return Match(log_z, precision, precision * mean + self.y * ratio * np.sqrt(total) / scale)
 
+    def log_likelihood(self, u: NDArray[Any]) -> NDArray[Any]:
+        """``log P(y_j | u_j)``, labels along the last axis."""
+        side = self.y * u
+        each = log_ndtr(side / np.sqrt(self.noise)) if self.noise > 0 else np.where(side >= 0, 0.0, -np.inf)
+        return np.asarray(self._flipped(each))
+
     def log_predictive(self, mean: Vector, variance: Vector) -> Vector:
         """Log probability of each label for a belief about f_j; labels along the last axis."""
-        log_z = log_ndtr(self.y * mean / np.sqrt(variance + self.noise + self.tail))
+        return np.asarray(self._flipped(log_ndtr(self.y * mean / np.sqrt(variance + self.noise + self.tail))))
+
+    def _flipped(self, log_right: NDArray[Any]) -> NDArray[Any]:
+        """``log(flip + (1 - 2 flip) p)`` from log p."""
         if self.log_flip == -np.inf:
-            return np.asarray(log_z)
+            return log_right
         log_keep = np.log(max(-np.expm1(np.log(2) + self.log_flip), np.finfo(float).tiny))  # log(1 - 2 flip)
-        return np.logaddexp(self.log_flip, log_keep + log_z)
+        return np.logaddexp(self.log_flip, log_keep + log_right)
 
     def agreement(self, mean: Vector, variance: Vector) -> Vector:
         """P(sign of u_j is y_j | y_j) for a belief about f_j, in [0, 1].

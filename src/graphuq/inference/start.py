@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from graphuq.inference.target import Target
 from graphuq.inference.whiten import Whitening
-from graphuq.models.base import Model, sees_all_nodes
+from graphuq.models.base import Model, offer, offers, signs
 
 # The fit to labels or to a given u leaves misfits of this size, against a prior of unit variance: small
 # enough to start on the right side everywhere, large enough for conjugate gradients to end quickly.
@@ -33,20 +33,19 @@ def starting_points(
         if start == "prior":
             return jax.random.normal(key, (n_chains, target.n_latent), dtype)
         if start == "labels":
-            y = getattr(model, "y", None)
-            if y is None:
+            if not offers(model, "y"):
                 raise TypeError(f"{type(model).__name__} has no labels y to start from: use start='prior'.")
-            seen = np.searchsorted(whitening.nodes, model.nodes) if sees_all_nodes(model) else slice(None)
-            z = _fit(target, jnp.asarray(y, dtype), seen)
+            y, n_fields = np.asarray(model.y), int(offer(model, "n_fields"))  # type: ignore[attr-defined]
+            seen = np.searchsorted(whitening.nodes, model.nodes) if offer(model, "sees_all_nodes") else slice(None)
+            values = signs(y) if n_fields == 1 else np.eye(n_fields)[y] - 1 / n_fields
+            z = _fit(target, jnp.asarray(values, dtype), seen)
             return jnp.broadcast_to(z, (n_chains, target.n_latent))
         raise ValueError(f"start must be 'prior', 'labels' or u at all nodes, got {start!r}.")
-    u = np.atleast_2d(np.asarray(start, dtype=float))
-    n_nodes = whitening.prior.n_nodes
-    if u.shape not in ((1, n_nodes), (n_chains, n_nodes)) or not np.isfinite(u).all():
-        raise ValueError(
-            f"start must be finite with shape ({n_nodes},) or ({n_chains}, {n_nodes}), got {np.shape(start)}."
-        )
-    u = np.broadcast_to(u[:, whitening.nodes], (n_chains, len(whitening.nodes)))
+    u, n_fields = np.asarray(start, dtype=float), int(offer(model, "n_fields"))
+    one = (whitening.prior.n_nodes,) if n_fields == 1 else (whitening.prior.n_nodes, n_fields)
+    if u.shape not in (one, (n_chains, *one)) or not np.isfinite(u).all():
+        raise ValueError(f"start must be finite with shape {one} or {(n_chains, *one)}, got {np.shape(start)}.")
+    u = np.broadcast_to(u, (n_chains, *one))[:, whitening.nodes]
     return jax.vmap(lambda values: _fit(target, values, slice(None)))(jnp.asarray(u, dtype))
 
 
@@ -59,5 +58,5 @@ def _fit(target: Target, values: jax.Array, seen: Any) -> jax.Array:
     def normal(alpha: jax.Array) -> jax.Array:
         return target.field(transpose(alpha)[0])[seen] + MISFIT**2 * alpha
 
-    alpha, _ = cg(normal, values, tol=1e-3, maxiter=200)
+    alpha, _ = cg(normal, values, tol=1e-3, maxiter=200)  # of any shape, (n_seen,) or (n_seen, n_fields)
     return transpose(alpha)[0]

@@ -19,7 +19,7 @@ class Progress:
     Attributes:
         n_steps: steps of each chain after the warm-up.
         seconds: time since the start, warm-up included.
-        watched: a call that returns u at the watched nodes, shape (chains, draws, nodes).
+        watched: a call that returns what is watched, shape (chains, draws, quantities).
         mean_history: after each block, the steps so far and the mean of z over them and the chains.
         to_nodes: the linear map from a mean of z to the mean of u at all nodes.
     """
@@ -41,7 +41,7 @@ class Stop(Protocol):
 
 @dataclass(frozen=True)
 class EffectiveSize:
-    """Stop when every watched node has this many effective draws and an R-hat below the limit."""
+    """Stop when every watched quantity has this many effective draws and an R-hat below the limit."""
 
     target: float = 400.0
     r_hat: float = 1.01
@@ -57,7 +57,7 @@ class EffectiveSize:
         # Batch means cost little and rarely err by two: the full diagnosis waits until they come near.
         if not np.all(draws.var(axis=(0, 1)) >= 0.5 * self.target * error**2):
             return False
-        return self.holds(diagnose(draws, np.arange(draws.shape[2])))
+        return self.holds(diagnose(draws))
 
     def holds(self, found: Diagnostics) -> bool:
         """Whether these diagnostics are good enough."""

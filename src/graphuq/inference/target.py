@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from graphuq._pytree import is_pytree, pytree
-from graphuq.models.base import Model
+from graphuq._pytree import is_pytree, pytree, static
+from graphuq.models.base import Model, offer
 
 
 @pytree
 class Linear:
-    """The map ``z -> B z`` from whitened coordinates to u at the nodes a model sees."""
+    """The map ``z -> B z`` from whitened coordinates to one field at the nodes a model sees."""
 
     matrix: jax.Array  # (n_seen, n_latent)
 
@@ -49,11 +49,28 @@ class LinearWithTail:
         return self.factor.shape[1] + self.factor.shape[0] + 1
 
     def __call__(self, z: jax.Array) -> jax.Array:
-        """The formula above."""
+        """The formula above; further axes of z come first."""
         n_modes = self.factor.shape[1]
-        z_modes, z_nodes, zeta = z[:n_modes], z[n_modes:-1], z[-1]
-        removed = self.q0 @ z_nodes + jnp.sqrt(jnp.maximum(1 - self.q0 @ self.q0, 0)) * zeta
+        z_modes, z_nodes, zeta = z[..., :n_modes], z[..., n_modes:-1], z[..., -1:]
+        removed = z_nodes @ self.q0[:, None] + jnp.sqrt(jnp.maximum(1 - self.q0 @ self.q0, 0)) * zeta
         return z_modes @ self.factor.T + self.tail * (z_nodes - self.q0 * removed)
+
+
+@pytree
+class Fields:
+    """Several independent fields: z holds the coordinates of one after those of another."""
+
+    one: Any  # Linear | LinearWithTail
+    n_fields: int = static()
+
+    @property
+    def n_latent(self) -> int:
+        """Length of z."""
+        return self.n_fields * int(self.one.n_latent)
+
+    def __call__(self, z: jax.Array) -> jax.Array:
+        """u of shape (n_seen, n_fields)."""
+        return self.one(z.reshape(self.n_fields, -1)).T
 
 
 @pytree
@@ -64,7 +81,7 @@ class Target:
     the posterior of any model, prior and graph.
     """
 
-    field: Any  # Linear | LinearWithTail: z -> u at the nodes the model sees
+    field: Any  # Linear | LinearWithTail | Fields: z -> u at the nodes the model sees
     phi: Any  # Partial: u -> Phi(u; y)
 
     @classmethod
@@ -74,17 +91,29 @@ class Target:
         A model that is a pytree is traced, so that other labels need no new compilation; one that is
         not is held as a constant.
         """
+        n_fields = offer(model, "n_fields")
         bound: Callable[..., Any] = type(model).phi
-        return _cast(cls(field, Partial(bound, model) if is_pytree(model) else Partial(model.phi)), dtype)
+        phi = Partial(bound, model) if is_pytree(model) else Partial(model.phi)
+        return _cast(cls(field if n_fields == 1 else Fields(field, n_fields), phi), dtype)
 
     @property
     def n_latent(self) -> int:
         """Length of z."""
         return int(self.field.n_latent)
 
+    @property
+    def model(self) -> Any:
+        """The model whose Phi this is."""
+        return model_of(self.phi)
+
     def potential(self, z: jax.Array) -> jax.Array:
         """``Phi(B z)``, a number."""
         return self.phi(self.field(z))
+
+
+def model_of(phi: Any) -> Any:
+    """The model whose Phi a target holds."""
+    return phi.args[0] if phi.args else getattr(phi.func, "__self__", phi.func)
 
 
 def _cast(target: Target, dtype: str) -> Target:

@@ -17,10 +17,11 @@ from scipy.linalg import cholesky, qr, solve_triangular
 
 from graphuq.inference.target import Linear, LinearWithTail
 from graphuq.models.base import check_in_graph
-from graphuq.prior import GaussianPrior
+from graphuq.prior import GaussianPrior, NewRows
 
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
+Where = Nodes | NewRows
 
 
 class Whitening(Protocol):
@@ -45,12 +46,16 @@ class Whitening(Protocol):
         """The map from z to u at the seen nodes, for use inside a chain."""
         ...
 
-    def mean(self, z: NDArray[Any], nodes: Nodes) -> NDArray[Any]:
-        """``E[u_j | z]`` for draws z of shape (n_draws, n_latent): shape (n_draws, len(nodes))."""
+    def matrix(self, where: Where) -> Array:
+        """M with ``E[u_j | z] = M_j z``, shape (len(where), n_latent)."""
         ...
 
-    def std(self, nodes: Nodes) -> Array:
-        """The standard deviation of ``u_j`` given z, the same for every draw, shape (len(nodes),)."""
+    def mean(self, z: NDArray[Any], where: Where) -> NDArray[Any]:
+        """``E[u_j | z]`` at nodes or new rows for draws z of shape (n_draws, n_latent): shape (n_draws, len(where))."""
+        ...
+
+    def std(self, where: Where) -> Array:
+        """The standard deviation of ``u_j`` given z, the same for every draw, shape (len(where),)."""
         ...
 
 
@@ -73,13 +78,17 @@ class OnModes:
         """The map from z to u at the seen nodes."""
         return Linear(jnp.asarray(_factor(self.prior, self.nodes), dtype))
 
-    def mean(self, z: NDArray[Any], nodes: Nodes) -> NDArray[Any]:
-        """u itself: nothing is left to chance."""
-        return z @ _factor(self.prior, nodes).T.astype(z.dtype)
+    def matrix(self, where: Where) -> Array:
+        """The modes, each by its deviation."""
+        return _factor(self.prior, where)
 
-    def std(self, nodes: Nodes) -> Array:
-        """Zero."""
-        return np.zeros(len(nodes))
+    def mean(self, z: NDArray[Any], where: Where) -> NDArray[Any]:
+        """u itself: nothing is left to chance."""
+        return z @ self.matrix(where).T.astype(z.dtype)
+
+    def std(self, where: Where) -> Array:
+        """Zero, but for what a new row has of its own."""
+        return np.sqrt(self.prior.own_variance(where))
 
 
 @dataclass(frozen=True)
@@ -108,21 +117,25 @@ class OnLabels:
         """The map from z to u at the seen nodes."""
         return Linear(jnp.asarray(self.triangle, dtype))
 
-    def mean(self, z: NDArray[Any], nodes: Nodes) -> NDArray[Any]:
+    def mean(self, z: NDArray[Any], where: Where) -> NDArray[Any]:
         """``K_j z``."""
-        return z @ self._weights(nodes).T.astype(z.dtype)
+        return z @ self.matrix(where).T.astype(z.dtype)
 
-    def std(self, nodes: Nodes) -> Array:
+    def std(self, where: Where) -> Array:
         """``sqrt(C_jj - |K_j|^2)``, exactly zero at the seen nodes."""
-        explained = np.square(self._weights(nodes)).sum(axis=1)
-        left = np.maximum(self.prior.marginal_variance(nodes) - explained, 0.0)
-        return np.sqrt(np.where(np.isin(nodes, self.nodes), 0.0, left))
+        explained = np.square(self.matrix(where)).sum(axis=1)
+        left = np.maximum(self.prior.marginal_variance(where) - explained, 0.0)
+        return np.sqrt(np.where(_seen(where, self.nodes), 0.0, left) + self.prior.own_variance(where))
 
-    def _weights(self, nodes: Nodes) -> Array:
+    def matrix(self, where: Where) -> Array:
         """The rows ``K_j``."""
         if self.rotation is not None:
-            return _factor(self.prior, nodes) @ self.rotation
-        cross = self.prior.covariance(self.nodes, nodes)
+            return _factor(self.prior, where) @ self.rotation
+        if isinstance(where, NewRows):
+            excess = self.prior.variances - self.prior.tail_variance
+            cross = (self.prior.vectors[self.nodes] * excess) @ self.prior.rows(where).T
+        else:
+            cross = self.prior.covariance(self.nodes, where)
         return np.asarray(solve_triangular(self.triangle, cross, lower=True)).T
 
 
@@ -151,51 +164,52 @@ class OnModesAndLabels:
         """The map from z to u at the seen nodes."""
         return LinearWithTail(
             factor=jnp.asarray(self._tail_factor(self.nodes), dtype),
-            q0=jnp.asarray(self._q0[self.nodes], dtype),
+            q0=jnp.asarray(self._q0(self.nodes), dtype),
             tail=jnp.asarray(np.sqrt(self.prior.tail_variance), dtype),
         )
 
-    def mean(self, z: NDArray[Any], nodes: Nodes) -> NDArray[Any]:
+    def matrix(self, where: Where) -> Array:
+        """What each coordinate alone would give."""
+        return np.ascontiguousarray(self.mean(np.eye(self.n_latent), where).T)
+
+    def mean(self, z: NDArray[Any], where: Where) -> NDArray[Any]:
         """The formula above at unseen nodes, u itself at seen ones."""
         n_modes = int(np.count_nonzero(self._kept))
         z_modes, z_nodes, zeta = z[:, :n_modes], z[:, n_modes:-1], z[:, -1]
-        q0_seen = self._q0[self.nodes]
+        q0_seen = self._q0(self.nodes)
         root = np.sqrt(max(1 - float(q0_seen @ q0_seen), 0.0))
         tail = np.sqrt(self.prior.tail_variance)
         t = z_nodes @ q0_seen
-        modal = z_modes @ self._tail_factor(nodes).T.astype(z.dtype)
-        seen = np.isin(nodes, self.nodes)
-        order = np.argsort(self.nodes)
-        which = order[np.searchsorted(self.nodes, nodes[seen], sorter=order)]
+        modal = z_modes @ self._tail_factor(where).T.astype(z.dtype)
+        seen = _seen(where, self.nodes)
         own = np.empty_like(modal)
-        own[:, seen] = z_nodes[:, which] - q0_seen[which] * (t + root * zeta)[:, None]
+        if seen.any():
+            which = positions(where[seen], self.nodes)  # type: ignore[index]
+            own[:, seen] = z_nodes[:, which] - q0_seen[which] * (t + root * zeta)[:, None]
         if not seen.all():
             shared = (1 / root - root) * zeta - t
-            own[:, ~seen] = self._q0[nodes[~seen]] * shared[:, None]
+            own[:, ~seen] = self._q0(where)[~seen] * shared[:, None]
         return modal + tail * own
 
-    def std(self, nodes: Nodes) -> Array:
+    def std(self, where: Where) -> Array:
         """``sqrt(v_tail (1 - q0_j^2 / a))`` at unseen nodes, zero at seen ones."""
-        q0_seen = self._q0[self.nodes]
+        q0_seen = self._q0(self.nodes)
         a = 1 - q0_seen @ q0_seen
-        seen = np.isin(nodes, self.nodes)
-        left = np.zeros(len(nodes))
-        left[~seen] = self.prior.tail_variance * np.maximum(1 - self._q0[nodes[~seen]] ** 2 / a, 0.0)
-        return np.sqrt(left)
+        left = self.prior.tail_variance * np.maximum(1 - self._q0(where) ** 2 / a, 0.0)
+        return np.sqrt(np.where(_seen(where, self.nodes), 0.0, left) + self.prior.own_variance(where))
 
     @property
     def _kept(self) -> NDArray[np.bool_]:
         return self.prior.variances > self.prior.tail_variance
 
-    @property
-    def _q0(self) -> Array:
+    def _q0(self, where: Where) -> Array:
         """The mode that the tail lacks, or zero."""
         removed = self.prior.variances == 0
-        return self.prior.vectors[:, np.argmax(removed)] if removed.any() else np.zeros(self.prior.n_nodes)
+        return self.prior.rows(where)[:, np.argmax(removed)] if removed.any() else np.zeros(len(where))
 
-    def _tail_factor(self, nodes: Nodes) -> Array:
+    def _tail_factor(self, where: Where) -> Array:
         scale = np.sqrt(self.prior.variances[self._kept] - self.prior.tail_variance)
-        return self.prior.vectors[np.ix_(nodes, np.flatnonzero(self._kept))] * scale
+        return self.prior.rows(where)[:, self._kept] * scale
 
 
 def whiten(prior: GaussianPrior, nodes: Nodes) -> Whitening:
@@ -214,9 +228,15 @@ def whiten(prior: GaussianPrior, nodes: Nodes) -> Whitening:
     return OnModesAndLabels(prior, nodes)
 
 
-def conditional_matrix(whitening: Whitening, nodes: Nodes) -> Array:
-    """M with ``E[u_j | z] = M_j z``, shape (len(nodes), n_latent)."""
-    return np.ascontiguousarray(whitening.mean(np.eye(whitening.n_latent), nodes).T)
+def positions(nodes: Nodes, among: Nodes) -> Nodes:
+    """Where each of some nodes stands in a list that has them all."""
+    order = np.argsort(among)
+    return np.asarray(order[np.searchsorted(among, nodes, sorter=order)])
+
+
+def _seen(where: Where, nodes: Nodes) -> NDArray[np.bool_]:
+    """Which of these are nodes that the model sees."""
+    return np.zeros(len(where), dtype=bool) if isinstance(where, NewRows) else np.isin(where, nodes)
 
 
 def _on_labels(prior: GaussianPrior, nodes: Nodes) -> OnLabels:
@@ -228,7 +248,8 @@ def _on_labels(prior: GaussianPrior, nodes: Nodes) -> OnLabels:
     return OnLabels(prior, nodes, np.asarray(triangle, dtype=float), None)
 
 
-def _factor(prior: GaussianPrior, nodes: Nodes) -> Array:
-    """The rows of ``F = Q sqrt(v)`` at some nodes, modes of no variance left out."""
-    active = np.flatnonzero(prior.variances)
-    return prior.vectors[np.ix_(nodes, active)] * np.sqrt(prior.variances[active])
+def _factor(prior: GaussianPrior, where: Where) -> Array:
+    """The rows of ``F = Q sqrt(v)`` at nodes or new rows, modes of no variance left out."""
+    active = prior.variances > 0
+    rows = prior.rows(where)
+    return (rows if active.all() else rows[:, active]) * np.sqrt(prior.variances[active])

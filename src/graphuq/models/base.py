@@ -1,9 +1,10 @@
-"""What a model must offer, and the checks on the labels that every model makes."""
+"""What a model must offer, what it may offer, and the checks on the labels that every model makes."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any, Protocol
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -13,10 +14,24 @@ from numpy.typing import ArrayLike, NDArray
 class Model(Protocol):
     """A likelihood: Phi(u; y) as a function of u at the nodes it looks at.
 
-    A model of your own is a small class with these two. Two more attributes may be added:
-    ``sees_all_nodes = True`` where `phi` takes u at every node instead of u[nodes], as
-    Ginzburg-Landau does; and ``labels_are_real = True`` where the label of a node is u itself and not
-    its sign. `phi` is written with `jax.numpy`; its gradient is taken by JAX.
+    A model of your own is a small class with these two. `phi` is written with `jax.numpy`; its gradient is
+    taken by JAX. What else a model may offer, each of it an attribute or a method:
+
+    | offer | what it is | without it |
+    |---|---|---|
+    | ``n_classes`` | the number of classes K | 2 |
+    | ``n_fields`` | columns of u: 1, whose sign is the class, or K, the largest of which is | 1 |
+    | ``y`` | the class of each labeled node, 0 to K - 1 | labels cannot be doubted |
+    | ``noise`` | standard deviation of the noise that a label adds to u | 0 |
+    | ``sees_all_nodes`` | whether `phi` takes u at every node instead of u[nodes] | False |
+    | ``labels_are_real`` | whether the label of a node is u itself and not its sign | False |
+    | ``sites()`` | closed-form moments: expectation propagation, evidence, learning | `TypeError` |
+    | ``walls()`` | a Gaussian cut by planes: the `Orthant` sampler | `TypeError` |
+    | ``log_likelihood(u)`` | that of each label: leave-one-out by ArviZ | left out of `to_arviz` |
+    | ``curvature()`` | a bound on the second derivative of Phi, and whether Phi is convex: `find_mode` | 1, no |
+    | ``reference(B)`` | a Gaussian close to the posterior of z, u = B z: `Referenced` | that of `sites` |
+    | ``default_sampler()`` | how `sample` moves | `NUTS` |
+    | ``hyperprior()`` | what is believed of the noise before a label is seen: `learn` | `TypeError` |
     """
 
     @property
@@ -25,25 +40,125 @@ class Model(Protocol):
         ...
 
     def phi(self, u: jax.Array) -> jax.Array:
-        """Minus the log likelihood, up to a constant."""
+        """Minus the log likelihood, up to a constant; u of shape (n_seen,), or (n_seen, n_fields) if several."""
         ...
 
 
-def sees_all_nodes(model: Model) -> bool:
-    """Whether `phi` takes u at every node."""
-    return bool(getattr(model, "sees_all_nodes", False))
+class Walls(NamedTuple):
+    """A likelihood that sees only which side of zero a field is on, or which of several is the largest.
+
+    Attributes:
+        noise: standard deviation of Gaussian noise that is added to every field before it is looked at.
+        height: what the wrong side costs, per field that is larger than the label's own; infinite forbids it.
+        leader_only: whether only the largest field counts: ranks behind the first cost the same.
+    """
+
+    noise: float
+    height: float
+    leader_only: bool
 
 
-def labels_are_real(model: Model) -> bool:
-    """Whether the label of a node is u itself, not its sign."""
-    return bool(getattr(model, "labels_are_real", False))
+class Curvature(NamedTuple):
+    """A bound on the second derivatives of Phi where u is of order one, and whether Phi is convex everywhere."""
+
+    bound: float
+    convex: bool
 
 
-def check_label_model(model: Any) -> None:
-    """Doubt the nodes, labels and gamma of a frozen model, and keep them as arrays and a number."""
+DEFAULTS: dict[str, Any] = {
+    "n_classes": 2,
+    "n_fields": 1,
+    "noise": 0.0,
+    "sees_all_nodes": False,
+    "labels_are_real": False,
+}
+_MISSING = {
+    "y": "has no classes y of its labeled nodes, which this needs.",
+    "sites": (
+        "offers no sites: expectation propagation, and learning from its evidence, need a likelihood of single labeled "
+        "values with closed-form moments, as that of Probit is. Sample this model instead."
+    ),
+    "walls": (
+        "offers no walls: Orthant needs a Gaussian cut by planes, as the posteriors of Probit and LevelSet are, "
+        "which look at signs alone. Use PCN, EllipticalSlice, or NUTS where Phi has a gradient."
+    ),
+    "reference": (
+        "offers no Gaussian close to its posterior: give Referenced a `reference`, such as a Laplace approximation."
+    ),
+    "hyperprior": "offers no hyperprior, so its noise cannot be learned: choose a prior and give it.",
+}
+
+
+def offer(model: Model, name: str) -> Any:
+    """What a model says of itself under this name, or what holds for one that says nothing."""
+    return getattr(model, name, DEFAULTS[name])
+
+
+def offers(model: Model, name: str) -> bool:
+    """Whether a model has this to offer."""
+    return getattr(model, name, None) is not None
+
+
+def ask(model: Model, name: str, *arguments: Any) -> Any:
+    """What a model offers under this name; the one `TypeError` for what it does not."""
+    if not offers(model, name):
+        raise TypeError(f"{type(model).__name__} {_MISSING[name]}")
+    found = getattr(model, name)
+    return found(*arguments) if callable(found) else found
+
+
+def curvature(model: Model) -> Curvature:
+    """The bound that a model offers, or a guess."""
+    return ask(model, "curvature") if offers(model, "curvature") else Curvature(1.0, False)
+
+
+def labeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64], n_classes: int) -> Model:
+    """The model of these labels: from one without, such as ``Probit(gamma=0.2)``, or from a class or function of them.
+
+    A class of your own is called with nodes and y, and with `n_classes` too where it has such a field.
+    """
+    settings: dict[str, Any] = {"n_classes": n_classes}
+    source = model if isinstance(model, type) else type(model)
+    if is_dataclass(source) and "n_classes" not in {field.name for field in fields(source)}:
+        settings = {}
+        if n_classes > 2:
+            raise TypeError(f"{source.__name__} is a model of two classes, and y has {n_classes}.")
+    if is_dataclass(model) and not isinstance(model, type):
+        made: Any = replace(model, nodes=nodes, y=y, **settings)
+    elif callable(model):
+        made = model(nodes, y, **settings) if isinstance(model, type) else model(nodes, y)
+    else:
+        raise TypeError(
+            f"model takes a name, a model such as Probit(gamma=0.2), or a class of one, got {model!r}."
+        )
+    return made
+
+
+def check_label_model(model: Any, *positive: str) -> None:
+    """Doubt the labels and numbers of a frozen model, and keep them as arrays, numbers, and counts of classes.
+
+    A model without labels is left for `labeled` to complete.
+    """
+    for name in positive:
+        object.__setattr__(model, name, check_positive(name, getattr(model, name)))
+    if model.nodes is None:
+        return
     nodes, y = check_labels(model.nodes, model.y)
-    for name, value in (("nodes", nodes), ("y", y), ("gamma", check_positive("gamma", model.gamma))):
+    n_classes = max(2, int(y.max()) + 1) if model.n_classes is None else int(model.n_classes)
+    if y.max() >= n_classes or n_classes < 2:
+        raise ValueError(f"A label is {y.max()}, and with n_classes = {n_classes} they go up to {n_classes - 1}.")
+    n_fields = (1 if n_classes == 2 else n_classes) if model.n_fields is None else int(model.n_fields)
+    if n_fields not in ((1, 2) if n_classes == 2 else (n_classes,)):
+        raise ValueError(
+            f"n_fields must be {n_classes}, one for each class, or 1 for two classes, got {n_fields}."
+        )
+    for name, value in (("nodes", nodes), ("y", y), ("n_classes", n_classes), ("n_fields", n_fields)):
         object.__setattr__(model, name, value)
+
+
+def signs(y: Any) -> Any:
+    """The labels -1 and +1 of two classes, as the paper writes them."""
+    return 2 * y - 1
 
 
 def check_nodes(nodes: ArrayLike, n_nodes: int) -> NDArray[np.int64]:
@@ -69,8 +184,8 @@ def check_in_graph(nodes: NDArray[np.int64], n_nodes: int) -> None:
         raise ValueError(f"Node {nodes.max()} is not in the graph, whose nodes are 0 to {n_nodes - 1}.")
 
 
-def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Labeled nodes and their labels, -1 or +1, each node once.
+def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Labeled nodes and their classes, 0 to K - 1, each node once; -1 and +1 stand for the classes 0 and 1.
 
     A node given twice with one label counts once; with two different labels it is refused.
     """
@@ -86,22 +201,27 @@ def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDA
         raise TypeError(f"nodes must be integers (row numbers), got {indices.dtype}.")
     if indices.min() < 0:
         raise ValueError(f"nodes must be row numbers from 0, got {indices.min()}.")
-    wrong = ~np.isin(values, (-1.0, 1.0))
+    wrong = ~((values >= -1) & (values == np.floor(values)) & (values < 2**31))
     if wrong.any():
-        raise ValueError(f"Labels must be -1 or +1, got {values[wrong][0]:g}; code the two classes so.")
+        raise ValueError(f"Labels must be classes 0, 1, ..., or -1 and +1, got {values[wrong][0]:g}.")
+    if values.min() < 0:
+        if not np.isin(values, (-1, 1)).all():
+            odd = values[~np.isin(values, (-1, 1))][0]
+            raise ValueError(f"Labels are either -1 and +1, or classes from 0; got -1 and {odd:g} together.")
+        values = (values + 1) / 2
     unique, first, inverse = np.unique(indices, return_index=True, return_inverse=True)
     conflict = values != values[first][inverse]
     if conflict.any():
-        raise ValueError(f"Node {indices[conflict][0]} is given both labels, -1 and +1: remove one of them.")
+        raise ValueError(f"Node {indices[conflict][0]} is given two different labels: remove one of them.")
     if unique.size < indices.size:
         keep = np.sort(first)
         indices, values = indices[keep], values[keep]
     if np.unique(values).size == 1:
         warnings.warn(
-            f"Every label is {values[0]:+.0f}: with one class only, the data cannot say where the other one is.",
+            f"Every label is class {values[0]:.0f}: with one class only, the data cannot say where another one is.",
             stacklevel=5,
         )
-    return indices.astype(np.int64), values
+    return indices.astype(np.int64), values.astype(np.int64)
 
 
 def check_positive(name: str, value: float) -> float:

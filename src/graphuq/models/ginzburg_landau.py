@@ -1,21 +1,42 @@
-"""Ginzburg-Landau: relaxed labels v drawn to -1 and +1 by a double well at every node (Sec. 3.3)."""
+"""Ginzburg-Landau: relaxed labels drawn to -1 and +1, or to the corners of a simplex, at every node (Sec. 3.3)."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._pytree import pytree
-from graphuq.models.base import check_label_model, check_positive
+from graphuq._pytree import pytree, static
+from graphuq.models.base import Curvature, check_label_model, signs
+
+if TYPE_CHECKING:
+    from graphuq.inference.ep import Gaussian
+    from graphuq.inference.sampler import Sampler
 
 
 def double_well(v: jax.Array, epsilon: float) -> jax.Array:
     """The potential ``W_eps(v) = (v^2 - 1)^2 / (4 epsilon)`` of Sec. 2.4."""
     return (v**2 - 1) ** 2 / (4 * epsilon)
+
+
+def simplex_wells(v: jax.Array, epsilon: float) -> jax.Array:
+    """A well at each corner of a simplex (Garcia-Cardona, Merkurjev, Bertozzi, Flenner, Percus 2014).
+
+        W_eps(v) = 4 / eps prod_k |w - p_k|^2 / 2,    w_k = v_k - mean(v),    p_k = e_k - 1/K,
+
+    v of shape (..., K). It does not change when all v_k move together. For K = 2 it is the double well of
+    ``v_1 - v_0``, and the wells are as narrow for any K.
+    """
+    return 4 / epsilon * jnp.prod(corner_distances(v) / 2, axis=-1)
+
+
+def corner_distances(v: jax.Array) -> jax.Array:
+    """``|w - p_k|^2`` for every corner, shape (..., K)."""
+    w = v - v.mean(axis=-1, keepdims=True)
+    return jnp.sum(w**2, axis=-1, keepdims=True) - 2 * w + (1 - 1 / v.shape[-1])
 
 
 def relaxed_sign(u: jax.Array, epsilon: float) -> jax.Array:
@@ -37,22 +58,48 @@ class GinzburgLandau:
         Phi(v; y) = sum_{all i} W_eps(v_i) + sum_{labeled j} |y_j - v_j|^2 / (2 gamma^2)
 
     The double well looks at every node, labeled or not, and the labels of this model are the real
-    numbers v themselves.
+    numbers v themselves. With a field for each of K classes the wells are those of `simplex_wells` and the misfit
+    is ``|w_j - p_y|^2 / gamma^2``: for K = 2 the same function of ``v_1 - v_0``.
     """
 
-    nodes: NDArray[np.int64]
-    y: NDArray[np.float64]
+    nodes: NDArray[np.int64] | None = None
+    y: NDArray[np.int64] | None = None
     gamma: float = 0.6
     epsilon: float = 10.0
+    n_classes: int | None = static(default=None)
+    n_fields: int | None = static(default=None)
 
     sees_all_nodes: ClassVar[bool] = True
     labels_are_real: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_label_model(self)
-        object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon))
+        check_label_model(self, "gamma", "epsilon")
 
     def phi(self, v: jax.Array) -> jax.Array:
         """Minus the log of the well and the likelihood, v at all nodes."""
-        misfit = jnp.sum((self.y - v[self.nodes]) ** 2) / (2 * self.gamma**2)
-        return jnp.sum(double_well(v, self.epsilon)) + misfit
+        wells = double_well if self.n_fields == 1 else simplex_wells
+        return jnp.sum(wells(v, self.epsilon)) - jnp.sum(self.log_likelihood(v))
+
+    def log_likelihood(self, v: jax.Array) -> jax.Array:
+        """That of each label, up to a constant, shape (n_labeled,)."""
+        if self.n_fields == 1:
+            return -((signs(self.y) - v[self.nodes]) ** 2) / (2 * self.gamma**2)
+        own = jnp.take_along_axis(corner_distances(v[self.nodes]), self.y[:, None], axis=1)
+        return -own[:, 0] / self.gamma**2
+
+    def curvature(self) -> Curvature:
+        """On [-1, 1]."""
+        return Curvature(2 / float(self.epsilon) + 1 / float(self.gamma) ** 2, convex=False)
+
+    def reference(self, matrix: NDArray[np.float64]) -> Gaussian:
+        """The self-consistent Gaussian, as wide as the modes are apart."""
+        from graphuq.inference.self_consistent import self_consistent
+
+        return self_consistent(matrix, self)
+
+    def default_sampler(self) -> Sampler:
+        """Replicas that cross between modes."""
+        from graphuq.inference.reference import Referenced
+        from graphuq.inference.tempering import Tempered
+
+        return Referenced(Tempered())

@@ -1,14 +1,21 @@
-"""Bayesian level-set: labels are the sign of u, seen through Gaussian noise (Sec. 3.2)."""
+"""Bayesian level-set: the label is the sign of u, or its largest field, seen through Gaussian noise (Sec. 3.2)."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._pytree import pytree
-from graphuq.models.base import check_label_model
+from graphuq._pytree import pytree, static
+from graphuq.models.base import Curvature, Walls, check_label_model, signs
+
+if TYPE_CHECKING:
+    from graphuq.inference.sampler import Sampler
+    from graphuq.inference.sites import Sites
+    from graphuq.learning.hyperprior import Hyperprior
 
 
 @pytree
@@ -17,18 +24,58 @@ class LevelSet:
 
         Phi(u; y) = sum_j |y_j - S(u_j)|^2 / (2 gamma^2)
 
-    Every label on the wrong side costs ``2 / gamma^2``. Phi is piecewise constant: it has no
-    gradient to follow and the posterior has no mode.
+    Every label on the wrong side costs ``2 / gamma^2``. With a field for each of K classes, S(u) is the corner e_k
+    of the largest field u_k and y_j the corner of the label, so that a wrong label costs ``1 / gamma^2``. Phi is
+    piecewise constant: it has no gradient to follow and the posterior has no mode.
     """
 
-    nodes: NDArray[np.int64]
-    y: NDArray[np.float64]
+    nodes: NDArray[np.int64] | None = None
+    y: NDArray[np.int64] | None = None
     gamma: float = 0.1
+    n_classes: int | None = static(default=None)
+    n_fields: int | None = static(default=None)
 
     def __post_init__(self) -> None:
-        check_label_model(self)
+        check_label_model(self, "gamma")
 
     def phi(self, u: jax.Array) -> jax.Array:
         """Minus the log likelihood of u at the labeled nodes."""
-        sign = jnp.where(u >= 0, 1.0, -1.0).astype(u.dtype)
-        return jnp.sum((self.y - sign) ** 2) / (2 * self.gamma**2)
+        return -jnp.sum(self.log_likelihood(u))
+
+    def log_likelihood(self, u: jax.Array) -> jax.Array:
+        """That of each label, up to a constant, shape (n_labeled,)."""
+        if self.n_fields == 1:
+            sign = jnp.where(u >= 0, 1.0, -1.0).astype(u.dtype)
+            return -((signs(self.y) - sign) ** 2) / (2 * self.gamma**2)
+        wrong = jnp.argmax(u, axis=1) != self.y
+        return -wrong.astype(u.dtype) / self.gamma**2
+
+    def walls(self) -> Walls:
+        """Steps of finite height, where the label's field begins or ceases to be the largest."""
+        return Walls(0.0, (2 if self.n_fields == 1 else 1) / float(self.gamma) ** 2, leader_only=True)
+
+    @property
+    def sites(self) -> Any:
+        """Of two classes; with more, the step depends on all fields of a node at once and has no closed form."""
+        return self._sites if self.n_fields == 1 else None
+
+    def _sites(self) -> Sites:
+        from graphuq.inference.sites import Sites
+
+        return Sites.level_set(np.asarray(signs(self.y), float), float(self.gamma))
+
+    def curvature(self) -> Curvature:
+        """None: steps have no second derivative, and no mode."""
+        return Curvature(np.inf, convex=False)
+
+    def default_sampler(self) -> Sampler:
+        """Exact trajectories."""
+        from graphuq.inference.orthant import Orthant
+
+        return Orthant()
+
+    def hyperprior(self) -> Hyperprior:
+        """What is believed of gamma, which is another quantity than that of probit."""
+        from graphuq.learning.hyperprior import Hyperprior
+
+        return Hyperprior.level_set()

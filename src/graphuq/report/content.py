@@ -14,7 +14,6 @@ from graphuq import calibration
 from graphuq.estimator import GraphClassifier
 from graphuq.inference.ep import propagate
 from graphuq.inference.sites import Sites
-from graphuq.inference.whiten import conditional_matrix
 from graphuq.models import GinzburgLandau
 from graphuq.posterior import LabelStatistics, Posterior
 from graphuq.settings import without_effect
@@ -305,7 +304,7 @@ def _suspicious(posterior: Posterior) -> list[tuple[int, float]] | None:
     model = posterior.model
     if isinstance(model, GinzburgLandau) or len(model.nodes) > MAX_CHECKED_LABELS:
         return None
-    factor = conditional_matrix(posterior.whitening, model.nodes)
+    factor = posterior.whitening.matrix(model.nodes)
     left_out = np.exp(propagate(factor, Sites.of(model)).log_predictive)
     order = np.argsort(left_out)
     return [(int(model.nodes[j]), float(left_out[j])) for j in order if left_out[j] < SUSPICIOUS]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.files import whole_file
+from graphuq import archive
 
-FORMAT = "graphuq spectrum 1"
+FORMAT = "graphuq spectrum 2"
 _ARRAYS = ("values", "vectors", "residuals", "degrees")
 
 
@@ -70,28 +69,17 @@ class Spectrum:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one npz file, whole or not at all."""
-        path = Path(path)
-        facts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _ARRAYS}
-        with whole_file(path) as part, part.open("wb") as file:
-            np.savez(
-                file,
-                format=FORMAT,
-                facts=json.dumps(facts),
-                values=self.values,
-                vectors=self.vectors,
-                residuals=self.residuals,
-                degrees=self.degrees,
-            )
+        """Write one file, whole or not at all."""
+        facts, arrays = self.pack()
+        archive.write(Path(path), FORMAT, facts, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Spectrum:
         """Read what `save` wrote. Nothing in the file is executed."""
-        try:
-            with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-                found = str(file["format"])
-                if found == FORMAT:
-                    return cls(**{name: file[name] for name in _ARRAYS}, **json.loads(str(file["facts"])))
-        except (zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
-            raise ValueError(f"{path} is not a spectrum of graphuq, or is damaged: {error}") from error
-        raise ValueError(f"{path} holds the format {found!r}, and this version reads {FORMAT!r}.")
+        facts, arrays = archive.read(Path(path), FORMAT, "a spectrum")
+        return cls(**arrays, **facts)
+
+    def pack(self) -> tuple[dict[str, Any], archive.Arrays]:
+        """Everything as facts and arrays, by the names of the attributes."""
+        facts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _ARRAYS}
+        return facts, {name: getattr(self, name) for name in _ARRAYS}

@@ -1,0 +1,19 @@
+"""A function of data and settings in; the same, which called without the data keeps the settings for later, out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def recipe(build: F) -> F:
+    """``knn(X, n_neighbors=20)`` makes a graph, ``knn(n_neighbors=20)`` a function of X that does."""
+
+    @wraps(build)
+    def made(*data: Any, **settings: Any) -> Any:
+        return build(*data, **settings) if data else partial(build, **settings)
+
+    return cast(F, made)

@@ -1,0 +1,24 @@
+"""A spectrum in; two clusters of nodes, found with no labels, out."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq.spectrum.result import Spectrum
+
+
+def fiedler(spectrum: Spectrum) -> NDArray[np.int64]:
+    """Two clusters without labels: the sign of the Fiedler vector q_1 (Sec. 2.2), +1 or -1 for each node.
+
+    The threshold is 0, which for the normalized Laplacian cuts ``D^{-1/2} q_1`` at 0 as well. Which
+    cluster is called +1 means nothing.
+    """
+    if spectrum.n_modes < 2:
+        raise ValueError("The Fiedler vector is the second mode, but the spectrum has only one.")
+    if spectrum.n_components > 1:
+        raise ValueError(
+            f"The graph falls into {spectrum.n_components} components, so its Fiedler vector is not unique. "
+            "Join more neighbors, or cluster each component by itself."
+        )
+    return np.where(spectrum.vectors[:, 1] >= 0, 1, -1)

@@ -1,0 +1,72 @@
+"""A graph and labels in; for each class the harmonic function that is 1 at its labels, 0 at others', out."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array, diags_array
+
+from graphuq.baselines.class_labels import one_hot
+from graphuq.baselines.linear_system import solve_positive
+from graphuq.baselines.volumes import balance, check_priors
+from graphuq.graph import Graph, as_graph
+from graphuq.graph.features import Array, MatrixLike
+from graphuq.laplacian import connected_components, unnormalized
+
+
+def harmonic(
+    A: Graph | MatrixLike,
+    nodes: ArrayLike,
+    y: ArrayLike,
+    *,
+    n_classes: int | None = None,
+    class_priors: ArrayLike | None = None,
+    noise: float | None = None,
+) -> Array:
+    """Harmonic functions, or Laplace learning, of Zhu, Ghahramani and Lafferty (2003): scores, (n_nodes, K).
+
+    With ``Y_jk = 1`` where the labeled node j has class k, and 0 elsewhere. Hard, with no noise: ``u = Y`` at the
+    labeled nodes and ``(D - A) u = 0`` at all others, so that u is the weighted mean of its neighbors. Soft:
+    the minimizer of ``<u, (D - A) u> / 2 + sum_j |u_j - Y_j|^2 / (2 noise^2)``, the sum over labeled nodes.
+    Either way the scores of a node lie between 0 and 1 and have sum 1.
+
+    Args:
+        A: a graph, or a matrix of weights. Sparse systems are solved by conjugate gradients.
+        nodes: the labeled nodes, shape (n_labeled,), each once.
+        y: their classes, 0 to K - 1; or -1 and +1, which are classes 0 and 1 of two. Shape (n_labeled,).
+        n_classes: K, if some classes have no label.
+        class_priors: share of the nodes in each class, (K,): constants are added to the columns for which the
+            largest scores have these shares.
+        noise: standard deviation of the labels Y, or None if they hold exactly.
+    """
+    graph = as_graph(A)
+    nodes, Y = one_hot(nodes, y, n_nodes=graph.n_nodes, n_classes=n_classes)
+    shares = None if class_priors is None else check_priors(class_priors, Y)
+    if noise is not None and not (np.isfinite(noise) and noise > 0):
+        raise ValueError(f"noise must be a positive number, or None for exact labels, got {noise}.")
+    n_components, component = connected_components(graph)
+    n_reached = np.unique(component[nodes]).size
+    if n_reached < n_components:
+        raise ValueError(
+            f"{n_components - n_reached} of {n_components} components of the graph have no label, so u is not "
+            "determined there. Label a node in each, or join more neighbors."
+        )
+
+    # both are corrections to the field that is Y where labeled and 0 elsewhere, which keeps small noise harmless
+    L = unnormalized(graph).matrix
+    u = np.zeros((graph.n_nodes, Y.shape[1]))
+    u[nodes] = Y
+    force = -(L @ u)
+    if noise is None:
+        free = np.setdiff1d(np.arange(graph.n_nodes), nodes)
+        if free.size:
+            u[free] = solve_positive(L[free][:, free], force[free])
+    else:
+        precision = np.zeros(graph.n_nodes)
+        precision[nodes] = noise**-2
+        if isinstance(L, np.ndarray):
+            L[np.diag_indices(graph.n_nodes)] += precision
+        else:
+            L = csr_array(L + diags_array(precision))
+        u += solve_positive(L, force)
+    return u if shares is None else u + balance(u, shares)

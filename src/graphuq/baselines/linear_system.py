@@ -1,0 +1,34 @@
+"""A Laplacian, or a part of one, and forces in; the fields at which they are in balance out."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from scipy.linalg import solve
+from scipy.sparse import diags_array
+from scipy.sparse.linalg import cg
+
+from graphuq.graph.features import Array, Matrix
+
+_RESIDUAL = 1e-12  # of the right-hand side, at which an iterative solution is exact for every purpose
+_MAX_STEPS = 10_000
+
+
+def solve_positive(M: Matrix, b: Array) -> Array:
+    """``M^{-1} b`` for a symmetric positive definite M, one solution for each column of b.
+
+    A sparse M may also be a Laplacian, if the columns of b have sum zero: see `poisson`.
+    """
+    if isinstance(M, np.ndarray):
+        return solve(M, b, assume_a="pos", overwrite_a=True)
+    inverse_diagonal = diags_array(1 / M.diagonal())
+    solved = [cg(M, column, rtol=_RESIDUAL, maxiter=_MAX_STEPS, M=inverse_diagonal) for column in b.T]
+    if any(failed for _, failed in solved):
+        warnings.warn(
+            "Conjugate gradients did not converge: parts of the graph hardly touch each other or a label. "
+            "Join more neighbors, or label more nodes.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return np.column_stack([column for column, _ in solved])

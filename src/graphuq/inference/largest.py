@@ -1,0 +1,240 @@
+"""Means and covariances of K Gaussian fields in; the probability that each field is the largest out.
+
+    P(g_k largest) = int phi(y; m_k, s^2) prod_{l != k} Phi((y - m_l) / s) dy,    g_k ~ N(m_k, s^2) independent,
+
+for all k from one set of points y: with P(y) = prod_l Phi((y - m_l) / s) the integrand is P(y) times the ratio of
+phi to Phi of class k. Fields that are not independent are so given a few standard normal numbers, over which the
+probability is averaged.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr
+from numpy.polynomial.chebyshev import cheb2poly, chebfit, chebpts1
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import helmert
+from scipy.special import erfcx, ndtri
+
+Array = NDArray[np.floating]
+
+# No field is the largest with a probability below this.
+LEAST_PROBABILITY = 1e-12
+# The points y, in deviations from the largest mean. A field exceeds HIGH with probability 1e-9, and what is below LOW
+# matters only to probabilities of less than 1e-10.
+LOW, HIGH = -7.0, 6.0
+# Spacing of the points times sqrt(log K): the density of the largest of K fields narrows like 1 / sqrt(log K).
+# Measured for K = 3 to 100: wrong by less than 1e-7, and by less than 4e-5 of a probability above 1e-10.
+SPACING = 0.7
+# Fields at a time: 2 MB an array in single precision, which is when the processor's caches still serve.
+BLOCK = 2**19
+# Blocks have a power of two of rows, this many at least: a new shape costs a quarter of a second to compile.
+LEAST_ROWS = 2**10
+# A direction whose variance is less than this share of the variance common to the fields is left out, and one less
+# than the second share of the largest is rounding.
+NEGLIGIBLE, ROUNDING = 1e-5, 1e-10
+
+
+def largest_probability(mean: ArrayLike, deviation: ArrayLike) -> Array:
+    """P(g_k is the largest), where ``g_k ~ N(mean_k, deviation^2)`` independently, shape (..., n_classes).
+
+    Two classes have a closed form, ``Psi((m_1 - m_0) / (sqrt(2) s))``; more are integrated to 1e-7. Rows add up to 1.
+    No probability is 0 or 1 (1 - 6e-8 is the most in single precision) but where the deviation is 0: there the
+    largest mean has it all, or several that are equal share it.
+
+    Args:
+        mean: shape (..., n_classes); single precision is computed in and returned as such, all else double.
+        deviation: shape (...), or one that broadcasts to it.
+    """
+    m, s = _check_fields(mean, deviation)
+    shape, n_classes = m.shape, m.shape[-1]
+    m, s = m.reshape(-1, n_classes), s.reshape(-1)
+    found = np.empty_like(m)
+    most = _most_rows(n_classes)
+    with jax.enable_x64(m.dtype == np.float64):
+        for first in range(0, len(m), most):
+            rows = slice(first, min(first + most, len(m)))
+            n_rows = rows.stop - first
+            size = min(most, max(LEAST_ROWS, 2 ** math.ceil(math.log2(n_rows))))
+            padding = (0, size - n_rows)
+            found[rows] = _independent(np.pad(m[rows], (padding, (0, 0))), np.pad(s[rows], padding))[:n_rows]
+    return found.reshape(shape)
+
+
+def largest_probability_correlated(
+    mean: ArrayLike, variance: ArrayLike, cross: ArrayLike, *, n_points: int = 64, seed: int = 0
+) -> Array:
+    """P(g_k is the largest), where ``g ~ N(mean, variance I + cross)`` at each node, shape (n_nodes, n_classes).
+
+    Two classes have a closed form. Three are integrated, to 1e-6 with 16 points unless one difference of the fields is
+    known far better than the other. More are averaged over points: with ten classes, on posteriors of expectation
+    propagation, the root mean square error was 0.001 to 0.005 with 16 points, half of that with 64 and a quarter with
+    256; it is larger where differences are known unequally well. What a node gets does not depend on the other nodes.
+
+    Args:
+        mean: shape (n_nodes, n_classes).
+        variance: common to the fields, shape (n_nodes,); only ``variance I + cross`` matters, not how it is split.
+        cross: shape (n_nodes, n_classes, n_classes), symmetric and positive semi-definite, perhaps singular.
+        n_points: 4 or more; no fewer than ``2 (n_classes - 2)`` are used where there are more than three classes.
+        seed: of the points.
+    """
+    fields, common, coupling = _check_correlated(mean, variance, cross)
+    if n_points != int(n_points) or n_points < 4:
+        raise ValueError(f"n_points must be a whole number, 4 or more, got {n_points}.")
+    n_classes = fields.shape[1]
+    if n_classes == 2:  # the variance of the difference, half for each
+        pair = common + (coupling[:, 0, 0] + coupling[:, 1, 1]) / 2 - coupling[:, 0, 1]
+        return largest_probability(fields, np.sqrt(np.maximum(pair, 0)))
+    deviation, factor, rank = _split(fields, common, coupling)
+    found = np.empty_like(fields)
+    for n_dims in np.unique(rank):
+        points, weights = _points(int(n_dims), int(n_points), seed)
+        nodes = np.flatnonzero(rank == n_dims)
+        size = max(1, _most_rows(n_classes) // len(points))
+        for part in np.split(nodes, range(size, len(nodes), size)):
+            moved = points @ np.swapaxes(factor[part][:, :, :n_dims], 1, 2)
+            each = largest_probability(fields[part, None] + moved.astype(fields.dtype), deviation[part, None])
+            found[part] = np.einsum("npk,p->nk", each, weights)
+    return found
+
+
+def _most_rows(n_classes: int) -> int:
+    """How many rows make a block, a power of two."""
+    return 2 ** int(math.log2(max(BLOCK // n_classes, 1)))
+
+
+def _tail_coefficients() -> tuple[float, float, list[float]]:
+    """Of ``R(x) = (1 - Phi(x)) exp(x^2 / 2)``, a polynomial in ``a - b / (x + 4)``, the last power first.
+
+    It is wrong by 1.2e-9 of itself for x from 0 to 8, and finite beyond, where exp(-x^2 / 2) is below 1e-14.
+    """
+    near, far = 1 / 4, 1 / (4 + 8)
+    a, b = (near + far) / (near - far), 2 / (near - far)
+    argument = chebpts1(10)
+    x = b / (a - argument) - 4
+    return a, b, cheb2poly(chebfit(argument, erfcx(x / np.sqrt(2)) / 2, 9))[::-1].tolist()
+
+
+_A, _B, _RATIO = _tail_coefficients()
+
+
+@jax.jit
+def _independent(mean: jax.Array, deviation: jax.Array) -> jax.Array:
+    """The probabilities of a block of rows, shape (n_rows, n_classes)."""
+    sure = (deviation == 0)[:, None]
+    s = jnp.where(sure, 1, deviation[:, None])
+    top = mean.max(axis=1, keepdims=True)
+    if mean.shape[1] == 2:
+        p = ndtr((mean - mean[:, ::-1]) / (math.sqrt(2) * s))
+    else:
+        p = _integral(((mean - top) / s).T).T
+        p = jnp.maximum(p / p.sum(axis=1, keepdims=True), LEAST_PROBABILITY)
+        p = p / p.sum(axis=1, keepdims=True)
+    p = jnp.clip(p, LEAST_PROBABILITY, 1 - max(LEAST_PROBABILITY, float(jnp.finfo(p.dtype).epsneg)))
+    largest = mean == top
+    return jnp.where(sure, largest / largest.sum(axis=1, keepdims=True), p)
+
+
+def _integral(below: jax.Array) -> jax.Array:
+    """The integrals, up to one factor, from ``(m_k - max m) / s``, shape (n_classes, n_rows).
+
+    No argument of Phi is less than LOW, so that Phi and its ratio to phi are never 0; where their product over the
+    classes is too small to be represented, so is what it adds.
+    """
+    spacing = SPACING / math.sqrt(math.log(len(below)))
+    points = np.linspace(LOW, HIGH, math.ceil((HIGH - LOW) / spacing) + 1)
+
+    def add(total: jax.Array, y: jax.Array) -> tuple[jax.Array, None]:
+        t = y - below
+        density = jnp.exp(-t * t / 2)
+        argument = _A - _B / (jnp.abs(t) + 4)
+        ratio = jnp.full_like(t, _RATIO[0])
+        for coefficient in _RATIO[1:]:
+            ratio = ratio * argument + coefficient
+        tail = density * ratio
+        phi = jnp.where(t > 0, 1 - tail, tail)
+        return total + phi.prod(axis=0) * (density / phi), None
+
+    return jax.lax.scan(add, jnp.zeros_like(below), jnp.asarray(points, below.dtype))[0]
+
+
+def _split(mean: Array, variance: Array, cross: Array) -> tuple[Array, Array, NDArray[np.int64]]:
+    """A deviation common to the fields, factors of what it leaves of the covariance, and their ranks.
+
+    Only differences of fields matter, so the covariance is asked in the directions H orthogonal to all ones.
+    In all of these it has its least eigenvalue mu at least: ``variance + mu`` is the common part, and at most
+    n_classes - 2 directions are left, those of the largest eigenvalues first, each turned towards the mean: what comes
+    out does not depend on the order of the classes.
+    """
+    directions = helmert(cross.shape[1]).T
+    eigenvalues, vectors = np.linalg.eigh(directions.T @ cross @ directions)
+    eigenvalues = np.maximum(eigenvalues, 0)
+    common = variance + eigenvalues[:, 0]
+    excess = eigenvalues[:, :0:-1] - eigenvalues[:, :1]
+    vectors = directions @ vectors[:, :, :0:-1]
+    towards = np.where(mean[:, None] @ vectors < 0, -1, 1)
+    factor = vectors * towards * np.sqrt(excess)[:, None]
+    least = NEGLIGIBLE * common + ROUNDING * eigenvalues[:, -1]
+    return np.sqrt(common), factor, np.count_nonzero(excess > least[:, None], axis=1)
+
+
+def _points(n_dims: int, n_points: int, seed: int) -> tuple[Array, Array]:
+    """Points of the standard normal distribution, shape (n, n_dims), and their weights.
+
+    In one dimension they are evenly spaced. In more they are those of Sobol, shifted, each with its negative, and
+    stretched so that the covariance is right: polynomials of degree three are averaged exactly.
+    """
+    if n_dims == 0:
+        return np.zeros((1, 0)), np.ones(1)
+    if n_dims == 1:
+        reach = min(5.0, math.sqrt(2 * n_points))
+        x = np.linspace(-reach, reach, n_points)
+        density = np.exp(-np.square(x) / 2)
+        return x[:, None], density / density.sum()
+    from scipy.stats.qmc import Sobol
+
+    n_pairs = max(n_points // 2, n_dims)
+    even = Sobol(n_dims, scramble=False).random_base2(math.ceil(math.log2(n_pairs)))[:n_pairs]
+    half = ndtri((even + np.random.default_rng(seed).uniform(size=n_dims)) % 1)
+    spread, turn = np.linalg.eigh(half.T @ half / n_pairs)
+    half = half @ (turn / np.sqrt(spread)) @ turn.T
+    return np.concatenate([half, -half]), np.full(2 * n_pairs, 0.5 / n_pairs)
+
+
+def _check_fields(mean: ArrayLike, deviation: ArrayLike) -> tuple[Array, Array]:
+    """Arrays of one precision, the deviation one for each row of means."""
+    m = np.asarray(mean)
+    m = m.astype(np.float32 if m.dtype in (np.float32, np.float16) else np.float64, copy=False)
+    s = np.asarray(deviation).astype(m.dtype)
+    if m.ndim == 0 or m.shape[-1] < 2:
+        raise ValueError(f"mean must have shape (..., n_classes) with 2 or more classes, got {m.shape}.")
+    if m.size and not (np.isfinite(m.min()) and np.isfinite(m.max())):
+        raise ValueError("mean must be finite.")
+    if not ((s >= 0) & (s < np.inf)).all():
+        raise ValueError(f"deviation must be finite and not negative, got {s[~((s >= 0) & (s < np.inf))][0]}.")
+    try:
+        return m, np.broadcast_to(s, m.shape[:-1])
+    except ValueError:
+        raise ValueError(
+            f"deviation must have shape {m.shape[:-1]}, one for each row of mean, got {s.shape}."
+        ) from None
+
+
+def _check_correlated(mean: ArrayLike, variance: ArrayLike, cross: ArrayLike) -> tuple[Array, Array, Array]:
+    """Arrays of shapes (n_nodes, n_classes), (n_nodes,) and (n_nodes, n_classes, n_classes)."""
+    m, _ = _check_fields(mean, 0.0)
+    v, c = np.asarray(variance, float), np.asarray(cross, float)
+    if m.ndim != 2 or v.shape != m.shape[:1] or c.shape != (*m.shape, m.shape[1]):
+        raise ValueError(
+            "mean, variance and cross must have shapes (n_nodes, n_classes), (n_nodes,) and "
+            f"(n_nodes, n_classes, n_classes), got {m.shape}, {v.shape} and {c.shape}."
+        )
+    if not ((v >= 0) & (v < np.inf)).all():
+        raise ValueError("variance must be finite and not negative.")
+    if not np.isfinite(c).all():
+        raise ValueError("cross must be finite.")
+    return m, v, c

@@ -1,0 +1,122 @@
+"""Draws of z in; the numbers by which convergence is judged, those that are reported, out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.tree_util import Partial
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from graphuq._pytree import is_pytree
+from graphuq.inference.diagnostics import split_r_hat
+from graphuq.inference.whiten import Whitening
+from graphuq.models.base import Model, offer, offers
+
+Nodes = NDArray[np.int64]
+
+N_EACH = 10  # watched nodes with a label, and as many without
+MOST_NUMBERS = 2**27  # of u at the seen nodes, beyond which Phi is not computed again for every draw
+
+
+def watched_nodes(whitening: Whitening, model: Model) -> Nodes:
+    """Ten labeled nodes and ten others, spread evenly over the graph's order, where the draws decide anything.
+
+    No label reaches a component without one.
+    """
+    n_nodes = whitening.prior.n_nodes
+    others = np.setdiff1d(np.arange(n_nodes), model.nodes)
+    nodes = np.concatenate(
+        [
+            group[np.linspace(0, len(group) - 1, min(N_EACH, len(group))).astype(int)]
+            for group in (np.sort(model.nodes), others)
+            if len(group)
+        ]
+    )
+    any_z = np.random.default_rng(0).standard_normal((1, whitening.n_latent))
+    decided = nodes[whitening.mean(any_z, nodes)[0] != 0]
+    return decided if decided.size else nodes
+
+
+def quantities(
+    whitening: Whitening, model: Model, z: NDArray[Any], nodes: Nodes | None = None, *, with_phi: bool = True
+) -> tuple[NDArray[Any], list[str], Nodes]:
+    """What is watched, shape (n_chains, n_draws, n_quantities), the names, and the node of each (-1 for none).
+
+    u at some nodes; the probability of the class at labeled nodes, those where chains differ most, since a chain
+    that is stuck on one side of a label shows there and not in u; and Phi.
+
+    Args:
+        whitening: what z says about u.
+        model: the likelihood.
+        z: draws, shape (n_chains, n_draws, n_fields * n_latent).
+        nodes: where to look at u alone; by default all of the above.
+        with_phi: whether to look at Phi, which is compiled anew for each number of draws.
+    """
+    chosen = watched_nodes(whitening, model) if nodes is None else nodes
+    n_fields = int(offer(model, "n_fields"))
+    u = _fields(whitening, z, chosen, n_fields)
+    if n_fields > 1:  # only differences between fields matter
+        u = u - u.mean(axis=3, keepdims=True)
+    found = [u[..., k] for k in range(n_fields)]
+    names = [f"u{'' if n_fields == 1 else k} at {node}" for k in range(n_fields) for node in chosen]
+    places = [*np.tile(chosen, n_fields)]
+    if nodes is None:
+        sides, where = _sides(whitening, model, z, n_fields)
+        found.append(sides)
+        names += [f"class at {node}" for node in where]
+        places += [*where]
+        phi = _phi(whitening, model, z, n_fields) if with_phi else None
+        if phi is not None:
+            found.append(phi[..., None])
+            names.append("Phi")
+            places.append(-1)
+    return np.concatenate(found, axis=2), names, np.array(places, dtype=np.int64)
+
+
+def _fields(whitening: Whitening, z: NDArray[Any], nodes: Nodes, n_fields: int) -> NDArray[Any]:
+    """u at some nodes, shape (n_chains, n_draws, n_nodes, n_fields)."""
+    flat = whitening.mean(z.reshape(-1, whitening.n_latent), nodes)
+    return np.moveaxis(flat.reshape(*z.shape[:2], n_fields, len(nodes)), 2, 3)
+
+
+def _sides(whitening: Whitening, model: Model, z: NDArray[Any], n_fields: int) -> tuple[NDArray[Any], Nodes]:
+    """How far u speaks for the label, at the labeled nodes where chains differ most: 0 no, 1 yes."""
+    empty = np.zeros((*z.shape[:2], 0)), np.empty(0, dtype=np.int64)
+    if not offers(model, "y") or len(model.nodes) * z.shape[0] * z.shape[1] > MOST_NUMBERS:
+        return empty
+    y = np.asarray(model.y)  # type: ignore[attr-defined]
+    u = _fields(whitening, z, model.nodes, n_fields)
+    if n_fields == 1:
+        lead = u[..., 0] * (2 * y - 1)
+    else:
+        own = np.take_along_axis(u, y[:, None][None, None], axis=3)[..., 0]
+        rivals = np.where(np.arange(n_fields) == y[:, None], -np.inf, u)
+        lead = own - rivals.max(axis=3)
+    noise = float(offer(model, "noise"))
+    side = ndtr(lead / noise) if noise > 0 else (lead >= 0).astype(float)
+    moves = np.ptp(side, axis=(0, 1)) > 1e-3
+    if not moves.any():
+        return empty
+    candidates = np.flatnonzero(moves)
+    spread = split_r_hat(side[..., candidates])
+    worst = candidates[np.argsort(-np.nan_to_num(spread, nan=np.inf), kind="stable")[:N_EACH]]
+    return side[..., worst], np.asarray(model.nodes)[worst]
+
+
+def _phi(whitening: Whitening, model: Model, z: NDArray[Any], n_fields: int) -> NDArray[Any] | None:
+    """Phi of every draw, shape (n_chains, n_draws); None where that would take long, or it does not vary."""
+    if len(whitening.nodes) * n_fields * z.shape[0] * z.shape[1] > MOST_NUMBERS:
+        return None
+    u = _fields(whitening, z, whitening.nodes, n_fields)
+    bound: Any = Partial(type(model).phi, model) if is_pytree(model) else Partial(model.phi)
+    with jax.enable_x64(z.dtype == np.float64):
+        found = np.stack([np.asarray(_each_phi(bound, chain[..., 0] if n_fields == 1 else chain)) for chain in u])
+    return found if np.ptp(found) > 0 else None
+
+
+@jax.jit
+def _each_phi(phi: Partial, u: jax.Array) -> jax.Array:
+    return jax.vmap(phi)(u)

@@ -1,0 +1,144 @@
+"""A spectrum and labels in; hyper-parameters learned from the labels, and a posterior averaged over them, out."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq.inference.ep import blas_threads
+from graphuq.learning.averaging import around, peaks_of
+from graphuq.learning.evidence import Array, Point, Problem
+from graphuq.learning.hyperprior import BOUNDS, Hyperparameters, Hyperprior, LogNormal
+from graphuq.models.base import Model, offer
+from graphuq.posterior.gaussian import N_POINTS
+from graphuq.posterior.mixture import Mixture
+from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
+from graphuq.spectrum.result import Spectrum
+
+__all__ = ["Hyperparameters", "Hyperprior", "Learned", "LogNormal", "learn", "warn_of_unlabeled_components"]
+
+# A point of less weight is left out.
+LEAST_WEIGHT = 1e-3
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What `learn` found: a peak, and the posterior averaged over what surrounds it.
+
+    Attributes:
+        spectrum: the eigenpairs; on a disconnected graph turned so that q_0 comes first.
+        hyperparameters: those at the highest peak.
+        log_deviations: posterior standard deviations of their logarithms, in the same order; 0 for what is fixed.
+        prior: the prior at the peak.
+        model: the likelihood with its noise at the peak; hand both to `sample` for exact draws.
+        posterior: the average over hyper-parameters.
+        log_evidence: log P(y) at the peak.
+    """
+
+    spectrum: Spectrum = field(repr=False)
+    hyperparameters: Hyperparameters
+    log_deviations: Hyperparameters
+    prior: GaussianPrior
+    model: Model = field(repr=False)
+    posterior: Mixture
+    log_evidence: float
+
+    @property
+    def converged(self) -> bool:
+        """Whether expectation propagation converged at every point."""
+        return self.posterior.diagnostics().converged
+
+
+def learn(
+    spectrum: Spectrum,
+    model: Model,
+    *,
+    features: Array | None = None,
+    hyperprior: Hyperprior | None = None,
+    average: bool = True,
+) -> Learned:
+    """Learn the scale and smoothness of the prior, and the noise of the labels, from the labels.
+
+    The evidence of expectation propagation times the hyperprior,
+
+        log P(y | theta) + log p(theta),
+
+    is climbed from several starts along its exact gradient. The posterior then is an average over points around each
+    peak: what few labels leave open about the hyper-parameters is part of the uncertainty.
+
+    Args:
+        spectrum: the eigenpairs; more of them cost time, but hardly change the result.
+        model: one with sites, such as `Probit`, and the labels; its noise is not used.
+        features: columns in which u may be linear, scaled so that rows have squares that add up to 1 on average,
+            shape (n_nodes, n_linear); without them the prior is that of the graph alone.
+        hyperprior: the log-priors, by default those of the model. A factor of 1 fixes a number.
+        average: whether to average, or to take the highest peak alone.
+    """
+    problem = Problem.of(spectrum, model, features, hyperprior)
+    n_labeled, n_modes = problem.rows.shape
+    with blas_threads(n_labeled * min(n_labeled, n_modes) ** 2 * offer(model, "n_fields")):
+        peaks = peaks_of(problem)
+        points, log_weights = [peaks[0][0]], np.zeros(1)
+        if average and problem.family.free.any():
+            points, log_weights = around(problem, peaks)
+    weights = np.exp(log_weights - log_weights.max())
+    order = np.argsort(-weights, kind="stable")
+    order = order[weights[order] >= LEAST_WEIGHT * weights.sum()]
+    weights, points = weights[order] / weights[order].sum(), [points[i] for i in order]
+    # Of several fields each point needs a rule of its own: together they have as many points as one alone would.
+    n_points = max(8, N_POINTS // len(points))
+    best = peaks[0][0]
+    learned = Learned(
+        spectrum=problem.spectrum,
+        hyperparameters=best.hyperparameters,
+        log_deviations=_deviations(points, weights),
+        prior=problem.prior(best),
+        model=best.model,
+        posterior=Mixture(tuple(problem.posterior(point, n_points=n_points) for point in points), weights),
+        log_evidence=best.fit.log_evidence,
+    )
+    _warn(problem, best, learned.converged)
+    return learned
+
+
+def _deviations(points: list[Point], weights: Array) -> Hyperparameters:
+    """Standard deviation of the logarithm of each hyper-parameter."""
+    values = np.array([point.hyperparameters for point in points])
+    logs = np.log(np.where(values > 0, values, 1.0))
+    return Hyperparameters(*np.sqrt(weights @ (logs - weights @ logs) ** 2).tolist())
+
+
+def _warn(problem: Problem, best: Point, converged: bool) -> None:
+    """Say in plain words what the labels cannot decide."""
+    if not converged:
+        warnings.warn(
+            "Expectation propagation did not converge for some hyper-parameters, which makes their weights rough. "
+            "The labels contradict each other: look at suspicious_labels, or use Probit.",
+            stacklevel=3,
+        )
+    family = problem.family
+    at_bound = family.free & ((best.theta <= family.lower) | (best.theta >= family.upper))
+    for name, value in zip(np.array(list(BOUNDS))[at_bound], np.exp(best.theta[at_bound]), strict=True):
+        warnings.warn(
+            f"The labels drive the hyper-parameter {name} to its bound {value:.3g}: they do not decide it.",
+            stacklevel=3,
+        )
+    warn_of_unlabeled_components(problem.spectrum, problem.model.nodes, stacklevel=4)
+
+
+def warn_of_unlabeled_components(spectrum: Spectrum, nodes: NDArray[np.int64], *, stacklevel: int) -> None:
+    """Say how many nodes no label reaches."""
+    zero = spectrum.vectors[:, spectrum.values <= ZERO_EIGENVALUE]
+    seen = zero[nodes]
+    # Rows of the null space are parallel within a component and orthogonal between components.
+    reached = np.einsum("ij,ij->i", zero @ (seen.T @ seen), zero)
+    n_unreached = np.count_nonzero(reached <= 1e-10 * np.square(zero).sum(axis=1) * np.square(seen).sum())
+    if n_unreached:
+        warnings.warn(
+            f"{n_unreached} nodes lie in components of the graph that have no label: the labels say nothing of "
+            "them. Label a node of each component, or connect the graph with more neighbors.",
+            stacklevel=stacklevel,
+        )

@@ -1,0 +1,16 @@
+"""What the labels say about every row: one protocol, and three ways to know it.
+
+| leaf | made by | what it holds |
+|---|---|---|
+| `Draws` | `sample` | draws of z |
+| `GaussianPosterior` | expectation propagation | a Gaussian of z, in closed form |
+| `Mixture` | `learn` | either of the two at several hyper-parameters, with weights |
+"""
+
+from graphuq.posterior.archive import load
+from graphuq.posterior.base import Classes, LabelStatistics, Posterior
+from graphuq.posterior.draws import Draws
+from graphuq.posterior.gaussian import GaussianPosterior
+from graphuq.posterior.mixture import Mixture
+
+__all__ = ["Classes", "Draws", "GaussianPosterior", "LabelStatistics", "Mixture", "Posterior", "load"]

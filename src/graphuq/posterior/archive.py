@@ -1,0 +1,117 @@
+"""A posterior of any kind to one file, and back.
+
+The columns of the prior's basis are stored once, however many components share them. Expectation propagation is
+stored as its sites: from them the Gaussian follows in one sweep.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq import archive, models
+from graphuq.inference.whiten import OnModes, whiten
+from graphuq.models.base import Model, ask, offer
+from graphuq.posterior.base import Posterior
+from graphuq.posterior.draws import Draws
+from graphuq.posterior.gaussian import GaussianPosterior, Start
+from graphuq.posterior.mixture import Mixture
+from graphuq.prior import GaussianPrior
+
+FORMAT = "graphuq posterior 3"
+MODELS: dict[str, Any] = {each.__name__: each for each in (models.Probit, models.LevelSet, models.GinzburgLandau)}
+_ARRAYS = ("nodes", "y")  # of a model
+
+Arrays = archive.Arrays
+
+
+def save(posterior: Posterior, path: Path) -> None:
+    """Write draws or sites, prior and model, so that the file stands alone."""
+    facts, arrays = pack(posterior)
+    archive.write(path, FORMAT, facts, arrays)
+
+
+def load(path: str | Path, *, model: Model | None = None) -> Draws | GaussianPosterior | Mixture:
+    """Read what `save` wrote; a model of your own must be given again."""
+    facts, arrays = archive.read(Path(path), FORMAT, "a posterior")
+    return unpack(facts, arrays, model)
+
+
+def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, Any], Arrays]:
+    """A posterior as facts and arrays; without the basis if that is given, and so kept elsewhere."""
+    components = posterior.components if isinstance(posterior, Mixture) else (posterior,)
+    widest = max((each.prior.vectors for each in components), key=lambda vectors: vectors.shape[1])
+    model = posterior.model
+    arrays: Arrays = {"model nodes": np.asarray(model.nodes)}
+    if basis is None:
+        arrays["basis"] = widest
+    if getattr(model, "y", None) is not None:
+        arrays["model y"] = np.asarray(model.y)
+    facts: dict[str, Any] = {"components": []}
+    if isinstance(posterior, Mixture):
+        arrays["weights"] = posterior.weights
+    for k, each in enumerate(components):
+        told, more = _pack_one(each)
+        facts["components"].append(told)
+        arrays |= {f"{k} {name}": array for name, array in more.items()}
+    return facts, arrays
+
+
+def unpack(
+    facts: dict[str, Any], arrays: Arrays, model: Model | None = None, basis: NDArray[Any] | None = None
+) -> Draws | GaussianPosterior | Mixture:
+    """The posterior that `pack` took apart."""
+    basis = arrays["basis"] if basis is None else basis
+    found = []
+    for k, told in enumerate(facts["components"]):
+        mine = {name.removeprefix(f"{k} "): array for name, array in arrays.items() if name.startswith(f"{k} ")}
+        mine |= {name: arrays[f"model {name}"] for name in _ARRAYS if f"model {name}" in arrays}
+        found.append(_unpack_one(told, mine, model, basis))
+    return Mixture(tuple(found), arrays["weights"]) if "weights" in arrays else found[0]
+
+
+def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arrays]:
+    prior, model = posterior.prior, posterior.model
+    name = type(model).__name__
+    settings: dict[str, Any] = {}
+    if name in MODELS:
+        settings = {f.name: getattr(model, f.name) for f in fields(MODELS[name]) if f.name not in _ARRAYS}
+    facts = {
+        "model": name,
+        "model settings": settings,
+        "prior": prior.name,
+        "tail variance": prior.tail_variance,
+        "on modes": isinstance(posterior.whitening, OnModes),
+    }
+    arrays: Arrays = {"variances": prior.variances}
+    if isinstance(posterior, Draws):
+        arrays |= {"z": posterior.z, "acceptance": posterior.acceptance, "work": posterior.work}
+        return facts | {"kind": "draws", "settings": posterior.settings}, arrays
+    fit: Any = posterior.fit
+    arrays |= {"precision": fit.precision, "shift": fit.shift}
+    return facts | {"kind": "gaussian", "n_points": posterior.n_points}, arrays
+
+
+def _unpack_one(
+    told: dict[str, Any], arrays: Arrays, model: Model | None, basis: NDArray[Any]
+) -> Draws | GaussianPosterior:
+    if model is None:
+        if told["model"] not in MODELS:
+            raise TypeError(f"The file holds a model of your own, {told['model']}: give it as model=.")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what there was to say of the labels was said when it was made
+            model = MODELS[told["model"]](arrays["nodes"], arrays["y"], **told["model settings"])
+    variances = arrays["variances"]
+    prior = GaussianPrior(basis[:, : variances.size], variances, float(told["tail variance"]), told["prior"])
+    seen = np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else np.asarray(model.nodes)
+    whitening = OnModes(prior, seen) if told["on modes"] else whiten(prior, seen)
+    if told["kind"] == "draws":
+        return Draws(whitening, model, arrays["z"], arrays["acceptance"], arrays["work"], told["settings"])
+    sites = ask(model, "sites")
+    fit = sites.fit(whitening.matrix(seen), start=Start(arrays["precision"], arrays["shift"]))
+    return GaussianPosterior(whitening, model, fit, told["n_points"])

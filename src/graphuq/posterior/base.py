@@ -1,0 +1,181 @@
+"""The protocol of a posterior, and what follows from the probabilities of its classes in the same way for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from graphuq import uncertainty
+from graphuq.models.base import Model, check_nodes
+from graphuq.prior import GaussianPrior, NewRows
+
+Array = NDArray[np.float64]
+Nodes = NDArray[np.int64]
+
+# No probability is told as 0 or 1 where noise or uncertainty is left: smaller ones than this are no number to act on.
+LEAST_PROBABILITY = 1e-12
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The probability of every class at some rows and its Monte-Carlo error, shape (n_rows, n_classes) each."""
+
+    probability: Array
+    error: Array
+
+
+@dataclass(frozen=True)
+class LabelStatistics:
+    """Of the label at each of some rows: posterior mean, variance, and the Monte-Carlo error of the mean."""
+
+    mean: Array
+    variance: Array
+    error: Array
+
+
+class Diagnosis(Protocol):
+    """Whether a posterior can be trusted: printed, a sentence."""
+
+    @property
+    def converged(self) -> bool:
+        """Whether it can."""
+        ...
+
+
+class Posterior(Protocol):
+    """What is known of the classes of rows, given the labels.
+
+    Rows are nodes of the graph, given by number (all of them by default), or `NewRows`.
+    """
+
+    @property
+    def model(self) -> Model:
+        """The likelihood; of a mixture, that of its heaviest component."""
+        ...
+
+    @property
+    def prior(self) -> GaussianPrior:
+        """The prior; of a mixture, that of its heaviest component."""
+        ...
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes N."""
+        ...
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes K."""
+        ...
+
+    def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
+        """The probability of each class at rows, and its error.
+
+        With noise it is that of the label a row like this would get: where classes overlap, gamma keeps it
+        from 0 and 1. Without, it is that of the sign, or of the largest, of u alone: the paper's quantity.
+        """
+        ...
+
+    def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
+        """Mean and variance of the latent fields u at rows, shape (n_rows, n_fields) each."""
+        ...
+
+    def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
+        """Draws of u at rows, shape (n_chains, n_draws, n_rows), or (..., n_fields) if there are several."""
+        ...
+
+    def labels(self, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
+        """Mean, variance and error of the label itself, noise left out."""
+        ...
+
+    def left_out(self) -> Array:
+        """The probability of each class at each labeled node given all labels but its own, (n_labeled, n_classes)."""
+        ...
+
+    def diagnostics(self) -> Diagnosis:
+        """Whether it can be trusted."""
+        ...
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one file; `load` reads it."""
+        ...
+
+
+def chosen_rows(posterior: Posterior, where: ArrayLike | NewRows | None) -> Nodes | NewRows:
+    """The rows asked for: new ones, some nodes, or all."""
+    if isinstance(where, NewRows):
+        return where
+    return np.arange(posterior.n_nodes) if where is None else check_nodes(where, posterior.n_nodes)
+
+
+def blocks(where: Nodes | NewRows, size: int) -> Iterator[Nodes | NewRows]:
+    """The rows, some at a time; one block even of no rows."""
+    for first in range(0, max(1, len(where)), size):
+        part = slice(first, first + size)
+        yield where.part(part) if isinstance(where, NewRows) else where[part]
+
+
+# What every leaf offers beside the above: they are methods of the leaves, and written once.
+
+
+def probability(self: Posterior, where: ArrayLike | NewRows | None = None) -> Array:
+    """The probability of each class, shape (n_rows, n_classes): of the label a row like this would get."""
+    return self.classes(where).probability
+
+
+def sign_labels(self: Posterior, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
+    """Mean, variance and Monte-Carlo error of the label.
+
+    Of two classes the label is -1 or +1 and its mean ``2 P(u_j >= 0) - 1``; of more it is a corner of the simplex
+    and its mean the probability of each class, shape (n_rows, n_classes). Noise is left out.
+    """
+    found = self.classes(where, noise=False)
+    variance = uncertainty.label_variance(found.probability)
+    if self.n_classes > 2:
+        return LabelStatistics(found.probability, variance, found.error)
+    return LabelStatistics(found.probability[:, 1] - found.probability[:, 0], variance, 2 * found.error[:, 1])
+
+
+def label_mean(self: Posterior, where: ArrayLike | NewRows | None = None) -> Array:
+    """The posterior mean of the label, ``s_j`` (3.1): its size says how sure we are, its sign of what."""
+    return self.labels(where).mean
+
+
+def label_variance(self: Posterior, where: ArrayLike | NewRows | None = None) -> Array:
+    """The posterior variance of the label; ``1 - s_j^2`` where labels are signs."""
+    return self.labels(where).variance
+
+
+def mean_label_variance(self: Posterior) -> float:
+    """``Var(l)`` (3.2): the variance of the label averaged over all nodes; 1 under the prior."""
+    return float(self.labels().variance.mean())
+
+
+def most_uncertain(self: Posterior, n: int = 10, *, include_labeled: bool = False) -> Nodes:
+    """The nodes whose class is least sure, least sure first: of two classes, those with the smallest ``|s_j|``."""
+    return _ranked(self, include_labeled)[:n]
+
+
+def least_uncertain(self: Posterior, n: int = 10, *, include_labeled: bool = False) -> Nodes:
+    """The nodes whose class is most sure, most sure first."""
+    return _ranked(self, include_labeled)[::-1][:n]
+
+
+def _ranked(posterior: Posterior, include_labeled: bool) -> Nodes:
+    nodes = np.arange(posterior.n_nodes)
+    if not include_labeled:
+        nodes = np.setdiff1d(nodes, posterior.model.nodes)
+    found = posterior.classes(nodes, noise=False).probability
+    return nodes[uncertainty.ranked(found)]
+
+
+def save(self: Posterior, path: str | Path) -> None:
+    """Write everything to one file, whole or not at all; `graphuq.posterior.load` reads it."""
+    from graphuq.posterior.archive import save
+
+    save(self, Path(path))

@@ -1,0 +1,153 @@
+"""A prior and a label model in; the probability of every class at any row out, in milliseconds and without draws."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from graphuq.inference.ep import Fit, blas_threads
+from graphuq.inference.whiten import Whitening, positions, whiten
+from graphuq.models.base import Model, ask, offer
+from graphuq.posterior import base
+from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, blocks, chosen_rows
+from graphuq.prior import GaussianPrior, NewRows
+
+# Rows are taken in blocks, so that a large graph needs no more memory than this many numbers: 32 MB.
+BLOCK_NUMBERS = 2**22
+# Points of the rule that integrates over what several fields have in common.
+N_POINTS = 64
+N_LATENT_DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class EPDiagnosis:
+    """Whether expectation propagation found its fixed point."""
+
+    converged: bool
+    n_sweeps: int
+
+    def __str__(self) -> str:
+        if self.converged:
+            return f"Expectation propagation converged after {self.n_sweeps} sweeps; there are no draws to check."
+        return (
+            f"Expectation propagation did not converge in {self.n_sweeps} sweeps: the labels contradict each other. "
+            "Sample the posterior instead, or look at suspicious labels."
+        )
+
+
+class Start(NamedTuple):
+    """Sites to start from."""
+
+    precision: NDArray[Any]
+    shift: NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianPosterior:
+    """The posterior as expectation propagation sees it: what `Draws` counts from draws, in closed form.
+
+    Attributes:
+        whitening: what z says about u at every row.
+        model: the likelihood.
+        fit: the Gaussian of z.
+        n_points: points of the rule that integrates over what several fields have in common.
+    """
+
+    whitening: Whitening = field(repr=False)
+    model: Model = field(repr=False)
+    fit: Fit = field(repr=False)
+    n_points: int = N_POINTS
+
+    @classmethod
+    def of(cls, prior: GaussianPrior, model: Model, **settings: Any) -> GaussianPosterior:
+        """Of labels with closed-form moments: the cost does not depend on the size of the graph."""
+        with blas_threads(len(model.nodes) ** 2 * prior.n_modes):
+            whitening = whiten(prior, model.nodes)
+            factor = whitening.matrix(model.nodes)
+            return cls(whitening, model, ask(model, "sites").fit(factor, **settings))
+
+    def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> GaussianPosterior:
+        """The posterior of other labels under the same prior and noise, found from this one where they are the same."""
+        model: Any = self.model
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # labels were doubted when they were read
+            model = replace(model, nodes=nodes, y=y)
+        same = np.flatnonzero(np.isin(nodes, self.model.nodes))
+        old = positions(nodes[same], self.model.nodes)
+        unchanged = np.asarray(self.model.y)[old] == y[same]  # type: ignore[attr-defined]
+        fit: Any = self.fit
+        precision, shift = (np.zeros((len(nodes), *each.shape[1:])) for each in (fit.precision, fit.shift))
+        precision[same[unchanged]] = fit.precision[old[unchanged]]
+        shift[same[unchanged]] = fit.shift[old[unchanged]]
+        return GaussianPosterior.of(self.prior, model, start=Start(precision, shift))
+
+    @property
+    def prior(self) -> GaussianPrior:
+        """The prior."""
+        return self.whitening.prior
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes N."""
+        return self.prior.n_nodes
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes K."""
+        return int(offer(self.model, "n_classes"))
+
+    def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
+        """The probability of each class at rows, in closed form."""
+        rows, deviation = chosen_rows(self, where), float(offer(self.model, "noise")) if noise else 0.0
+        size = max(1, BLOCK_NUMBERS // (self.whitening.n_latent * int(offer(self.model, "n_fields"))))
+        found = np.concatenate(
+            [
+                self.fit.classes(self.whitening.matrix(part), self.whitening.std(part), deviation, self.n_points)
+                for part in blocks(rows, size)
+            ]
+        )
+        if not noise and not isinstance(rows, NewRows):
+            # Where a label is, the Gaussian of the same moments does not know that the label cuts u at zero.
+            labeled = np.isin(rows, self.model.nodes)
+            found[labeled] = self.fit.labeled_classes(0.0)[positions(rows[labeled], self.model.nodes)]
+        elif noise:
+            found = np.clip(found, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+        return Classes(found, np.zeros_like(found))
+
+    def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
+        """Mean and variance of the latent fields at rows."""
+        size = max(1, BLOCK_NUMBERS // self.whitening.n_latent)
+        parts = [
+            self.fit.field_moments(self.whitening.matrix(part), self.whitening.std(part))
+            for part in blocks(chosen_rows(self, where), size)
+        ]
+        mean, variance = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return mean, variance
+
+    def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
+        """Draws of u at rows from the Gaussian, shape (1, 1000, n_rows) or (1, 1000, n_rows, n_fields)."""
+        mean, variance = self.moments(where)
+        normal = np.random.default_rng(seed).standard_normal((1, N_LATENT_DRAWS, *mean.shape))
+        draws = mean + np.sqrt(variance) * normal
+        return draws[..., 0] if mean.shape[1] == 1 else draws
+
+    def left_out(self) -> Array:
+        """The probability of each class at each labeled node given all labels but its own."""
+        return self.fit.left_out_classes(float(offer(self.model, "noise")))
+
+    def diagnostics(self) -> EPDiagnosis:
+        """Whether the sweeps converged."""
+        return EPDiagnosis(self.fit.converged, self.fit.n_sweeps)
+
+    labels = base.sign_labels
+    probability, save = base.probability, base.save
+    label_mean, label_variance, mean_label_variance = (
+        base.label_mean,
+        base.label_variance,
+        base.mean_label_variance,
+    )
+    most_uncertain, least_uncertain = base.most_uncertain, base.least_uncertain

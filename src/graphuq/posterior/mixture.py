@@ -1,0 +1,133 @@
+"""Posteriors at several hyper-parameters and their weights in; one posterior, averaged over them, out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from graphuq.models.base import Model
+from graphuq.posterior import base
+from graphuq.posterior.base import Array, Classes
+from graphuq.posterior.draws import Draws
+from graphuq.posterior.gaussian import N_LATENT_DRAWS, GaussianPosterior
+from graphuq.prior import GaussianPrior, NewRows
+
+
+@dataclass(frozen=True)
+class MixtureDiagnosis:
+    """What the components say of themselves."""
+
+    components: tuple[Any, ...]
+
+    @property
+    def converged(self) -> bool:
+        """Whether all of them can be trusted."""
+        return all(each.converged for each in self.components)
+
+    def __str__(self) -> str:
+        worst = next((each for each in self.components if not each.converged), self.components[0])
+        return f"An average over {len(self.components)} choices of hyper-parameters. {worst}"
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """The posterior averaged over hyper-parameters: what few labels leave open about them is part of the answer.
+
+    Attributes:
+        components: the posterior at each choice of hyper-parameters, heaviest first.
+        weights: their posterior probabilities, shape (n_components,), adding up to one.
+    """
+
+    components: tuple[GaussianPosterior | Draws, ...] = field(repr=False)
+    weights: Array
+
+    def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Mixture:
+        """The mixture of other labels: each component anew, and weighed by how its evidence has changed."""
+        components = [
+            each.with_labels(nodes, y) for each in self.components if isinstance(each, GaussianPosterior)
+        ]
+        gains = [
+            new.fit.log_evidence - old.fit.log_evidence
+            for new, old in zip(components, self.components, strict=True)
+            if isinstance(old, GaussianPosterior)
+        ]
+        log_weights = np.log(self.weights) + gains
+        weights = np.exp(log_weights - log_weights.max())
+        order = np.argsort(-weights, kind="stable")
+        return Mixture(tuple(components[i] for i in order), weights[order] / weights.sum())
+
+    @property
+    def prior(self) -> GaussianPrior:
+        """That of the heaviest component."""
+        return self.components[0].prior
+
+    @property
+    def model(self) -> Model:
+        """That of the heaviest component."""
+        return self.components[0].model
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes N."""
+        return self.components[0].n_nodes
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes K."""
+        return self.components[0].n_classes
+
+    def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
+        """The probability of each class at rows: that of each component, weighed."""
+        probability, square = 0.0, 0.0
+        for weight, each in zip(self.weights, self.components, strict=True):
+            found = each.classes(where, noise=noise)
+            probability = probability + weight * found.probability
+            square = square + (weight * found.error) ** 2
+        return Classes(np.asarray(probability), np.sqrt(square))
+
+    def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
+        """Mean and variance of the latent fields at rows: the variance between components counts too."""
+        parts = [each.moments(where) for each in self.components]
+        means, variances = (np.array(each) for each in zip(*parts, strict=True))
+        mean = np.tensordot(self.weights, means, 1)
+        return mean, np.tensordot(self.weights, variances + (means - mean) ** 2, 1)
+
+    def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
+        """Draws of u at rows, from components as often as they weigh; one chain."""
+        rng = np.random.default_rng(seed)
+        counts = rng.multinomial(N_LATENT_DRAWS, self.weights)
+        parts = []
+        for count, each in zip(counts, self.components, strict=True):
+            if count:
+                draws = each.latent(where, seed=seed)
+                flat = draws.reshape(-1, *draws.shape[2:])
+                parts.append(flat[rng.choice(len(flat), count)])
+        return rng.permutation(np.concatenate(parts))[None]
+
+    def left_out(self) -> Array:
+        """The probability of each class at each labeled node given all labels but its own.
+
+        Hyper-parameters that made a label probable lose that advantage: their weights are divided by it.
+        """
+        y = np.asarray(self.model.y)  # type: ignore[attr-defined]
+        found = np.array([each.left_out() for each in self.components])
+        given = found[:, np.arange(len(y)), y]
+        weights = self.weights[:, None] / np.maximum(given, 1e-300)
+        weights /= weights.sum(axis=0)
+        return np.einsum("cj,cjk->jk", weights, found)
+
+    def diagnostics(self) -> MixtureDiagnosis:
+        """What the components say of themselves."""
+        return MixtureDiagnosis(tuple(each.diagnostics() for each in self.components))
+
+    labels = base.sign_labels
+    probability, save = base.probability, base.save
+    label_mean, label_variance, mean_label_variance = (
+        base.label_mean,
+        base.label_variance,
+        base.mean_label_variance,
+    )
+    most_uncertain, least_uncertain = base.most_uncertain, base.least_uncertain

@@ -1,0 +1,45 @@
+"""A posterior in; the labels that are likely wrong, most suspicious first, out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq.models.base import ask
+from graphuq.posterior.base import Posterior
+
+
+@dataclass(frozen=True, eq=False)
+class SuspiciousLabels:
+    """Labeled nodes from the most to the least suspicious; all of shape (n_labeled,) or cut to the first.
+
+    Attributes:
+        nodes: the labeled nodes.
+        y: the classes they were given, as numbers.
+        likelier: the class that the other labels make most probable there.
+        probability: that the given class is not the right one, given all other labels.
+    """
+
+    nodes: NDArray[np.int64]
+    y: NDArray[np.int64]
+    likelier: NDArray[np.int64]
+    probability: NDArray[np.float64]
+
+
+def suspicious_labels(posterior: Posterior, *, n: int | None = None) -> SuspiciousLabels:
+    """The labels ranked by the probability that they are mistakes, all of them or the first n.
+
+    ``1 - P(class of j is y_j | all labels but y_j)``: a label that stands alone against its neighbors is suspicious,
+    however sure the one who gave it was. It takes a model that offers sites.
+    """
+    if n is not None and (not isinstance(n, int | np.integer) or n < 1):
+        raise ValueError(f"n must be a whole number of at least 1, or None for all labels, got {n}.")
+    y = np.asarray(ask(posterior.model, "y"))
+    others = posterior.left_out()
+    probability = 1 - others[np.arange(len(y)), y]
+    order = np.argsort(-probability, kind="stable")[:n]
+    return SuspiciousLabels(
+        np.asarray(posterior.model.nodes)[order], y[order], others.argmax(axis=1)[order], probability[order]
+    )
