@@ -26,7 +26,7 @@ LIMIT_SECONDS = 2.0
 
 
 def ours(modes, X, nodes, y):
-    return learn(modes, Probit(nodes, y)).predict().probability
+    return learn(modes, Probit(nodes, y)).posterior.probability()[:, 1]
 
 
 def gaussian_process(modes, X, nodes, y):

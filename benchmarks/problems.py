@@ -8,8 +8,9 @@ import numpy as np
 
 from graphuq import baselines, datasets, graph, laplacian, prior, spectrum
 from graphuq.demo import few_labels
+from graphuq.inference.watch import watched_nodes
+from graphuq.inference.whiten import whiten
 from graphuq.models import LevelSet, Model, Probit
-from graphuq.posterior import watched_nodes
 from graphuq.prior import GaussianPrior
 
 
@@ -30,7 +31,7 @@ class Problem:
     @property
     def watched(self) -> np.ndarray:
         """Ten labeled nodes and ten others."""
-        return watched_nodes(self.nodes, self.prior.n_nodes)
+        return watched_nodes(whiten(self.prior, self.nodes), self.model("probit"))
 
 
 def _choose(y: np.ndarray, share: float, seed: int) -> np.ndarray:

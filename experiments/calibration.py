@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from experiments import calibration_peers as peers
 from experiments import problems, style
@@ -26,11 +25,11 @@ from experiments.hyperprior import build, choose_labels
 from graphuq import laplacian, prior, spectrum
 from graphuq.calibration import Reliability, accuracy, brier, error_detection_auroc, log_loss, reliability
 from graphuq.graph import Graph
-from graphuq.inference.marginals import predict
 from graphuq.learning import Learned, learn
 from graphuq.models import Probit
+from graphuq.posterior import GaussianPosterior
 from graphuq.spectrum import Spectrum
-from graphuq.wrong_labels import wrong_label_probability
+from graphuq.suspicion import suspicious_labels
 
 TITLE = "accuracy and calibration of graphuq against other tools"
 OURS = "graphuq, learned"
@@ -110,7 +109,8 @@ def run(config: Config, trial: Trial) -> dict[str, Any]:
 def _row(config: Config, trial: Trial) -> dict[str, Any]:
     y, graph, modes = task(trial["data"], config)
     nodes, labels = choose_labels(y, trial["n_labels"], trial["flipped"], trial["seed"])
-    learned = learn(modes.truncate(min(config.n_modes, modes.n_modes)), Probit(nodes, labels))
+    few = modes.truncate(min(config.n_modes, modes.n_modes))
+    learned = learn(few, Probit(nodes, labels), hyperprior=problems.GRAPH_ALONE)
     found = averaged(learned)
     for n_modes in config.modes_of_paper:
         name = f"paper's prior, {'all' if n_modes is None else n_modes} modes"
@@ -125,12 +125,13 @@ def _row(config: Config, trial: Trial) -> dict[str, Any]:
             found[name] = np.clip((1 + whole) / 2, 0, 1)
         found[f"{name} + T"] = peers.tempered(score, nodes, labels, whole, seed=trial["seed"])
     rest = np.setdiff1d(np.arange(len(y)), nodes)
-    wrong = labels != y[nodes]
+    suspicious = suspicious_labels(learned.posterior)
+    wrong = suspicious.y != (y[suspicious.nodes] > 0)
     return {
         **trial,
         "scores": {name: measure(p[rest], y[rest]) for name, p in found.items()},
         "bins": {name: _bins(found[name][rest], y[rest]) for name in DRAWN if name in found},
-        "wrong_label_auroc": _auroc(wrong_label_probability(learned), wrong) if wrong.any() else None,
+        "wrong_label_auroc": _auroc(suspicious.probability, wrong) if wrong.any() else None,
     }
 
 
@@ -143,17 +144,13 @@ def task(data: str, config: Config) -> tuple[NDArray[np.int64], Graph, Spectrum]
 
 def averaged(learned: Learned) -> dict[str, NDArray[np.float64]]:
     """P(+1) at every node: of the sign of u, of a label with its noise, and at the highest peak alone."""
-    vectors = learned.spectrum.vectors
-    sign, noisy = [], []
-    for point in learned.points:
-        at = predict(point.fit, vectors[:, : point.variances.size], scale=np.sqrt(point.variances))
-        sign.append(at.probability)
-        noisy.append(ndtr(at.mean / np.sqrt(at.variance + point.hyperparameters.gamma**2)))
-    return {
-        OURS: learned.weights @ np.array(sign),
-        VARIANTS[0]: learned.weights @ np.array(noisy),
-        VARIANTS[1]: sign[0],
+    peak = GaussianPosterior.of(learned.prior, learned.model)
+    found = {
+        OURS: learned.posterior.classes(noise=False),
+        VARIANTS[0]: learned.posterior.classes(),
+        VARIANTS[1]: peak.classes(noise=False),
     }
+    return {name: each.probability[:, 1] for name, each in found.items()}
 
 
 def measure(probability: NDArray[np.float64], truth: NDArray[np.int64]) -> list[float]:
@@ -186,11 +183,16 @@ def _doublings(config: Config, seed: int) -> dict[str, Any]:
     nodes, labels = choose_labels(y, 160, 0.0, seed)
     model = Probit(nodes, labels, gamma=config.gamma)
     found = {
-        "learned": [learn(modes.truncate(n), model).predict().probability for n in config.doublings],
+        "learned": [_learned_probability(modes.truncate(n), model) for n in config.doublings],
         "paper": [label_probability(prior.project(modes, n_modes=n), model)[1] for n in config.doublings],
     }
     rest = np.setdiff1d(np.arange(len(y)), nodes)
     return {name: [_change(a[rest], b[rest]) for a, b in pairwise(p)] for name, p in found.items()}
+
+
+def _learned_probability(modes: Spectrum, model: Probit) -> NDArray[np.float64]:
+    found = learn(modes, model, hyperprior=problems.GRAPH_ALONE).posterior
+    return found.classes(noise=False).probability[:, 1]
 
 
 def _change(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:

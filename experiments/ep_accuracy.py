@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +11,10 @@ from numpy.typing import NDArray
 from experiments import problems, style
 from experiments.experiment import Claim, Record, Trial
 from graphuq import prior
-from graphuq.inference.ep import EP, ep
-from graphuq.inference.marginals import labeled_probability, predict
-from graphuq.inference.whiten import whiten
+from graphuq.inference.ep import Fit
 from graphuq.learning import learn
 from graphuq.models import Model, Probit
+from graphuq.posterior import GaussianPosterior
 from graphuq.prior import GaussianPrior
 from graphuq.spectrum import Spectrum
 
@@ -72,7 +70,7 @@ def run(config: Config, trial: Trial) -> dict[str, Any]:
     gaussian, modes, nodes, y = posterior(config, trial["data"])
     model = problems.LIKELIHOODS[trial["model"]](nodes, y, gamma=config.gamma)
     if trial["prior"] == "learned":
-        found = learn(modes, Probit(nodes, y), average=False)
+        found = learn(modes, Probit(nodes, y), hyperprior=problems.GRAPH_ALONE, average=False)
         gaussian, model = found.prior, found.model
     fit, probability = label_probability(gaussian, model)
     chains = problems.draw(gaussian, model, n_steps=config.n_steps, n_chains=config.n_chains, seed=config.seed)
@@ -111,16 +109,10 @@ def posterior(config: Config, data: str) -> tuple[GaussianPrior, Spectrum, NDArr
     return prior.project(modes), modes, nodes, pair.y[nodes]
 
 
-def label_probability(gaussian: GaussianPrior, model: Model) -> tuple[EP, NDArray[np.float64]]:
+def label_probability(gaussian: GaussianPrior, model: Model) -> tuple[Fit, NDArray[np.float64]]:
     """P(u_j >= 0) at every node by expectation propagation under a given prior."""
-    whitening = whiten(gaussian, model.nodes)
-    every, basis = np.arange(gaussian.n_nodes), np.eye(whitening.n_latent)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it did not converge is part of the record
-        fit = ep(whitening.mean(basis, model.nodes).T, model)
-    probability = predict(fit, whitening.mean(basis, every).T, whitening.std(every)).probability
-    probability[model.nodes] = labeled_probability(fit)
-    return fit, probability
+    found = GaussianPosterior.of(gaussian, model)
+    return found.fit, found.classes(noise=False).probability[:, 1]
 
 
 def summarize(config: Config, results: list[dict[str, Any]]) -> dict[str, Any]:

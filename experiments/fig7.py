@@ -70,7 +70,9 @@ def run(config: Config, trial: Trial) -> dict[str, Any]:
         n_steps = config.n_steps * (thin := config.thin_deep_well if name == "deep_well" else 1)
         options = {"n_steps": n_steps, "n_warmup": n_steps // 2, "thin": thin, "seed": trial["seed"]}
         posteriors[name] = problems.draw(mu0, models[name], **options)
-    s = {name: 2 * posterior.probability() - 1 for name, posterior in posteriors.items()}
+    # The side of zero, for Ginzburg-Landau too, whose labels are real numbers.
+    sides = {name: posterior.classes(noise=False).probability for name, posterior in posteriors.items()}
+    s = {name: each[:, 1] - each[:, 0] for name, each in sides.items()}
     sure = np.mean([np.abs(s[name]) for name in MODELS], axis=0)
     others = np.setdiff1d(np.arange(len(sure)), nodes)
     order = others[np.argsort(sure[others])]

@@ -21,34 +21,34 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import Bounds, minimize
-from scipy.special import ndtr
 from scipy.stats import norm, qmc
 from sklearn.datasets import load_breast_cancer, load_digits
 from threadpoolctl import threadpool_limits
 
 from graphuq import __version__, datasets, graph, laplacian, spectrum
-from graphuq.hyperprior import BOUNDS, Family, Hyperprior, LogNormal
-from graphuq.inference.ep import propagate
-from graphuq.inference.marginals import predict
-from graphuq.inference.sites import Sites
-from graphuq.learning import learn
+from graphuq.learning import Hyperprior, LogNormal
+from graphuq.learning.averaging import climb
+from graphuq.learning.evidence import Point, constant_first, problems
+from graphuq.learning.hyperprior import BOUNDS, Family
 from graphuq.models import Probit
 from graphuq.spectrum import Spectrum
 
+# The prior of the graph alone: what features say in a straight line is judged elsewhere, on tables.
+DEFAULT = Hyperprior(linear=None)
+# The numbers that it leaves open, in the order of theta.
+LEARNED = tuple(
+    name for name in BOUNDS if isinstance(each := getattr(DEFAULT, name), LogNormal) and each.factor > 1
+)
 # The proposal: wide enough to hold every peak of the evidence of 40 and 160 labels seen on these data.
-PROPOSAL = Hyperprior(
-    LogNormal(80.0, 5.0), LogNormal(8.0, 2.25), LogNormal(0.08, 3.7), LogNormal(0.05, 7.4), n_effective=None
-)
+PROPOSAL = replace(DEFAULT, n_effective=None)
 # Next to no hyperprior: it only keeps peaks from running away where labels are separable.
-WEAK = Hyperprior(
-    LogNormal(20.0, 55.0), LogNormal(4.0, 7.4), LogNormal(0.15, 55.0), LogNormal(0.05, 55.0), n_effective=None
-)
+WEAK = replace(PROPOSAL, **{name: replace(getattr(DEFAULT, name), factor=55.0) for name in LEARNED})
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Cloud:
 
     task: str
     setting: int
-    theta: np.ndarray  # (n_points, 4)
+    theta: np.ndarray  # the open coordinates, (n_points, n_learned)
     log_modes: np.ndarray  # log of the effective number of modes, (n_points,)
     log_evidence: np.ndarray  # (n_points,)
     sign: np.ndarray  # probability of the true class by the sign of u, (n_points, n_test)
@@ -159,26 +159,27 @@ def choose_labels(y: np.ndarray, n_labels: int, flipped: float, seed: int) -> tu
 
 
 def peaks(modes: Spectrum, y: np.ndarray, config: Config) -> list[np.ndarray]:
-    """Where the evidence peaks: log of diffusion, alpha, gamma, offset and the effective number of modes."""
+    """Where the evidence peaks: logs of what is learned, and of the effective number of modes."""
     found = []
     for n_labels in config.n_labels_of_peaks:
         if n_labels > len(y) // 2:
             continue
         for seed in range(2):
             model = Probit(*choose_labels(y, n_labels, 0.0, seed))
-            theta = learn(modes, model, hyperprior=WEAK, average=False).points[0].theta
-            found.append(np.append(theta, np.log(Family.of(modes, WEAK, model).n_effective(theta))))
+            (problem,) = problems(constant_first(modes), model, None, WEAK)
+            theta = climb(problem).theta
+            found.append(np.append(theta[problem.family.free], np.log(problem.family.n_effective(theta))))
     return found
 
 
-def draw_points(config: Config) -> np.ndarray:
+def draw_points(family: Family, config: Config) -> np.ndarray:
     """Points of the proposal, in an order in which neighbors are close so that fits start warm."""
-    median, factor = _moments(PROPOSAL)
-    uniform = qmc.Sobol(4, seed=config.seed).random(config.n_points)
-    theta = median + factor * norm.ppf(np.clip(uniform, 1e-6, 1 - 1e-6))
-    lower, upper = np.log(list(BOUNDS.values())).T
-    theta = np.clip(theta, lower, upper)
-    return theta[np.lexsort((theta[:, 1], theta[:, 0]))]
+    free = family.free
+    uniform = qmc.Sobol(int(free.sum()), seed=config.seed).random(config.n_points)
+    theta = np.tile(family.mean, (config.n_points, 1))
+    theta[:, free] += family.deviation[free] * norm.ppf(np.clip(uniform, 1e-6, 1 - 1e-6))
+    theta = np.clip(theta, family.lower, family.upper)
+    return theta[np.lexsort(theta.T[::-1])]
 
 
 def make_cloud(
@@ -192,29 +193,27 @@ def make_cloud(
     setting: int,
 ) -> Cloud:
     """Evidence and predictions at every point."""
-    family = Family.of(modes, PROPOSAL, Probit(nodes, labels))
+    (problem,) = problems(constant_first(modes), Probit(nodes, labels), None, PROPOSAL)
     rest = np.setdiff1d(np.arange(len(y)), nodes)
     test = np.random.default_rng(config.seed).permutation(rest)[: config.n_test]
-    truth = np.where(y[test] > 0, 1.0, -1.0)
-    theta = draw_points(config)
+    truth = (np.arange(len(test)), (y[test] > 0).astype(int))
+    theta = draw_points(problem.family, config)
     log_evidence, log_modes, sign, noisy = [], [], [], []
-    fit = None
-    for point in theta:
-        scale = np.exp(family.log_variances(point) / 2)
-        gamma = float(np.exp(point[2]))
-        fit = propagate(modes.vectors[nodes] * scale, Sites.probit(labels, gamma), start=fit, tolerance=1e-4)
-        found = predict(fit, modes.vectors[test], scale=scale)
-        log_evidence.append(fit.log_evidence)
-        log_modes.append(np.log(family.n_effective(point)))
-        sign.append(np.where(truth > 0, found.probability, 1 - found.probability))
-        noisy.append(ndtr(truth * found.mean / np.sqrt(found.variance + gamma**2)))
+    point: Point | None = None
+    for each in theta:
+        point = problem.at(each, None if point is None else point.fit)
+        posterior = problem.posterior(point)
+        log_evidence.append(point.fit.log_evidence)
+        log_modes.append(np.log(problem.family.n_effective(each)))
+        sign.append(posterior.classes(test, noise=False).probability[truth])
+        noisy.append(posterior.classes(test).probability[truth])
     arrays = (np.array(each) for each in (log_modes, log_evidence, sign, noisy))
-    return Cloud(task, setting, theta, *arrays)
+    return Cloud(task, setting, theta[:, problem.family.free], *arrays)
 
 
 def _moments(hyperprior: Hyperprior) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithms of the medians and of the factors."""
-    believed = [getattr(hyperprior, name) for name in BOUNDS]
+    """Logarithms of the medians and of the factors of what is learned."""
+    believed = [getattr(hyperprior, name) for name in LEARNED]
     return np.log([each.median for each in believed]), np.log([each.factor for each in believed])
 
 
@@ -239,11 +238,11 @@ def log_loss(probability: np.ndarray) -> float:
 
 
 def loss(clouds: Iterable[Cloud], hyperprior: Hyperprior, config: Config) -> float:
-    """Weighted mean log-loss of the sign of u, every task counting alike."""
+    """Weighted mean log-loss of the predicted label, noise included, every task counting alike."""
     per_task: dict[str, dict[int, list[float]]] = {}
     for cloud in clouds:
         by_setting = per_task.setdefault(cloud.task, {})
-        by_setting.setdefault(cloud.setting, []).append(log_loss(averaged(cloud, hyperprior)[0]))
+        by_setting.setdefault(cloud.setting, []).append(log_loss(averaged(cloud, hyperprior)[1]))
     means = []
     for by_setting in per_task.values():
         weights = [config.settings[setting][3] for setting in by_setting]
@@ -252,9 +251,11 @@ def loss(clouds: Iterable[Cloud], hyperprior: Hyperprior, config: Config) -> flo
 
 
 def unpack(h: np.ndarray) -> Hyperprior:
-    """Ten numbers, log medians and then log log factors, as a hyperprior."""
-    pairs = zip(np.exp(h[:5]), np.exp(np.exp(h[5:])), strict=True)
-    return Hyperprior(*(LogNormal(float(median), float(factor)) for median, factor in pairs))
+    """Log medians and then log log factors, of what is learned and of the number of modes, as a hyperprior."""
+    medians, factors = np.split(h, 2)
+    pairs = zip(np.exp(medians), np.exp(np.exp(factors)), strict=True)
+    believed = [LogNormal(float(median), float(factor)) for median, factor in pairs]
+    return replace(DEFAULT, **dict(zip((*LEARNED, "n_effective"), believed, strict=True)))
 
 
 def pack(hyperprior: Hyperprior) -> np.ndarray:
@@ -267,13 +268,14 @@ def pack(hyperprior: Hyperprior) -> np.ndarray:
 
 def fit(clouds: list[Cloud], config: Config) -> Hyperprior:
     """The hyperprior of least log-loss on these clouds, drawn a little towards the default."""
-    start = pack(Hyperprior())
-    reach = np.concatenate([1.3 * np.exp(start[5:]), np.full(5, 1.0)])  # where the cloud has points
+    start = pack(DEFAULT)
+    n = start.size // 2
+    reach = np.concatenate([1.3 * np.exp(start[n:]), np.ones(n)])  # where the cloud has points
 
     def objective(h: np.ndarray) -> float:
         return loss(clouds, unpack(h), config) + 1e-3 * float(np.square((h - start) / reach).sum())
 
-    bounds = Bounds(start - reach, start + np.where(np.arange(10) < 5, reach, 0.1))
+    bounds = Bounds(start - reach, start + np.where(np.arange(2 * n) < n, reach, 0.1))
     options: Any = {"maxiter": config.n_iterations}
     return unpack(minimize(objective, start, method="L-BFGS-B", bounds=bounds, options=options).x)
 
@@ -321,17 +323,17 @@ def run(config: Config, report: Callable[[str], None] = lambda line: None, *, jo
         fitted = fit([cloud for cloud in clouds if group(cloud.task) != name], config)
         left_out[name] = {
             label: loss(inside, each, config)
-            for label, each in (("default", Hyperprior()), ("fitted without it", fitted), ("fitted", everything))
+            for label, each in (("default", DEFAULT), ("fitted without it", fitted), ("fitted", everything))
         }
         report(f"{name} left out: {left_out[name]}")
-    hyperpriors = {"default": Hyperprior(), "without n_effective": PROPOSAL, "fitted": everything}
+    hyperpriors = {"default": DEFAULT, "without n_effective": PROPOSAL, "fitted": everything}
     return {
         "config": asdict(config),
         "peaks": {
-            "of": [*BOUNDS, "n_effective"],
+            "of": [*LEARNED, "n_effective"],
             "median": np.exp(np.median(tops, axis=0)).tolist(),
             "factor": np.exp(np.std(tops, axis=0)).tolist(),
-            "default": [getattr(Hyperprior(), name).median for name in (*BOUNDS, "n_effective")],
+            "default": [getattr(DEFAULT, name).median for name in (*LEARNED, "n_effective")],
         },
         "tables": {name: table(clouds, each, config) for name, each in hyperpriors.items()},
         "fitted": asdict(everything),

@@ -18,13 +18,15 @@ from graphuq import calibration, datasets, graph, laplacian, sample, spectrum
 from graphuq.datasets import Dataset
 from graphuq.demo import few_labels
 from graphuq.files import whole_file
-from graphuq.learning import learn
+from graphuq.learning import Hyperprior, learn
 from graphuq.models import LevelSet, Model, Probit
-from graphuq.posterior import Posterior
+from graphuq.posterior import Draws
 from graphuq.prior import GaussianPrior
 from graphuq.spectrum import Spectrum
 
 LIKELIHOODS: dict[str, Callable[..., Model]] = {"probit": Probit, "level_set": LevelSet}
+# What is learned in these experiments is the prior of the graph alone: no slopes in the features, no mistaken labels.
+GRAPH_ALONE = Hyperprior(mistakes=None, linear=None)
 # The same for all, so that chains of the same shape are compiled once for all experiments.
 N_WARMUP = 250
 Problem = tuple[Dataset, Spectrum]
@@ -94,14 +96,14 @@ def with_labels(
     return pair, modes, choose(pair.y, 0.04, seed)
 
 
-def draw(prior: GaussianPrior, model: Model, sampler: Any = None, *, seed: int, **options: Any) -> Posterior:
+def draw(prior: GaussianPrior, model: Model, sampler: Any = None, *, seed: int, **options: Any) -> Draws:
     """A posterior, by the default sampler unless told; convergence goes into records, not into a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return sample(prior, model, sampler, seed=seed, **{"n_warmup": N_WARMUP, **options})
 
 
-def measured(posterior: Posterior) -> dict[str, float]:
+def measured(posterior: Draws) -> dict[str, float]:
     """Var(l) (3.2), the largest R-hat, and the fewest effective draws."""
     found = posterior.diagnostics()
     return {"variance": posterior.mean_label_variance(), "r_hat": found.worst_r_hat, "ess": found.worst_ess}
@@ -118,10 +120,12 @@ def probabilities(
         warnings.simplefilter(
             "ignore", UserWarning
         )  # few labels leave hyper-parameters open: that is averaged over
-        learned = learn(modes, LIKELIHOODS["probit"](nodes, y[nodes])).predict().probability
+        learned = learn(modes, LIKELIHOODS["probit"](nodes, y[nodes]), hyperprior=GRAPH_ALONE).posterior
     model = LIKELIHOODS["probit"](nodes, y[nodes], gamma=config.gamma)
     posterior = draw(mu0, model, n_steps=config.n_steps, seed=seed)
-    return {"learned": learned, "paper": posterior.probability()}, posterior.diagnostics().worst_r_hat
+    both = {"learned": learned, "paper": posterior}
+    found = {name: each.classes(noise=False).probability[:, 1] for name, each in both.items()}
+    return found, posterior.diagnostics().worst_r_hat
 
 
 def scores(probability: NDArray[np.float64], y: NDArray[np.int64]) -> dict[str, float]:

@@ -13,7 +13,7 @@ from experiments.experiment import Claim
 
 if TYPE_CHECKING:
     from graphuq.models import Model
-    from graphuq.posterior import Posterior
+    from graphuq.posterior import Draws
     from graphuq.prior import GaussianPrior
 
 DATA = {"voting": "voting records", "mnist": "MNIST 4/9", "plume": "synthetic plume"}
@@ -38,9 +38,10 @@ def numpy_step(prior: GaussianPrior, model: Model, beta: float, n_steps: int) ->
     from scipy.special import log_ndtr
 
     from graphuq.models import GinzburgLandau, Probit
+    from graphuq.models.base import signs
 
     rng = np.random.default_rng(0)
-    nodes, y, gamma = model.nodes, model.y, model.gamma
+    nodes, y, gamma = model.nodes, signs(model.y), model.gamma
     active = prior.variances > 0
     factor = prior.vectors[:, active] * np.sqrt(prior.variances[active])
 
@@ -65,7 +66,7 @@ def numpy_step(prior: GaussianPrior, model: Model, beta: float, n_steps: int) ->
     return float(np.median(spent))
 
 
-def moves(posterior: Posterior, window: int) -> NDArray[np.float64]:
+def moves(posterior: Draws, window: int) -> NDArray[np.float64]:
     """``|mean_k - mean_{k-1}|`` over all nodes, mean_k that of the first k windows of draws, for k = 2, 3, ..."""
     z = posterior.z[0]
     ends = np.arange(window, len(z) + 1, window)

@@ -20,7 +20,7 @@ from experiments.experiment import Claim, Record, Trial
 if TYPE_CHECKING:
     from graphuq.inference.sampler import Sampler
     from graphuq.models import Model
-    from graphuq.posterior import Posterior
+    from graphuq.posterior import Draws
     from graphuq.prior import GaussianPrior
 
 TITLE = "running times"
@@ -161,7 +161,7 @@ def by_rule(config: Config, case: Case, prior: GaussianPrior, model: Model, beta
     """
     from graphuq import PCN, SteadyMean, TimeLimit
     from graphuq.inference.diagnostics import split_r_hat
-    from graphuq.posterior import watched_nodes
+    from graphuq.inference.watch import watched_nodes
 
     stop = (SteadyMean(case.tolerance, WINDOW), TimeLimit(config.time_limit))
     sampler = PCN(beta=beta, target_acceptance=None)
@@ -174,7 +174,7 @@ def by_rule(config: Config, case: Case, prior: GaussianPrior, model: Model, beta
         name: next((WINDOW * (k + 2) for k, move in enumerate(each) if move <= case.tolerance), None)
         for name, each in norms.items()
     }
-    watched = posterior.latent(watched_nodes(model.nodes, prior.n_nodes))
+    watched = posterior.latent(watched_nodes(posterior.whitening, model))
     return {
         "seconds": seconds,
         "first_seconds": first,
@@ -214,7 +214,7 @@ def by_effective_size(config: Config, prior: GaussianPrior, model: Model, data: 
 
 def _timed(
     prior: GaussianPrior, model: Model, sampler: Sampler, settings: dict[str, Any]
-) -> tuple[Posterior, float, float]:
+) -> tuple[Draws, float, float]:
     """A posterior; the seconds of warm-up, draws and label means of all nodes; and those of a first, shortest run.
 
     The first run compiles what the second uses again.

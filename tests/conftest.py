@@ -1,8 +1,15 @@
-"""What all tests share: the tests marked mnist run when the digits can be had, and are skipped when not."""
+"""What all tests share: quick compilation, and the tests marked mnist run when the digits can be had."""
+
+import os
 
 import pytest
 
 from graphuq.datasets import DatasetUnavailable, mnist_pair
+
+
+def pytest_configure() -> None:
+    """Problems of tests are small: most of the time would go into optimizing code that hardly runs."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.stats import multivariate_normal
 
 from graphuq import prior as priors
-from graphuq.models import Probit
+from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.spectrum.result import Spectrum
 
 
@@ -50,38 +50,97 @@ def signed_cdf(signs, covariance):
     return float(multivariate_normal.cdf(zero, zero, flipped, maxpts=1_000_000, abseps=1e-8, releps=1e-8))
 
 
-def exact_label_mean(covariance, nodes, y, node, *, probit_gamma=None, level_set_gamma=None):
-    """``E[sign(u_node) | y]`` as a ratio of orthant probabilities, exact for both label models.
+def exact_label_mean(
+    covariance, nodes, y, node, *, probit_gamma=None, level_set_gamma=None, delta=0.0, predictive=False
+):
+    """``E[sign(u_node) | y]`` as a ratio of orthant probabilities, exact for both label models; y is -1 or +1.
 
-    Probit: y_j = sign(g_j), g = u + eta. Level-set: a sum over the sides the labeled values lie on.
+    A label is the sign of g = u + gamma eta with probability 1 - delta, else the other one: a sum over the sides
+    that g takes at the labels. Probit is delta = 0, level-set gamma = 0 with odds ``exp(-2 / gamma^2)`` of a mistake.
+    With `predictive` the sign is that of g at the node, its noise drawn anew.
     """
-    where = [*nodes, node]
+    gamma, odds = (
+        (probit_gamma, delta / (1 - delta)) if level_set_gamma is None else (0, np.exp(-2 / level_set_gamma**2))
+    )
+    given, shared = list(nodes), gamma == 0 and node in nodes
+    where = given if shared else [*given, node]
     block = covariance[np.ix_(where, where)].copy()
-    if probit_gamma is not None:
-        for i in range(len(nodes)):
-            block[i, i] += probit_gamma**2
-        up = signed_cdf([*y, 1.0], block)
-        down = signed_cdf([*y, -1.0], block)
-        return (up - down) / (up + down)
-    wrong = np.exp(-2 / level_set_gamma**2)
+    block[np.diag_indices(len(given))] += gamma**2
+    if predictive:
+        block[-1, -1] += gamma**2
     up = down = 0.0
-    for sides in np.ndindex(*(2,) * len(nodes)):
+    for sides in np.ndindex(*(2,) * len(given)):
+        weight = odds ** sum(sides)
+        if weight == 0:
+            continue
         signs = [yj if side == 0 else -yj for yj, side in zip(y, sides, strict=True)]
-        weight = wrong ** sum(sides)
-        if node in nodes:
-            probability = signed_cdf(signs, block[:-1, :-1])
-            if signs[list(nodes).index(node)] > 0:
-                up += weight * probability
-            else:
-                down += weight * probability
+        if shared:
+            probability = weight * signed_cdf(signs, block)
+            up, down = (up + probability, down) if signs[given.index(node)] > 0 else (up, down + probability)
         else:
             up += weight * signed_cdf([*signs, 1.0], block)
             down += weight * signed_cdf([*signs, -1.0], block)
     return (up - down) / (up + down)
 
 
-def exact_label_means(prior, model, nodes):
-    """`exact_label_mean` of a probit or level-set model at several nodes."""
-    gamma = {"probit_gamma" if isinstance(model, Probit) else "level_set_gamma": model.gamma}
-    covariance = dense_covariance(prior)
-    return np.array([exact_label_mean(covariance, model.nodes, model.y, node, **gamma) for node in nodes])
+def exact_label_means(prior, model, nodes, **settings):
+    """`exact_label_mean` of a probit or level-set model of two classes at several nodes."""
+    gamma = {"probit_gamma": model.gamma, "delta": model.delta}
+    if isinstance(model, LevelSet):
+        gamma = {"level_set_gamma": model.gamma}
+    covariance, y = dense_covariance(prior), 2 * model.y - 1
+    return np.array([exact_label_mean(covariance, model.nodes, y, node, **gamma, **settings) for node in nodes])
+
+
+def simplex_corners(n_classes):
+    """The corners ``e_k - 1/K``, as rows."""
+    return np.eye(n_classes) - 1 / n_classes
+
+
+def likelihood_weights(model, u, rng):
+    """Weights of draws of u at the nodes a model sees, shape (n_draws, n_seen, n_fields), whose mean is P(y | u).
+
+    From the definitions, in plain NumPy. The noise of probit is drawn too, once for each draw.
+    """
+    y = model.y
+    if isinstance(model, GinzburgLandau):
+        if model.n_fields == 1:
+            v = u[..., 0]
+            wells = np.square(v**2 - 1).sum(axis=1) / (4 * model.epsilon)
+            misfit = np.square(2 * y - 1 - v[:, model.nodes]).sum(axis=1) / (2 * model.gamma**2)
+        else:
+            w = u - u.mean(axis=2, keepdims=True)
+            squared = np.square(w[:, :, None] - simplex_corners(model.n_classes)).sum(axis=3)
+            wells = 4 / model.epsilon * np.prod(squared / 2, axis=2).sum(axis=1)
+            misfit = squared[:, model.nodes, y].sum(axis=1) / model.gamma**2
+        return np.exp(-wells - misfit)
+    noise = model.gamma if isinstance(model, Probit) else 0.0
+    g = u + noise * rng.standard_normal(u.shape)
+    if model.n_fields == 1:
+        rank = ((g[..., 0] >= 0) != y).astype(int)
+    else:
+        rank = (g > np.take_along_axis(g, y[None, :, None], axis=2)).sum(axis=2)
+    if isinstance(model, LevelSet):
+        height = (2 if model.n_fields == 1 else 1) / model.gamma**2
+        return np.exp(-height * (rank > 0).sum(axis=1))
+    ratio = model.delta / (1 - model.delta)
+    return np.prod(ratio**rank / np.sum(ratio ** np.arange(model.n_classes)), axis=1)
+
+
+def simulated_classes(prior, model, nodes, *, noise=False, n_draws=200_000, seed=0):
+    """P(class) at nodes given the labels, by weighing draws from the prior; and its error, both (n_nodes, n_classes)."""
+    rng = np.random.default_rng(seed)
+    seen = np.arange(prior.n_nodes) if isinstance(model, GinzburgLandau) else model.nodes
+    where = np.concatenate([seen, np.setdiff1d(nodes, seen)])
+    values, vectors = np.linalg.eigh(dense_covariance(prior)[np.ix_(where, where)])
+    factor = vectors * np.sqrt(np.maximum(values, 0))
+    u = np.moveaxis(rng.standard_normal((n_draws, model.n_fields, len(where))) @ factor.T, 1, 2)
+    weights = likelihood_weights(model, u[:, : len(seen)], rng)
+    g = u[:, [list(where).index(node) for node in nodes]]
+    if noise and isinstance(model, Probit):
+        g = g + model.gamma * rng.standard_normal(g.shape)
+    chosen = (g[..., 0] >= 0).astype(int) if model.n_fields == 1 else g.argmax(axis=2)
+    indicator = chosen[..., None] == np.arange(model.n_classes)
+    mean = np.tensordot(weights, indicator, 1) / weights.sum()
+    error = np.sqrt(np.tensordot(weights**2, np.square(indicator - mean), 1)) / weights.sum()
+    return mean, error

@@ -1,19 +1,24 @@
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
-from graphuq.classes import read_labels
+from graphuq.classes import Labels, in_words, read_labels, relabel
 
 COLUMNS = {
     "integers": np.array([0, -1, 1, -1]),
     "floats with NaN": np.array([0.0, np.nan, 1.0, np.nan]),
     "floats with -1": np.array([0.0, -1.0, 1.0, -1.0]),
+    "masked integers": np.ma.masked_array([0, 5, 1, 5], mask=[0, 1, 0, 1]),
     "text": np.array(["a", "", "b", ""]),
     "text beside -1": np.array(["a", -1, "b", -1]),
     "text beside NaN": np.array(["a", np.nan, "b", np.nan]),
+    "masked text": np.ma.masked_array(["a", "a", "b", "a"], mask=[0, 1, 0, 1]),
     "objects with None": np.array(["a", None, "b", None], dtype=object),
     "objects with NaN": np.array(["a", np.nan, "b", np.nan], dtype=object),
+    "objects with NaT": np.array(["a", pd.NaT, "b", pd.NaT], dtype=object),
     "objects with -1": np.array(["a", -1, "b", -1], dtype=object),
     "a list": ["a", None, "b", None],
     "pandas integers with NA": pd.Series([0, pd.NA, 1, pd.NA], dtype="Int64"),
@@ -21,6 +26,7 @@ COLUMNS = {
     "pandas categories": pd.Series(["a", None, "b", None], dtype="category"),
     "polars integers": pl.Series([0, None, 1, None]),
     "polars text": pl.Series(["a", None, "b", None]),
+    "polars categories": pl.Series(["a", None, "b", None], dtype=pl.Categorical),
 }
 
 
@@ -28,8 +34,15 @@ COLUMNS = {
 def test_every_way_to_mark_an_unlabeled_row(name):
     labels = read_labels(COLUMNS[name])
     assert labels.nodes.tolist() == [0, 2]
-    assert labels.y.tolist() == [-1, 1]
+    assert labels.y.tolist() == [0, 1]
     assert [str(each)[0] for each in labels.classes] in (["a", "b"], ["0", "1"])
+
+
+def test_a_day_may_be_a_class_and_no_day_is_none():
+    days = np.array(["2020-01-02", "NaT", "2020-01-01", "2020-01-02"], dtype="datetime64[D]")
+    labels = read_labels(days)
+    assert labels.classes.tolist() == sorted(set(days[[0, 2]].tolist()))
+    assert (labels.nodes.tolist(), labels.y.tolist()) == ([0, 2, 3], [1, 0, 1])
 
 
 @pytest.mark.parametrize(
@@ -40,13 +53,27 @@ def test_a_class_called_minus_one_is_refused_with_advice(y):
         read_labels(y)
 
 
-def test_one_class_three_classes_and_none():
-    with pytest.raises(ValueError, match="Only one class, 7"):
+def test_any_number_of_classes_but_none_and_one():
+    with pytest.raises(ValueError, match=r"Only one class, 7, is labeled"):
         read_labels(np.array([7, 7, 7]))
-    with pytest.raises(ValueError, match=r"Only binary classification is supported.*3 classes"):
-        read_labels(np.array([0, 1, 2]))
-    with pytest.raises(ValueError, match="No row is labeled"):
+    with pytest.raises(ValueError, match="No row is labeled: give at least one row of each of two classes"):
         read_labels(np.array([-1, -1]))
+    with pytest.raises(ValueError, match="No row is labeled"):
+        read_labels([])
+    labels = read_labels(np.array(["c", "", "a", "b", "a"]))
+    assert labels.classes.tolist() == ["a", "b", "c"]
+    assert (labels.n_classes, labels.y.tolist(), labels.counts().tolist()) == (3, [2, 0, 1, 0], [2, 1, 1])
+    many = np.random.default_rng(0).permutation(np.repeat(np.arange(1000), 2))
+    assert np.array_equal(read_labels(many).y, many)
+    with pytest.warns(UserWarning, match="could represent a regression problem"):
+        read_labels(np.arange(21))
+
+
+def test_classes_keep_their_kind():
+    assert read_labels(np.array([2.0, np.nan, 5.0])).classes.tolist() == [2.0, 5.0]
+    assert read_labels(np.array([True, False])).classes.dtype == bool
+    assert read_labels(np.array([0, 255], dtype=np.uint8)).classes.tolist() == [0, 255]
+    assert read_labels(np.array([-2, 3, -1])).classes.tolist() == [-2, 3]
 
 
 def test_numbers_and_text_do_not_mix():
@@ -59,6 +86,23 @@ def test_amounts_are_no_classes():
         read_labels(np.array([0.3, 0.7, np.nan]))
     with pytest.raises(ValueError, match="infinity"):
         read_labels(np.array([0.0, np.inf]))
+    with pytest.raises(ValueError, match="should be a 1d array"):
+        read_labels(np.zeros((3, 2)))
+    with pytest.raises(TypeError, match="bytes"):
+        read_labels(np.array([b"a", b"b"]))
+
+
+def test_zeros_that_may_stand_for_unlabeled_are_no_secret():
+    """-1 marks unlabeled rows here; who meant the classes -1 and 1, and 0 for unknown, is told."""
+    meant_otherwise = np.array([1, -1, *[0] * 10])
+    with pytest.warns(UserWarning, match=r"0 in 10 of 12 rows.*If 0 marks the unlabeled rows instead"):
+        labels = read_labels(meant_otherwise)
+    assert labels.classes.tolist() == [0, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_labels(np.array([1, 0, *[-1] * 10]))
+        read_labels(np.array([1, 2, *[0] * 10, -1]))
+        read_labels(np.array([1, *[0] * 10]))
 
 
 def test_known_classes():
@@ -82,3 +126,39 @@ def test_pandas_columns_with_gaps_keep_their_classes(values, dtype, classes):
     found = read_labels(pd.Series(values, dtype=dtype))
     assert found.classes.tolist() == classes
     assert found.nodes.tolist() == [0, 2]
+
+
+THREE = Labels(np.array(["a", "b", "c"]), np.array([2, 5, 7]), np.array([0, 2, 1]))
+
+
+def test_labels_are_replaced_added_and_taken_away():
+    found = relabel(THREE, [5, 0, 7], ["a", "b", None], n_rows=9)
+    assert (found.nodes.tolist(), found.y.tolist()) == ([0, 2, 5], [1, 0, 0])
+    assert found.classes is THREE.classes
+    assert found.counts().tolist() == [2, 1, 0]  # a class may be left without a label
+    assert relabel(THREE, 0, "c", n_rows=9).nodes.tolist() == [0, 2, 5, 7]
+    assert (THREE.nodes.tolist(), THREE.y.tolist()) == ([2, 5, 7], [0, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "y", "message"),
+    [
+        ([9], ["a"], "row numbers of fit, 0 to 8"),
+        ([-1], ["a"], "row numbers of fit, 0 to 8"),
+        ([1.5], ["a"], "row numbers of fit"),
+        ([], [], "one or more row numbers"),
+        ([1, 1], ["a", "b"], "must differ"),
+        ([1, 2], ["a"], "2 nodes and 1 classes"),
+        ([1], ["d"], "'d' is none of the classes of fit, 'a', 'b' and 'c'"),
+        ([5, 7], [None, None], "Only one class would stay labeled"),
+    ],
+)
+def test_wrong_replacements(nodes, y, message):
+    with pytest.raises(ValueError, match=message):
+        relabel(THREE, nodes, y, n_rows=9)
+
+
+def test_classes_in_a_sentence():
+    assert in_words(np.array(["a", "b"])) == "'a' and 'b'"
+    assert in_words(np.arange(3)) == "0, 1 and 2"
+    assert in_words(np.arange(100)) == "0, 1, 2, 3, 4, 5, 6, 7 and 92 more"

@@ -56,7 +56,7 @@ def votes(tmp_path_factory):
 def test_fit_writes_every_row_and_a_model(votes):
     folder, summary = votes
     assert sorted(path.name for path in (folder / "out").iterdir()) == [
-        "graph.npz", "posterior.nc", "predictions.csv", "report.html", "rows.npz", "run.json", "spectrum.npz",
+        "model.npz", "predictions.csv", "report.html", "rows.npz", "run.json",
     ]  # fmt: skip
     assert summary["accuracy"] > 0.8
     assert len(summary["least_certain"]) == 10
@@ -220,8 +220,8 @@ BAD = {
     "no such feature": (["--label", "party", "--column", "crme"], "did you mean 'crime'?"),
     "no features": (["--label", "party", "--column", "member"], "holds text"),
     "gaussian without width": (
-        ["--label", "party", "--drop", "member", "--affinity", "gaussian"],
-        "--affinity gaussian needs a --width",
+        ["--label", "party", "--drop", "member", "--graph", "gaussian"],
+        "--graph gaussian needs a --width",
     ),
     "a feature that is dropped": (["--label", "party", "--column", "crime", "--drop", "crime"], "as --drop"),
     "the label as a feature": (["--label", "party", "--column", "party"], "as --label and again as --column"),
@@ -237,20 +237,20 @@ BAD = {
     ),
     "tau without matern": (["--label", "party", "--tau", "1"], "--tau is for --prior matern"),
     "epsilon without wells": (["--label", "party", "--epsilon", "1"], "--epsilon is for --model ginzburg_landau"),
-    "width without gaussian": (["--label", "party", "--width", "1"], "--width is for --affinity gaussian"),
+    "width without gaussian": (["--label", "party", "--width", "1"], "--width is for --graph gaussian"),
     "neighbors with gaussian": (
-        ["--label", "party", "--affinity", "gaussian", "--width", "1", "--neighbors", "10"],
-        "--neighbors is for --affinity knn and self_tuning",
+        ["--label", "party", "--graph", "gaussian", "--width", "1", "--neighbors", "10"],
+        "--neighbors is for --graph knn and self_tuning",
     ),
     "neighbors with cosine": (
-        ["--label", "party", "--affinity", "cosine", "--neighbors", "10"],
+        ["--label", "party", "--graph", "cosine", "--neighbors", "10"],
         "--neighbors is for",
     ),
     "components with cosine": (
-        ["--label", "party", "--affinity", "cosine", "--components", "3"],
+        ["--label", "party", "--graph", "cosine", "--components", "3"],
         "--components is",
     ),
-    "modes with cosine": (["--label", "party", "--affinity", "cosine", "--modes", "300"], "--modes is for"),
+    "modes with cosine": (["--label", "party", "--graph", "cosine", "--modes", "300"], "--modes is for"),
     "modes with full": (["--label", "party", "--prior", "full", "--modes", "300"], "--modes is for"),
     "an argument's name": (
         ["--label", "party", "--drop", "member", "--components", "99"],
@@ -281,7 +281,6 @@ LABELS = {
     "all labeled": (lambda row, truth: truth, "so there is nothing to find out"),
     "none labeled": (lambda row, truth: "", "No row is labeled"),
     "one class": (lambda row, truth: "Democrat" if row < 5 else "", "Only one class, Democrat"),
-    "three classes": (lambda row, truth: ["a", "b", "c", ""][min(row, 3)], "Only binary classification"),
     "a class called -1": (lambda row, truth: ["-1", "1"][row % 2], "no class can be called -1: rename it"),
 }
 

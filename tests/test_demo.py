@@ -1,3 +1,4 @@
+import json
 import re
 
 import numpy as np
@@ -7,32 +8,37 @@ from graphuq import datasets, demo
 
 
 def test_the_demonstration(tmp_path, monkeypatch):
-    """Probit alone, which needs no compilation: two tables, a report and a picture."""
-    monkeypatch.setattr(demo, "MODELS", {"probit": demo.MODELS["probit"]})
+    """Without the models that compile: tables, two reports and two pictures."""
+    monkeypatch.setattr(demo, "MODELS", {name: demo.MODELS[name] for name in ("probit, learned", "probit")})
     told = []
     found = demo.run(tmp_path / "demo", seed=0, tell=told.append)
-    assert told == ["sampling probit ...", "writing the report ..."]
-    assert found.lines[0].accuracy > 0.8
-    assert found.lines[0].r_hat < 1.05
+    assert told == ["probit, learned ...", "probit ...", "digits ..."]
+    learned, drawn = found.lines
+    assert min(learned.accuracy, drawn.accuracy) > 0.8
+    assert learned.r_hat is None
+    assert drawn.r_hat < 1.05
+    assert found.digits_accuracy > 0.85
     assert len(found.least_certain) == 10
     first, last = found.least_certain[0], found.least_certain[-1]
     assert abs(first.probability - 0.5) <= abs(last.probability - 0.5)
     votes = datasets.voting_records()
     assert all(each.party == votes.class_names[int(votes.y[each.row - 1])] for each in found.least_certain)
     text = found.as_text()
-    assert "probit" in text
-    assert str(found.report) in text
-    page = found.report.read_text(encoding="utf-8")
+    assert re.search(r"^probit, learned +\d\d\.\d% +0\.\d{3} +no draws ", text, re.M)
+    assert f"5 of each digit known\nright: {found.digits_accuracy:.1%}\n" in text
+    assert [path.name for path in found.files] == list(demo.MARKS)
+    assert all(str(path) in text and path.stat().st_size > 10_000 for path in found.files)
+    assert json.loads(json.dumps(found.as_json(), allow_nan=False))["files"][0] == str(found.files[0])
+    page = found.files[0].read_text(encoding="utf-8")
     assert re.search(r"<tbody><tr data-node='\d+'><td class='text'><bdi>member (\d+)<", page)[1] == str(first.row)
     assert "member 435" in page
     assert "member 0<" not in page
     assert "Several models, one question" in page
-    assert found.picture.stat().st_size > 10_000
-    assert found.as_json()["report"] == str(found.report)
+    assert f"{found.digits_accuracy:.1%} of 1,747 rows are classified right" in found.files[2].read_text("utf-8")
     demo._refuse_foreign(tmp_path / "demo")  # ours, which may be replaced
 
 
-@pytest.mark.parametrize("name", ["report.html", "voting.png"])
+@pytest.mark.parametrize("name", demo.MARKS)
 def test_what_others_wrote_is_kept(tmp_path, name):
     (tmp_path / name).write_text("<!doctype html><title>years of work</title>")
     with pytest.raises(ValueError, match=f"{name} was not written by graphuq"):

@@ -9,6 +9,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from graphuq.inference.diagnostics import Diagnostics
+from graphuq.posterior.gaussian import EPDiagnosis
+from graphuq.posterior.mixture import MixtureDiagnosis
 from graphuq.wording import in_options, percent, vague, verdict, with_names, words_of_the_shell
 from tests.test_cli import KNOWN, PLAIN, fit_votes, refused, run, write_votes
 
@@ -36,8 +38,9 @@ def test_warnings_are_noted_and_errors_reworded():
         warnings.warn("A library's own affair.", DeprecationWarning, stacklevel=1)
         warnings.warn("overflow", RuntimeWarning, stacklevel=1)
     assert notes == ["Row second is strange."]
-    with pytest.raises(ValueError, match=r"^--modes is 1, see row first$"), words_of_the_shell(["first"]):
-        raise MemoryError("n_modes is 1, see row 0")
+    for kind in (MemoryError, TypeError):
+        with pytest.raises(ValueError, match=r"^--modes is 1, see row first$"), words_of_the_shell(["first"]):
+            raise kind("n_modes is 1, see row 0")
 
 
 @pytest.mark.parametrize(
@@ -51,10 +54,24 @@ def test_warnings_are_noted_and_errors_reworded():
     ],
 )
 def test_verdict(r_hat, draws, message):
+    found = of_draws(r_hat, draws)
+    assert re.search(message, verdict(found))
+    assert "Tempered" not in verdict(found)
+    worst = verdict(MixtureDiagnosis((of_draws(1.0, 5000), found, of_draws(1.0, 5000))))
+    assert worst.startswith("An average over 3 choices of hyper-parameters. ")
+    assert worst.endswith(verdict(found if not found.converged else of_draws(1.0, 5000)))
+
+
+def of_draws(r_hat, draws):
     one = np.ones(1)
-    told = verdict(Diagnostics(r_hat * one, draws * one, draws * one, np.zeros(1, dtype=np.int64)))
-    assert re.search(message, told)
-    assert "Tempered" not in told
+    return Diagnostics(r_hat * one, draws * one, draws * one, ["u at 0"], np.zeros(1, dtype=np.int64))
+
+
+def test_verdict_without_draws():
+    assert verdict(EPDiagnosis(True, 7)).startswith("Expectation propagation converged after 7 sweeps")
+    failed = verdict(MixtureDiagnosis((EPDiagnosis(True, 7), EPDiagnosis(False, 200))))
+    assert failed.startswith("An average over 2 choices of hyper-parameters. Expectation propagation did not converge")
+    assert failed.endswith("Use --inference sample, or look at the suspicious labels in the report.")
 
 
 def test_hyperparameters_that_are_hardly_known_are_noted():

@@ -181,7 +181,9 @@ def error_detection_auroc(probability: ArrayLike, truth: ArrayLike) -> float:
     return float((rank[group][right].sum() - n_right * (n_right + 1) / 2) / (n_right * n_wrong))
 
 
-def temperature(probability: ArrayLike, truth: ArrayLike, *, spread: float = math.inf) -> float:
+def temperature(
+    probability: ArrayLike, truth: ArrayLike, *, median: float = 1.0, spread: float = math.inf
+) -> float:
     """The temperature T whose probabilities ``p_k^(1/T) / sum_l p_l^(1/T)`` have the least log-loss.
 
     Above 1 the probabilities were too sure, below 1 too timid. It lies between 0.05 and 20: the least where every
@@ -190,7 +192,7 @@ def temperature(probability: ArrayLike, truth: ArrayLike, *, spread: float = mat
     Args:
         probability: of +1, or of every class.
         truth: the true classes.
-        spread: what is believed beforehand, ``log T ~ N(0, spread^2)``; nothing by default.
+        median, spread: what is believed beforehand, ``log T ~ N(log median, spread^2)``; nothing by default.
     """
     from scipy.optimize import minimize_scalar
 
@@ -204,7 +206,7 @@ def temperature(probability: ArrayLike, truth: ArrayLike, *, spread: float = mat
     def loss(log_t: float) -> float:
         beta = math.exp(-log_t)
         log_sum = np.log(np.exp(beta * log_p).sum(axis=1))
-        return float(np.sum(log_sum - beta * own)) + (log_t / spread) ** 2 / 2
+        return float(np.sum(log_sum - beta * own)) + ((log_t - math.log(median)) / spread) ** 2 / 2
 
     ends = (math.log(LOWEST_TEMPERATURE), math.log(HIGHEST_TEMPERATURE))
     return math.exp(minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-8}).x)

@@ -47,6 +47,8 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
     | floats | NaN, -1 |
     | text | "", "-1", "nan" |
     | objects | None, NaN, pandas.NA, -1, "" |
+    | times | NaT |
+    | masked arrays | what is masked, or any of the above |
 
     Args:
         y: one value a row: an array, a list, a pandas or polars series.
@@ -57,6 +59,8 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
 
     if hasattr(getattr(y, "dtype", None), "na_value"):  # of pandas: gaps would turn booleans into floats
         y = y.to_numpy(dtype=object)
+    if isinstance(y, np.ma.MaskedArray):
+        y = np.where(np.ma.getmaskarray(y), None, y.data.astype(object))
     column = column_or_1d(y, warn=True)
     if column.dtype.kind == "f" and np.isinf(column).any():
         raise ValueError("Input y contains infinity or a value too large for dtype('float64').")
@@ -155,6 +159,8 @@ def _gaps(column: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     if kind in "US":
         text = column.astype(str)
         return np.isin(text, [mark for mark in UNLABELED_TEXT if mark != "-1"]), text == "-1"
+    if kind in "mM":  # times: not one of them is -1
+        return np.isnat(column), np.zeros(column.shape, dtype=bool)
     missing = np.isnan(column) if kind == "f" else np.zeros(column.shape, dtype=bool)
     return missing, column == -1
 

@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 
 
-class Affinity(StrEnum):
+class Graph(StrEnum):
     """How similar rows are."""
 
     knn = "knn"
@@ -54,6 +54,14 @@ class ModelName(StrEnum):
     probit = "probit"
     level_set = "level_set"
     ginzburg_landau = "ginzburg_landau"
+
+
+class Inference(StrEnum):
+    """How the posterior is found."""
+
+    auto = "auto"
+    ep = "ep"
+    sample = "sample"
 
 
 class Scale(StrEnum):
@@ -81,20 +89,19 @@ Separator = Annotated[
 
 
 def _refuse_unused(classifier: Any, given: dict[str, Any]) -> None:
-    """Settings that were given, but that this affinity or prior would not look at, are refused."""
+    """Settings that were given, but that this graph, prior or inference would not look at, are refused."""
     from graphuq.settings import without_effect
 
     purposes = {
-        "n_neighbors": ("--neighbors", "--affinity knn and self_tuning"),
-        "width": ("--width", "--affinity gaussian"),
+        "n_neighbors": ("--neighbors", "--graph knn and self_tuning"),
+        "width": ("--width", "--graph gaussian"),
         "tau": ("--tau", "--prior matern"),
         "alpha": ("--alpha", "--prior matern"),
         "epsilon": ("--epsilon", "--model ginzburg_landau"),
-        "n_components": ("--components", "distances, which --affinity cosine does not take"),
-        "n_modes": (
-            "--modes",
-            "the first eigenvectors of a graph, and --affinity cosine and --prior full take all",
-        ),
+        "n_components": ("--components", "distances, which --graph cosine does not take"),
+        "n_modes": ("--modes", "the first eigenvectors of a graph, and --graph cosine and --prior full take all"),
+        "n_steps": ("--draws", "--inference sample, and for priors that are not learned"),
+        "time_limit": ("--time-limit", "--inference auto where draws are made: with priors that are not learned"),
     }
     for name in without_effect(classifier):
         if name in given:
@@ -162,9 +169,9 @@ def fit(
     ] = None,
     unlabeled: Annotated[str, typer.Option(help="A further text that marks an unlabeled row.")] = "",
     separator: Separator = None,
-    affinity: Annotated[Affinity, typer.Option(help="How similar rows are.")] = Affinity.knn,
+    graph: Annotated[Graph, typer.Option(help="How similar rows are.")] = Graph.knn,
     neighbors: Annotated[
-        int | None, typer.Option(help="Neighbors of each row in the graph; by default 10.")
+        int | None, typer.Option(help="Neighbors of each row in the graph; by default 5.")
     ] = None,
     width: Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian.")] = None,
     components: Annotated[int | None, typer.Option(help="Principal components to keep first.")] = None,
@@ -179,8 +186,13 @@ def fit(
     epsilon: Annotated[
         float | None, typer.Option(help="Width of the wells of ginzburg_landau; by default 10.")
     ] = None,
-    draws: Annotated[int, typer.Option(help="Posterior draws of each of 8 chains.")] = 500,
-    time_limit: Annotated[float, typer.Option(help="Seconds after which drawing stops.")] = 60.0,
+    inference: Annotated[
+        Inference, typer.Option(help="Expectation propagation, or draws; auto: draws if the prior is not learned.")
+    ] = Inference.auto,
+    draws: Annotated[int | None, typer.Option(help="Posterior draws of each of 8 chains; by default 500.")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds after which drawing stops; by default 60.")
+    ] = None,
     seed: Seed = 0,
     force: Force = False,
     json: Json = False,
@@ -206,16 +218,15 @@ def fit(
         )
         optional = {
             "n_neighbors": neighbors, "width": width, "n_components": components, "n_modes": modes, "tau": tau,
-            "alpha": alpha, "epsilon": epsilon,
+            "alpha": alpha, "epsilon": epsilon, "n_steps": draws, "time_limit": time_limit,
         }  # fmt: skip
         given: dict[str, Any] = {name: value for name, value in optional.items() if value is not None}
         classifier = GraphClassifier(
-            affinity=affinity.value,
+            graph=graph.value,
             prior=prior.value,
             model=model.value,
             gamma=gamma,
-            n_steps=draws,
-            time_limit=time_limit,
+            inference=inference.value,
             random_state=seed,
             verbose=sys.stderr.isatty() and not quiet,
             **given,
@@ -365,12 +376,14 @@ def _print_fit(summary: dict[str, Any], out: Path) -> None:
     """The outcome, for a person."""
     from graphuq.wording import percent
 
-    found = " and ".join(f"{n:,} of class {printable(name)}" for name, n in summary["found"].items())
+    found = _found(summary["found"])
     typer.echo(f"{summary['rows']:,} rows, {summary['labeled']:,} with a class. Of the others: {found}.")
     typer.echo(f"Features: {summary['scaling']}.")
     if summary["accuracy"] is not None:
         typer.echo(f"Right, where the truth is known: {summary['accuracy']:.1%}.")
     typer.echo(summary["verdict"])
+    if summary["suspicious_labels"]:
+        typer.echo(f"Labels that the others speak against: {summary['suspicious_labels']:,}, see the report.")
     _note(summary["warnings"], silent=False)
     typer.echo("\nLeast certain:")
     width = max(len(each["row"]) for each in summary["least_certain"])
@@ -378,6 +391,15 @@ def _print_fit(summary: dict[str, Any], out: Path) -> None:
         name = printable(each["row"]).ljust(min(width, 40))
         typer.echo(f"  {name}  {percent(each['probability']):>7}  {printable(each['class'])}")
     typer.echo(f"\nReport: {out / 'report.html'}\nEvery row: {out / 'predictions.csv'}")
+
+
+def _found(counts: dict[str, int], most: int = 8) -> str:
+    """How many rows of each class, or of the largest, in words."""
+    names = list(counts) if len(counts) <= most else sorted(counts, key=lambda name: -counts[name])[:most]
+    told = [f"{counts[name]:,} of class {printable(name)}" for name in names]
+    if len(counts) > most:
+        told.append(f"{sum(counts.values()) - sum(counts[name] for name in names):,} of {len(counts) - most} more")
+    return f"{', '.join(told[:-1])} and {told[-1]}"
 
 
 def main() -> None:

@@ -1,4 +1,7 @@
-"""The voting records of 1984: five labels in; three models, 435 answers, how sure they are, and a report out."""
+"""Two data sets that need no download in; the classes of all rows from a few labels, how sure they are, and reports out.
+
+The voting records of 1984 from five labels, by four models; and handwritten digits, ten classes, from five of each.
+"""
 
 from __future__ import annotations
 
@@ -7,49 +10,55 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq import __version__, datasets
+from graphuq import __version__, datasets, uncertainty
 from graphuq.estimator import GraphClassifier
 from graphuq.files import refuse_irregular, whole_file
 from graphuq.report.content import Rows, collect
-from graphuq.report.figures import overview
 from graphuq.report.page import GENERATOR, render
+from graphuq.report.palette import colors
 from graphuq.wording import percent
 
-# The settings of the paper's Fig. 7.
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# The prior that `graphuq fit` learns; then that of the paper, with the settings of its Fig. 7.
+_PAPER: dict[str, Any] = {"graph": "gaussian", "width": 1.25, "prior": "full"}
 MODELS: dict[str, dict[str, Any]] = {
-    "probit": {"model": "probit", "gamma": 0.5},
-    "level-set": {"model": "level_set", "gamma": 0.5},
-    "Ginzburg-Landau": {"model": "ginzburg_landau", "gamma": 0.6, "epsilon": 10.0, "n_steps": 250},
+    "probit, learned": {},
+    "probit": {**_PAPER, "gamma": 0.5},
+    "level-set": {**_PAPER, "model": "level_set", "gamma": 0.5},
+    "Ginzburg-Landau": {**_PAPER, "model": "ginzburg_landau", "gamma": 0.6, "epsilon": 10.0, "n_steps": 100},
 }
-TITLE = "House votes of 1984: 435 members, 5 known"
+VOTES = "House votes of 1984: 435 members, 5 known"
+DIGITS = "Handwritten digits: 1,797 pictures, 5 of each digit known"
 # The files, and what tells within their first bytes that they are ours.
-MARKS = {"report.html": GENERATOR.encode(), "voting.png": b"Software\0graphuq "}
+_PAGE, _PICTURE = GENERATOR.encode(), b"Software\0graphuq "
+MARKS = {"report.html": _PAGE, "voting.png": _PICTURE, "digits.html": _PAGE, "digits.png": _PICTURE}
 
 
 @dataclass(frozen=True)
 class Line:
-    """One model's result."""
+    """One model's result; without draws there is no R-hat."""
 
     model: str
     accuracy: float
     mean_variance: float
-    r_hat: float
+    r_hat: float | None
     seconds: float
 
 
 @dataclass(frozen=True)
 class Member:
-    """One member the probit model is unsure of; rows are counted from 1, as on the command line."""
+    """One member whose party is least sure; rows are counted from 1, as on the command line."""
 
     row: int
     probability: float
-    error: float
     party: str
 
 
@@ -59,25 +68,36 @@ class Demo:
 
     lines: list[Line]
     least_certain: list[Member]
-    report: Path
-    picture: Path
+    digits_accuracy: float
+    files: list[Path]
 
     def as_json(self) -> dict[str, Any]:
         """Plain numbers and text."""
-        return {**asdict(self), "report": str(self.report), "picture": str(self.picture)}
+        return {**asdict(self), "files": [str(file) for file in self.files]}
 
     def as_text(self) -> str:
-        """Two short tables, and where the report is."""
+        """Two short tables, a sentence, and where the reports are."""
         table = [
             f"{name:<16}" + "".join(f"{cell:>10}" for cell in cells) for name, *cells in comparison(self.lines)
         ]
-        unsure = [f"{'row':>5} {'P(Democrat)':>12} {'error':>7}  party"] + [
-            f"{each.row:>5} {percent(each.probability):>12} {each.error:>7.3%}  {each.party}"
-            for each in self.least_certain
+        unsure = [f"{'row':>5} {'P(Democrat)':>12}  party"] + [
+            f"{each.row:>5} {percent(each.probability):>12}  {each.party}" for each in self.least_certain
         ]
-        told = [*table, "", "The prior is the paper's; `graphuq fit` learns one from the labels."]
-        told += ["", "The ten members the probit model is least sure of:", *unsure]
-        return "\n".join([*told, "", f"Report: {self.report}", f"Picture: {self.picture}"])
+        told = [
+            VOTES,
+            *table,
+            "",
+            "The first learns its prior from the labels, as `graphuq fit` does; the others have",
+        ]
+        told += ["that of the paper. The ten members the first is least sure of:", *unsure]
+        told += [
+            "",
+            DIGITS,
+            f"right: {self.digits_accuracy:.1%}",
+            "",
+            *(f"written: {file}" for file in self.files),
+        ]
+        return "\n".join(told)
 
 
 def comparison(lines: list[Line]) -> list[tuple[str, ...]]:
@@ -87,7 +107,7 @@ def comparison(lines: list[Line]) -> list[tuple[str, ...]]:
             line.model,
             f"{line.accuracy:.1%}",
             f"{line.mean_variance:.3f}",
-            f"{line.r_hat:.3f}",
+            "no draws" if line.r_hat is None else f"{line.r_hat:.3f}",
             f"{line.seconds:.1f}",
         )
         for line in lines
@@ -107,82 +127,109 @@ def few_labels(
 def run(
     out: Path, *, seed: int = 0, tell: Callable[[str], None] = lambda line: None, progress: bool = False
 ) -> Demo:
-    """Fit the three models to three Democrats and two Republicans; save a report of probit and a picture."""
+    """Classify the House from three Democrats and two Republicans, and the digits; save a report and a picture of each."""
     out.mkdir(parents=True, exist_ok=True)  # before any work, since it may fail
     _refuse_foreign(out)
     votes = datasets.voting_records()
-    nodes, _ = few_labels(votes.y, {1: 3, -1: 2}, seed=seed)
-    party = np.array([votes.class_names[int(label)] for label in votes.y], dtype=object)
-    y = np.full(len(party), None, dtype=object)
-    y[nodes] = party[nodes]
-    unlabeled = np.setdiff1d(np.arange(len(y)), nodes)
-    lines, fitted = [], {}
+    party = np.array([votes.class_names[int(label)] for label in votes.y])
+    known, _ = few_labels(votes.y, {1: 3, -1: 2}, seed=seed)
+    fitted, lines = {}, []
     for name, settings in MODELS.items():
-        tell(f"sampling {name} ...")
+        tell(f"{name} ...")
         began = time.perf_counter()
-        classifier = GraphClassifier(
-            affinity="gaussian", width=1.25, prior="full", random_state=seed, verbose=progress, **settings
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the table shows R-hat
-            fitted[name] = classifier.fit(votes.X, y)
-        lines.append(
-            Line(
-                model=name,
-                accuracy=float(np.mean(classifier.transduction_[unlabeled] == party[unlabeled])),
-                mean_variance=classifier.posterior_.mean_label_variance(),
-                r_hat=classifier.posterior_.diagnostics().worst_r_hat,
-                seconds=time.perf_counter() - began,
-            )
-        )
-    probit = fitted["probit"]
-    tell("writing the report ...")
-    report, picture = _write(out, probit, votes, lines, seed)
-    statistics = probit.posterior_.labels()
-    democrat = list(probit.classes_).index("Democrat")
+        classifier = GraphClassifier(random_state=seed, verbose=progress, **settings)
+        accuracy = _fit(classifier, votes.X, party, known)
+        fitted[name], posterior = classifier, classifier.posterior_
+        r_hat = getattr(posterior.diagnostics(), "worst_r_hat", None)
+        seconds = time.perf_counter() - began
+        lines.append(Line(name, accuracy, posterior.mean_label_variance(), r_hat, seconds))
+    house = fitted[next(iter(MODELS))]
+    rows = Rows(
+        names=[f"member {row}" for row in range(1, len(party) + 1)],
+        columns=votes.feature_names or (),
+        cells=[[{1: "yes", -1: "no", 0: "absent"}[int(vote)] for vote in member] for member in votes.X],
+        truth=np.searchsorted(house.classes_, party),
+    )
+    told = {"title": VOTES, "settings": {"data": votes.source, "seed": seed}, "comparison": comparison(lines)}
+    files = _write(house, rows, told, out / "report.html", out / "voting.png")
+    tell("digits ...")
+    accuracy, more = _digits(out, seed, progress)
+    democrat = list(house.classes_).index("Democrat")
     unsure = [
-        Member(
-            int(node) + 1,
-            float(probit.label_distributions_[node, democrat]),
-            float(statistics.error[node] / 2),
-            party[node],
-        )
-        for node in probit.posterior_.most_uncertain(10)
+        Member(int(node) + 1, float(house.label_distributions_[node, democrat]), str(party[node]))
+        for node in house.most_uncertain(10)
     ]
-    return Demo(lines, unsure, report, picture)
+    return Demo(lines, unsure, accuracy, files + more)
+
+
+def _fit(classifier: GraphClassifier, X: Any, truth: NDArray[Any], known: NDArray[np.int64]) -> float:
+    """Fit with the classes of some rows alone; the share of the others that is right."""
+    y = np.full(len(truth), None, dtype=object)
+    y[known] = truth[known]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the table shows R-hat
+        classifier.fit(X, y)
+    others = np.setdiff1d(np.arange(len(truth)), known)
+    return float(np.mean(classifier.transduction_[others] == truth[others]))
+
+
+def _digits(out: Path, seed: int, progress: bool) -> tuple[float, list[Path]]:
+    """The 8 x 8 digits that come with scikit-learn."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    known, _ = few_labels(found.target, dict.fromkeys(range(10), 5), seed=seed)
+    classifier = GraphClassifier(random_state=seed, verbose=progress)
+    accuracy = _fit(classifier, found.data, found.target, known)
+    rows = Rows(
+        names=[f"digit {row}" for row in range(1, len(found.target) + 1)],
+        pictures=(found.images * (255 / 16)).astype(np.uint8),
+        truth=found.target,
+    )
+    source = (
+        "Optical Recognition of Handwritten Digits (1998), UCI Machine Learning Repository, doi:10.24432/C50P49."
+    )
+    told = {"title": DIGITS, "settings": {"data": source, "seed": seed}}
+    return accuracy, _write(classifier, rows, told, out / "digits.html", out / "digits.png")
 
 
 def _write(
-    out: Path, probit: GraphClassifier, votes: datasets.Dataset, lines: list[Line], seed: int
-) -> tuple[Path, Path]:
-    """The report and the picture."""
-    sign = {name: 2 * k - 1 for k, name in enumerate(probit.classes_)}
-    rows = Rows(
-        names=[f"member {row}" for row in range(1, len(votes.y) + 1)],
-        columns=votes.feature_names or (),
-        cells=[[{1: "yes", -1: "no", 0: "absent"}[int(vote)] for vote in member] for member in votes.X],
-        truth=np.array([sign[votes.class_names[int(label)]] for label in votes.y]),
-    )
-    page = render(
-        collect(
-            probit, rows, title=TITLE, settings={"data": votes.source, "seed": seed}, comparison=comparison(lines)
-        )
-    )
-    labels = probit.labels_
-    figure = overview(
-        probit.spectrum_,
-        probit.posterior_.label_mean(),
-        labeled=labels.nodes,
-        y=labels.y,
-        prior_draw=probit.posterior_.whitening.prior.sample(seed=seed)[0],
-        title=TITLE,
-    )
-    report, picture = (out / name for name in MARKS)
+    classifier: GraphClassifier, rows: Rows, told: dict[str, Any], report: Path, picture: Path
+) -> list[Path]:
+    """The report and the picture of a fit."""
+    page, figure = render(collect(classifier, rows, **told)), _map(classifier, told["title"])
     with whole_file(report) as part:
         part.write_text(page, encoding="utf-8")
     with whole_file(picture) as part:
         figure.savefig(part, format="png", dpi=130, metadata={"Software": f"graphuq {__version__}"})
-    return report, picture
+    return [report, picture]
+
+
+def _map(classifier: GraphClassifier, title: str) -> Figure:
+    """All rows in the plane, similar ones near each other: what was known, and what was found, faded where unsure."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.figure import Figure
+    from sklearn.manifold import TSNE
+
+    p, labels, modes = classifier.label_distributions_, classifier.labels_, classifier.spectrum_
+    first = modes.n_components
+    axes_of_graph = modes.vectors[:, first : first + len(classifier.classes_) + 1] * np.sqrt(len(p))
+    place = TSNE(init="pca", random_state=0, max_iter=400).fit_transform(axes_of_graph)
+    color = np.array([to_rgb(each) for each in colors(len(classifier.classes_))])
+    gray, open_share = np.full(3, 0.87), uncertainty.label_variance(p)[:, None]
+    figure = Figure(figsize=(13, 6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.scatter(*place.T, s=10, color=gray)
+    right.scatter(*place.T, s=10, c=(1 - open_share) * color[uncertainty.most_probable(p)] + open_share * gray)
+    for k, name in enumerate(classifier.classes_):
+        mine = place[labels.nodes[labels.y == k]]
+        for axes in (left, right):
+            axes.scatter(*mine.T, s=70, color=[color[k]], edgecolors="black", linewidths=1.2, label=str(name))
+    for axes, told in ((left, "Known before"), (right, "Found: the grayer, the less sure")):
+        axes.set(title=told, xticks=[], yticks=[])
+    right.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    figure.suptitle(title)
+    return figure
 
 
 def _refuse_foreign(out: Path) -> None:

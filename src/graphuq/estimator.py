@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from graphuq.models.base import ask, labeled, offers
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.prior import GaussianPrior, NewRows
 from graphuq.rows import average_equal, fingerprints, first_rows, warn_of_contradictions
+from graphuq.self_check import SelfCheck, self_check
 from graphuq.settings import check_settings, make_graph, make_prior, make_spectrum, model_template
 from graphuq.suspicion import SuspiciousLabels, suspicious_labels
 
@@ -81,6 +82,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         classes_: the classes, in order.
         transduction_: the class of every row of `fit`.
         label_distributions_: their probabilities, shape (n_rows, n_classes), columns as in `classes_`.
+        label_errors_: the Monte-Carlo errors of these.
         posterior_: the `Posterior`: `Draws`, a `GaussianPosterior` or a `Mixture`.
         hyperparameters_: gamma, tau, alpha, constant, linear, mistakes, epsilon, as far as they apply.
         hyperparameter_spread_: of those that were learned, the factor within which they are known.
@@ -92,12 +94,13 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     posterior_: Beliefs
     _distributions: Array | None
+    _errors: Array
 
     def __init__(
         self,
         *,
         graph: Any = "knn",
-        n_neighbors: int = 10,
+        n_neighbors: int = 5,
         width: float | None = None,
         n_components: int | None = None,
         prior: Any = "learned",
@@ -164,7 +167,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             stages.set_description("posterior")
             self.classes_ = labels.classes
             self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-            self._linear = None if self.graph == "precomputed" else LinearPiece.of(X)
+            self._linear = None if self.graph == "precomputed" or self.prior != "learned" else LinearPiece.of(X)
             self._infer(labels, X)
             stages.update()
         self.seconds_ = time.perf_counter() - began
@@ -195,7 +198,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             after = quick.with_labels(labels.nodes, labels.y)
             if after.diagnostics().converged:
                 return self._believe(labels, after)
-        model = replace(before.model, nodes=labels.nodes, y=labels.y)  # type: ignore[type-var]
+        source = before.model if is_dataclass(before.model) else self._template
+        model = labeled(source, labels.nodes, labels.y, labels.n_classes)
         return self._believe(labels, self._sample(before.prior, model))
 
     def draw(self) -> GraphClassifier:
@@ -220,18 +224,32 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return suspicious_labels(self.posterior_, n=n)
 
+    def self_check(self) -> SelfCheck:
+        """Whether the probabilities are too sure, too timid or about right, judged by leaving out each label."""
+        check_is_fitted(self)
+        return self_check(self.posterior_)
+
     @property
     def label_distributions_(self) -> Array:
         """The probabilities of the classes at every row of `fit`."""
         check_is_fitted(self)
         if self._distributions is None:
-            self._distributions = average_equal(self.posterior_.probability(), self._fingerprints)
+            found = self.posterior_.classes()
+            self._distributions = average_equal(found.probability, self._fingerprints)
+            self._errors = average_equal(found.error, self._fingerprints)
         return self._distributions
+
+    @property
+    def label_errors_(self) -> Array:
+        """The Monte-Carlo errors of these probabilities: 0 where nothing was drawn."""
+        _ = self.label_distributions_
+        return self._errors
 
     @property
     def transduction_(self) -> NDArray[Any]:
         """The class of every row of `fit`."""
-        return self.classes_[uncertainty.most_probable(self.label_distributions_)]
+        found = self.label_distributions_
+        return self.classes_[uncertainty.most_probable(found)]
 
     @property
     def n_iter_(self) -> int:
@@ -242,7 +260,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each row, of `fit` or new."""
-        return self.classes_[uncertainty.most_probable(self.predict_proba(X))]
+        found = self.predict_proba(X)
+        return self.classes_[uncertainty.most_probable(found)]
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, shape (n_rows, n_classes), columns as in `classes_`."""
@@ -250,8 +269,16 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         found = np.empty((len(nodes), len(self.classes_)))
         found[~new] = self.label_distributions_[nodes[~new]]
         if where is not None:
-            found[new] = self.posterior_.probability(where)
+            found[new] = self._like_nodes(X, new, self.posterior_.probability(where))
         return found
+
+    def _like_nodes(self, X: Any, new: NDArray[np.bool_], found: Array) -> Array:
+        """The answers at new rows, drawn to that of the nearest row of `fit` where they all but coincide."""
+        if not isinstance(self.graph_, graphs.Graph) or self.graph_.features is None:
+            return found
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        nearest, share = graphs.resemblance(self.graph_, X[new])
+        return (1 - share)[:, None] * found + share[:, None] * self.label_distributions_[nearest]
 
     def uncertainty(self, X: Any) -> Array:
         """The variance of the label (3.2), from the probabilities of the classes: 0 is sure; 1 is a coin toss."""
@@ -289,21 +316,26 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             else spectrum.extend(self.spectrum_, self.graph_, X[new])
         )
         has_value = spectrum.believed_modes(self.spectrum_, self.graph_)
-        if self._uses_linear:
-            columns = self._linear.columns(X[new])
-            extend = np.hstack([columns, extend])
-            has_value = np.concatenate([np.ones(columns.shape[1], dtype=bool), has_value])
-        return nodes, new, NewRows(extend, has_value, LEAST_QUANTILE)
+        if self.prior != "learned":
+            return nodes, new, NewRows(extend, has_value, LEAST_QUANTILE)
+        has_value[0], extend[:, 0] = True, 1.0  # as in the basis of the learned prior
+        if self._linear is None:
+            return nodes, new, NewRows(extend, has_value, LEAST_QUANTILE)
+        columns, beyond = self._linear.within_reach(X[new])
+        has_value = np.concatenate([np.ones(columns.shape[1], dtype=bool), has_value])
+        return nodes, new, NewRows(np.hstack([columns, extend]), has_value, LEAST_QUANTILE, beyond)
 
     def _infer(self, labels: Labels, X: Any) -> None:
         """The prior, made or learned, and the posterior."""
         self.hyperparameters_: dict[str, float] = {}
         self.hyperparameter_spread_: dict[str, float] = {}
-        self._uses_linear = False
-        model = labeled(model_template(self), labels.nodes, labels.y, labels.n_classes)
+        self._template = model_template(self)
+        model = labeled(self._template, labels.nodes, labels.y, labels.n_classes)
         for name in ("gamma", "epsilon"):
             if isinstance(value := getattr(model, name, None), float):
                 self.hyperparameters_[name] = value
+        if self.inference == "ep":
+            ask(model, "sites")  # or a sentence that says why not
         if self.prior == "learned":
             beliefs = self._learn(labels, model, X)
         else:
@@ -324,15 +356,16 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         climbed = model if has_evidence else labeled(Probit(), labels.nodes, labels.y, labels.n_classes)
         believed = ask(climbed, "hyperprior")
         if self.gamma is not None and has_evidence:
-            believed = replace(believed, gamma=LogNormal(float(self.gamma), 1.0))
-        features = None if self._linear is None or believed.linear is None else self._linear.columns(X)
+            # Noise is the unit of the learned prior: to fix gamma where u has deviation 1 is to fix that of the graph.
+            fixed = {"gamma": LogNormal(float(self.gamma), 1.0)} if believed.gamma.factor > 1 else {}
+            believed = replace(believed, **(fixed or {"graph": LogNormal(1 / float(self.gamma), 1.0)}))
+        features = None if self._linear is None else self._linear.columns(X)
         found = learn(self.spectrum_, climbed, features=features, hyperprior=believed)
         self.spectrum_ = found.spectrum
-        self._uses_linear = features is not None
         spread = {name: float(np.exp(value)) for name, value in found.log_deviations._asdict().items()}
         learned = found.hyperparameters._asdict()
         for name in learned if has_evidence else learned.keys() - {"gamma", "mistakes"}:
-            if learned[name] > 1e-100:
+            if learned[name] > 0:
                 self.hyperparameters_[name] = learned[name]
                 if spread[name] > 1:
                     self.hyperparameter_spread_[name] = spread[name]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -14,17 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq import folder
-from graphuq.classes import Labels, read_labels
+from graphuq import archive, folder, uncertainty
+from graphuq.classes import Labels, in_words, read_labels
 from graphuq.estimator import GraphClassifier
 from graphuq.files import whole_file
-from graphuq.posterior import LabelStatistics
-from graphuq.report.content import MAX_CELLS, Rows, collect
+from graphuq.report.content import MAX_CELLS, Content, Rows, collect
 from graphuq.report.page import render
 from graphuq.tables import Encoding, Table, fit_encoding, read_table, scaling_in_words, write_csv
-from graphuq.wording import vague, verdict, words_of_the_shell
+from graphuq.wording import vague, words_of_the_shell
+
+Array = NDArray[np.float64]
 
 REPORT, ANSWERS, ROWS = "report.html", "predictions.csv", "rows.npz"
+ROWS_FORMAT = "graphuq rows 1"
+N_LISTED = 10
+MOST_LONELY = 20  # classes of one label each: more are numbers, or names of rows
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
 
 
@@ -74,7 +78,7 @@ class Question:
 class Data:
     """A table as the classifier and the report need it; `notes` say what a person may have meant otherwise."""
 
-    X: NDArray[np.float64]
+    X: Array
     y: NDArray[Any]  # text, "" where there is no label
     encoding: Encoding
     rows: Rows
@@ -89,7 +93,9 @@ def read_data(question: Question) -> Data:
         y = np.where(y == question.unlabeled, "", y)
     notes = _missing_words(table, question.label, "unlabeled", unless=question.unlabeled)
     try:
-        labels = read_labels(y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what there is to warn of is noted in the fit
+            labels = read_labels(y)
     except ValueError as error:
         raise ValueError(" ".join([f"Column {question.label!r}: {error}", *notes])) from None
     if len(labels.nodes) == table.n_rows:
@@ -97,6 +103,7 @@ def read_data(question: Question) -> Data:
             f"Every row of {table.source.name} has a class in {question.label!r}, so there is nothing to find "
             "out: leave that cell empty in the rows in question."
         )
+    notes += _lonely(labels, question.label)
     names = _features(table, question)
     categories = question.categories
     if categories == ("all",):
@@ -109,7 +116,7 @@ def read_data(question: Question) -> Data:
     encoding = fit_encoding(table, names, categories=categories, scale=question.scale, impute=question.impute)
     truth = None
     if question.truth is not None:
-        truth = _truth(table.text(question.truth), labels, question.truth)
+        truth = _truth(table.text(question.truth), labels, question)
         notes += _missing_words(table, question.truth, "not known")
     return Data(encoding.encode(table), y, encoding, _rows(table, names, question.row_id, truth), notes)
 
@@ -122,18 +129,12 @@ def fit_folder(
     `out` appears whole or not at all.
     """
     began = time.perf_counter()
+    folder.refuse_objects(classifier)
     with folder.whole_folder(out, replace=replace) as part:
         data = read_data(question)
         with words_of_the_shell(data.rows.names) as notes:
             classifier.fit(data.X, data.y)
-        posterior = classifier.posterior_
-        statistics, probability = posterior.labels(), classifier.label_distributions_[:, 1]
-        with (part / ANSWERS).open("w", encoding="utf-8", newline="") as file:
-            write_csv(file, _answers(classifier, data.rows, statistics, probability))
-        folder.save_model(classifier, part)
-        _save_rows(data.rows, part / ROWS)
-        diagnosis = posterior.diagnostics()
-        record = {
+        record: dict[str, Any] = {
             "title": f"{question.label} of every row in {question.table.name}",
             "table": question.table.name,
             "label": question.label,
@@ -143,41 +144,48 @@ def fit_folder(
             "seed": classifier.random_state,
             "seconds": round(time.perf_counter() - began, 3),
             "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
-            "diagnostics": {
-                "converged": diagnosis.converged,
-                "r_hat": _finite(diagnosis.worst_r_hat),
-                "effective_draws": _finite(diagnosis.ess_bulk.min()),
-                "verdict": verdict(diagnosis),
-                "warnings": [*data.notes, *notes, *vague(classifier.hyperparameter_spread_)],
-            },
+            "diagnostics": {"warnings": [*data.notes, *notes, *vague(classifier.hyperparameter_spread_)]},
         }
-        (part / REPORT).write_text(_report(classifier, data.rows, record), encoding="utf-8")
-        folder.seal(classifier, part, record)
-    return _summary(classifier, data.rows, record, probability)
+        content = _content(classifier, data.rows, record)
+        record["diagnostics"] |= {
+            "converged": content.converged,
+            "r_hat": _finite(max((each[2] for each in content.convergence), default=np.nan)),
+            "effective_draws": _finite(min((each[3] for each in content.convergence), default=np.nan)),
+            "verdict": content.verdict,
+            "suspicious_labels": None if content.suspicious is None else len(content.suspicious),
+        }
+        with (part / ANSWERS).open("w", encoding="utf-8", newline="") as file:
+            write_csv(file, _answers(classifier, data.rows.names))
+        (part / REPORT).write_text(render(content), encoding="utf-8")
+        # text as facts, since an array of text is as wide as its longest cell
+        archive.write(part / ROWS, ROWS_FORMAT, *folder.apart(data.rows))
+        folder.save_model(classifier, part)
+        folder.seal(part, record)
+    return _summary(classifier, content, record)
 
 
 def predict_table(
     model: Path, table: Path, *, separator: str | None = None
 ) -> tuple[dict[str, Sequence[Any]], list[str]]:
     """The answers for the rows of a new table, by column, from the model in a folder; and what there is to note."""
-    classifier = folder.load_model(model)
     run = folder.read_run(model)
+    classifier = folder.load_model(model, run)
     data = read_table(table, separator=separator)
     X = Encoding.from_json(run["encoding"]).encode(data)
     names = _names(data, run["row_id"] if run["row_id"] in data.columns else None)
     with words_of_the_shell(names) as notes:
-        posterior, nodes = classifier.posterior_at(X)
-        answers = _columns(classifier.classes_, names, posterior.labels(nodes), posterior.probability(nodes))
+        answers = _new_answers(classifier, names, X)
     return answers, notes
 
 
 def write_report(model: Path, out: Path | None = None) -> Path:
     """Write the report of a fitted folder anew, into it or elsewhere."""
     run = folder.read_run(model)
-    folder.check_files(model, run, (ROWS,))
-    classifier, rows = folder.load_model(model), _load_rows(model / ROWS)
+    folder.check_files(model, run, ROWS)
+    facts, arrays = archive.read(model / ROWS, ROWS_FORMAT, "a list of rows")
+    classifier, rows = folder.load_model(model, run), Rows(**facts, **arrays)
     target = model / REPORT if out is None else out
-    page = _report(classifier, rows, run)
+    page = render(_content(classifier, rows, run))
     with whole_file(target) as part:
         part.write_text(page, encoding="utf-8")
     if out is None:
@@ -186,7 +194,7 @@ def write_report(model: Path, out: Path | None = None) -> Path:
     return target
 
 
-def _report(classifier: GraphClassifier, rows: Rows, record: dict[str, Any]) -> str:
+def _content(classifier: GraphClassifier, rows: Rows, record: dict[str, Any]) -> Content:
     settings = {
         "table": record["table"],
         "label": record["label"],
@@ -195,7 +203,7 @@ def _report(classifier: GraphClassifier, rows: Rows, record: dict[str, Any]) -> 
         **record["versions"],
     }
     notes = record["diagnostics"]["warnings"]
-    return render(collect(classifier, rows, title=record["title"], settings=settings, notes=notes))
+    return collect(classifier, rows, title=record["title"], settings=settings, notes=notes)
 
 
 def _features(table: Table, question: Question) -> list[str]:
@@ -222,14 +230,30 @@ def _missing_words(table: Table, name: str, role: str, *, unless: str = "") -> l
     ]
 
 
-def _truth(text: NDArray[Any], labels: Labels, name: str) -> NDArray[np.int64]:
-    strange = ~np.isin(text, [*labels.classes, ""])
-    if strange.any():
+def _lonely(labels: Labels, column: str) -> list[str]:
+    """A note on classes that hang on one label."""
+    lonely = labels.classes[labels.counts() == 1]
+    if not len(lonely):
+        return []
+    if len(lonely) == labels.n_classes > MOST_LONELY:
         raise ValueError(
-            f"Column {name!r} holds {str(text[strange][0])[:40]!r}, which is none of the classes "
-            f"{labels.classes[0]!s} and {labels.classes[1]!s}."
+            f"Column {column!r} holds something else in each of {len(lonely):,} rows: those are no classes, which "
+            "several rows have in common."
         )
-    return np.where(text == labels.classes[1], 1, np.where(text == labels.classes[0], -1, 0))
+    told = f"Class {in_words(lonely)} has" if len(lonely) == 1 else f"Each of the classes {in_words(lonely)} has"
+    return [f"{told} a single label: nothing would tell if it were a mistake. A second one helps most."]
+
+
+def _truth(text: NDArray[Any], labels: Labels, question: Question) -> NDArray[np.int64]:
+    """The number of the true class of each row, -1 where it is not known."""
+    number = {"": -1, **{str(name): k for k, name in enumerate(labels.classes)}}
+    strange = [str(name) for name in text if name not in number]
+    if strange:
+        raise ValueError(
+            f"Column {question.truth!r} holds {strange[0][:40]!r}, and no row has that class in {question.label!r}, so "
+            "it cannot be found: label one such row, or leave those cells empty."
+        )
+    return np.array([number[name] for name in text])
 
 
 def _names(table: Table, row_id: str | None) -> list[str]:
@@ -266,56 +290,66 @@ def _gray(pictures: NDArray[np.float64]) -> NDArray[np.uint8]:
     return (255 * (np.nan_to_num(pictures, nan=low) - low) / max(high - low, 1e-300)).astype(np.uint8)
 
 
-def _answers(
-    classifier: GraphClassifier, rows: Rows, statistics: LabelStatistics, probability: NDArray[np.float64]
-) -> dict[str, Sequence[Any]]:
-    columns = _columns(classifier.classes_, rows.names, statistics, probability)
+def _answers(classifier: GraphClassifier, names: Sequence[str]) -> dict[str, Sequence[Any]]:
+    """The answers for the rows of the fit, by column."""
+    probability, error = classifier.label_distributions_, classifier.label_errors_
+    mean = classifier.posterior_.label_mean() if len(classifier.classes_) == 2 else None
+    columns = _columns(classifier.classes_, names, probability, error, mean)
     labeled = np.isin(np.arange(len(probability)), classifier.labels_.nodes)
-    columns["labeled"] = ["yes" if known else "no" for known in labeled]
-    return columns
+    return {**columns, "labeled": ["yes" if known else "no" for known in labeled]}
+
+
+def _new_answers(classifier: GraphClassifier, names: Sequence[str], X: Array) -> dict[str, Sequence[Any]]:
+    """The answers for the rows of another table; a row that was in the fit has the answer that it has there."""
+    nodes, new, where = classifier.locate(X)
+    known, posterior = nodes[~new], classifier.posterior_
+    order = np.argsort(np.argsort(new, kind="stable"), kind="stable")  # known rows first, then new ones, and back
+    found = [(classifier.label_distributions_[known], classifier.label_errors_[known])]
+    if where is not None:
+        fresh = posterior.classes(where)
+        found.append((fresh.probability, fresh.error))
+    probability, error = (np.concatenate(each)[order] for each in zip(*found, strict=True))
+    mean = None
+    if len(classifier.classes_) == 2:
+        at = [known if known.size else None, where]
+        mean = np.concatenate([posterior.label_mean(each) for each in at if each is not None])[order]
+    return _columns(classifier.classes_, names, probability, error, mean)
 
 
 def _columns(
-    classes: NDArray[Any], names: Sequence[str], statistics: LabelStatistics, probability: NDArray[np.float64]
+    classes: NDArray[Any], names: Sequence[str], probability: Array, error: Array, mean: Array | None
 ) -> dict[str, Sequence[Any]]:
-    """One entry a row; rank 1 is the least certain."""
-    rank = np.empty(len(probability), dtype=np.int64)
-    rank[np.argsort(np.abs(probability - 0.5), kind="stable")] = np.arange(1, len(probability) + 1)
+    """One entry a row; rank 1 is the least certain. Of two classes the paper's label mean (3.1) is told too."""
+    answer = uncertainty.most_probable(probability)
+    rank = np.empty(len(answer), dtype=np.int64)
+    rank[uncertainty.ranked(probability)] = np.arange(1, len(answer) + 1)
     return {
         "row": list(names),
-        "class": [str(classes[int(p > 0.5)]) for p in probability],
-        f"probability of {classes[0]}": (1 - probability).tolist(),
-        f"probability of {classes[1]}": probability.tolist(),
-        "label mean": statistics.mean.tolist(),
-        "label variance": statistics.variance.tolist(),
+        "class": [str(classes[k]) for k in answer],
+        **{f"probability of {name}": p.tolist() for name, p in zip(classes, probability.T, strict=True)},
+        **({} if mean is None else {"label mean": mean.tolist()}),
+        "label variance": uncertainty.label_variance(probability).tolist(),
         "uncertainty rank": rank.tolist(),
-        "Monte-Carlo error": statistics.error.tolist(),
+        "Monte-Carlo error": error[np.arange(len(answer)), answer].tolist(),
     }
 
 
-def _summary(
-    classifier: GraphClassifier, rows: Rows, record: dict[str, Any], probability: NDArray[np.float64]
-) -> dict[str, Any]:
+def _summary(classifier: GraphClassifier, content: Content, record: dict[str, Any]) -> dict[str, Any]:
     """The outcome in a few numbers, for a person or a program."""
-    unlabeled = np.setdiff1d(np.arange(len(probability)), classifier.labels_.nodes)
-    found = classifier.transduction_[unlabeled]
-    least = unlabeled[np.argsort(np.abs(probability[unlabeled] - 0.5), kind="stable")][:10]
-    known = unlabeled if rows.truth is None else unlabeled[rows.truth[unlabeled] != 0]
-    right = None
-    if rows.truth is not None and known.size:
-        right = float(np.mean((probability[known] > 0.5) == (rows.truth[known] > 0)))
+    p = classifier.label_distributions_
+    answer, right = uncertainty.most_probable(p), content.confusion
     return {
-        "rows": len(probability),
+        "rows": len(p),
         "labeled": len(classifier.labels_.nodes),
-        "found": {str(name): int(np.sum(found == name)) for name in classifier.classes_},
-        "accuracy": right,
+        "found": dict(zip(content.classes, content.found, strict=True)),
+        "accuracy": None if right is None else float(np.trace(right) / right.sum()),
         "least_certain": [
             {
-                "row": rows.names[node],
-                "class": str(classifier.transduction_[node]),
-                "probability": float(max(p, 1 - p)),
+                "row": content.rows.names[node],
+                "class": content.classes[answer[node]],
+                "probability": float(p[node, answer[node]]),
             }
-            for node, p in zip(least, probability[least], strict=True)
+            for node in content.least_certain[:N_LISTED]
         ],
         "scaling": record["scaling"],
         "seconds": record["seconds"],
@@ -326,25 +360,3 @@ def _summary(
 def _finite(value: float) -> float | None:
     """For JSON, which has no NaN."""
     return round(float(value), 4) if np.isfinite(value) else None
-
-
-def _save_rows(rows: Rows, path: Path) -> None:
-    """Text as JSON, since an array of text is as wide as its longest cell; pictures as they are."""
-    text = {
-        "names": list(rows.names),
-        "columns": list(rows.columns),
-        "cells": [list(cells) for cells in rows.cells],
-        "truth": None if rows.truth is None else rows.truth.tolist(),
-    }
-    arrays: dict[str, Any] = {"text": np.frombuffer(json.dumps(text).encode(), dtype=np.uint8)}
-    if rows.pictures is not None:
-        arrays["pictures"] = rows.pictures
-    np.savez_compressed(path, **arrays)
-
-
-def _load_rows(path: Path) -> Rows:
-    with np.load(path, allow_pickle=False) as file:
-        text = json.loads(file["text"].tobytes())
-        pictures = file.get("pictures")
-    truth = text.pop("truth")
-    return Rows(**text, pictures=pictures, truth=None if truth is None else np.array(truth))

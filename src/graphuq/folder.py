@@ -1,9 +1,7 @@
 """A fitted classifier in, a folder that can be checked and loaded again out; and back.
 
-    graph.npz       the nodes, their weights, and how new rows get theirs
-    spectrum.npz    eigenpairs
-    posterior.nc    draws, prior and model
-    run.json        settings, versions, and the sha256 of every file, its own included
+    model.npz    the graph and its eigenpairs, the posterior, and the answers
+    run.json     what was asked, versions, and the sha256 of every file, its own included
 
 Nothing in a folder is executed when it is loaded, and what was changed is refused.
 """
@@ -15,8 +13,10 @@ import json
 import os
 import shutil
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +24,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from graphuq import __version__
+from graphuq import __version__, archive
 from graphuq.classes import Labels
 from graphuq.estimator import GraphClassifier
 from graphuq.files import whole_file
 from graphuq.graph import Graph, LowRankGraph, cosine
 from graphuq.graph.features import Features
 from graphuq.graph.kernel import Kernel
-from graphuq.posterior import Posterior
+from graphuq.linear import LinearPiece
+from graphuq.posterior.archive import pack, unpack
 from graphuq.rows import first_rows
 from graphuq.spectrum.result import Spectrum
 
-RUN = "run.json"
-MODEL_FILES = ("graph.npz", "spectrum.npz", "posterior.nc")
+RUN, MODEL = "run.json", "model.npz"
+FORMAT = "graphuq model 1"
+# What a model is made of beside its posterior and weights: stored field by field.
+_PIECES: dict[str, Any] = {"features": Features, "kernel": Kernel, "linear": LinearPiece, "spectrum": Spectrum}
 
 
 @contextmanager
@@ -85,36 +88,129 @@ def _foreign(target: Path) -> str | None:
     return next((path.name for path in sorted(target.iterdir()) if path.name not in ours), None)
 
 
+def refuse_objects(classifier: GraphClassifier) -> None:
+    """Refuse settings that no file can keep."""
+    for name, value in classifier.get_params().items():
+        if not isinstance(value, str | int | float | None):
+            raise ValueError(f"A folder cannot keep the setting {name} = {value!r}: give a name or a number.")
+
+
 def save_model(classifier: GraphClassifier, folder: Path) -> None:
-    """Write the model files; `seal` then makes them one."""
-    _save_graph(classifier, folder / "graph.npz")
-    classifier.spectrum_.save(folder / "spectrum.npz")
-    classifier.posterior_.save(folder / "posterior.nc")
-
-
-def seal(classifier: GraphClassifier, folder: Path, record: dict[str, Any]) -> None:
-    """Write run.json: what is needed to load the model, `record`, and the checksum of everything."""
-    run = {
-        "version": __version__,
-        "classifier": {
-            "settings": classifier.get_params(),
-            "classes": [str(name) for name in classifier.classes_],
-            "hyperparameters": classifier.hyperparameters_,
-            "hyperparameter_spread": classifier.hyperparameter_spread_,
-            "n_features": int(classifier.n_features_in_),
-        },
-        **record,
-        "files": {path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != RUN},
+    """Write the model; `seal` then makes it one with all other files. Eigenvectors are stored once."""
+    graph: Any = classifier.graph_
+    found: dict[str, Any] = {
+        "features": getattr(graph, "features", None),
+        "kernel": getattr(graph, "kernel", None),
+        "linear": classifier._linear,
+        "spectrum": classifier.spectrum_,
     }
-    write_run(folder, run)
+    facts: dict[str, Any] = {
+        "settings": classifier.get_params(),
+        "classes": [str(name) for name in classifier.classes_],
+        "hyperparameters": classifier.hyperparameters_,
+        "hyperparameter_spread": classifier.hyperparameter_spread_,
+        "n_features": int(classifier.n_features_in_),
+        "seed": classifier._seed,
+    }
+    parts: dict[str, archive.Arrays] = {"weights": _weights(graph)}
+    for part, piece in found.items():
+        if piece is not None:
+            facts[part], parts[part] = apart(piece)
+    facts["posterior"], parts["posterior"] = pack(classifier.posterior_, classifier.spectrum_.vectors)
+    parts["rows"] = {
+        "fingerprints": np.frombuffer(b"".join(classifier._fingerprints), dtype=np.uint8).reshape(-1, 16),
+        "probability": classifier.label_distributions_,
+        "error": classifier.label_errors_,
+        "linear": _linear_columns(classifier),
+    }
+    arrays = {f"{part} {name}": array for part, each in parts.items() for name, array in each.items()}
+    archive.write(folder / MODEL, FORMAT, facts, arrays)
+
+
+def apart(piece: Any) -> tuple[dict[str, Any], archive.Arrays]:
+    """The fields of a dataclass: those that are no arrays, and the arrays."""
+    values = {field.name: getattr(piece, field.name) for field in fields(piece) if field.init}
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    return {name: value for name, value in values.items() if name not in arrays}, arrays
+
+
+def load_model(folder: Path, run: dict[str, Any]) -> GraphClassifier:
+    """The classifier of a folder, its file checked against what `read_run` found."""
+    check_files(folder, run, MODEL)
+    facts, arrays = archive.read(folder / MODEL, FORMAT, "a model")
+    parts: dict[str, archive.Arrays] = defaultdict(dict)
+    for name, array in arrays.items():
+        part, rest = name.split(" ", 1)
+        parts[part][rest] = array
+    piece = {part: kind(**facts[part], **parts[part]) for part, kind in _PIECES.items() if part in facts}
+    rows = parts["rows"]
+    classifier = GraphClassifier(**facts["settings"])
+    classifier.graph_ = _graph(parts["weights"], piece.get("features"), piece.get("kernel"))
+    classifier.spectrum_, classifier._linear = piece["spectrum"], piece.get("linear")
+    classifier._fingerprints = [row.tobytes() for row in rows["fingerprints"]]
+    classifier._rows = first_rows(classifier._fingerprints)
+    classifier._seed = facts["seed"]
+    classifier.classes_ = np.array(facts["classes"])
+    classifier.hyperparameters_ = facts["hyperparameters"]
+    classifier.hyperparameter_spread_ = facts["hyperparameter_spread"]
+    classifier.n_features_in_ = facts["n_features"]
+    posterior = unpack(facts["posterior"], parts["posterior"], basis=_basis(classifier, rows["linear"]))
+    model: Any = posterior.model
+    classifier._believe(Labels(classifier.classes_, model.nodes, model.y), posterior)
+    classifier._distributions, classifier._errors = rows["probability"], rows["error"]
+    return classifier
+
+
+def _linear_columns(classifier: GraphClassifier) -> NDArray[np.float64]:
+    """The columns linear in the features at the rows of the fit, shape (n_rows, n_linear); no column if unused."""
+    posterior: Any = classifier.posterior_
+    n_linear = 0 if classifier._linear is None else classifier._linear.weights.shape[1]
+    for each in getattr(posterior, "components", (posterior,)):
+        if each.prior.first == 0:
+            return np.asarray(each.prior.vectors[:, :n_linear])
+    return np.zeros((posterior.n_nodes, 0))
+
+
+def _basis(classifier: GraphClassifier, linear: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The columns of the prior: the eigenvectors; of a learned one linear columns, 1, and all of them but q_0."""
+    vectors: NDArray[np.float64] = classifier.spectrum_.vectors
+    if classifier.prior != "learned":
+        return vectors
+    n_linear = 0 if classifier._linear is None else classifier._linear.weights.shape[1]
+    first = np.zeros((len(vectors), n_linear + 1))
+    first[:, : linear.shape[1]], first[:, n_linear] = linear, 1.0
+    return np.hstack([first, vectors[:, 1:]])
+
+
+def _weights(graph: Graph | LowRankGraph) -> archive.Arrays:
+    if isinstance(graph, LowRankGraph):
+        return {"factor": graph.factor}  # of cosine weights: the only low-rank graph with a name
+    weights = graph.weights
+    if isinstance(weights, np.ndarray):
+        return {"dense": weights}
+    return {"data": weights.data, "indices": weights.indices, "indptr": weights.indptr}
+
+
+def _graph(arrays: archive.Arrays, features: Features | None, kernel: Kernel | None) -> Graph | LowRankGraph:
+    if "factor" in arrays:
+        return cosine(arrays["factor"])
+    weights: Any = arrays.get("dense")
+    if weights is None:
+        n_nodes = arrays["indptr"].size - 1
+        weights = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(n_nodes, n_nodes))
+    return Graph(weights, features, kernel)
+
+
+def seal(folder: Path, record: dict[str, Any]) -> None:
+    """Write run.json: the record, and the checksum of everything."""
+    files = {path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != RUN}
+    write_run(folder, {"version": __version__, **record, "files": files})
 
 
 def write_run(folder: Path, run: dict[str, Any]) -> None:
     """Write run.json with its own checksum, whole or not at all."""
-    run = {name: value for name, value in run.items() if name != "sha256"}
-    text = json.dumps({**run, "sha256": _digest(run)}, indent=1, allow_nan=False)
     with whole_file(folder / RUN) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(_sealed(run), encoding="utf-8")
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -122,22 +218,24 @@ def read_run(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ValueError(f"There is no folder {folder}.")
     try:
-        run = json.loads((folder / RUN).read_text(encoding="utf-8"))
-        version, digest = run["version"], run.pop("sha256")
+        text = (folder / RUN).read_text(encoding="utf-8")
+        run = json.loads(text)
+        version = run["version"]
+        del run["sha256"]
     except FileNotFoundError:
         raise ValueError(f"{folder} holds no model: it has no {RUN}.") from None
-    except (ValueError, KeyError, AttributeError, TypeError):
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         raise ValueError(f"{folder / RUN} is damaged: fit again.") from None
     if version != __version__:
         raise ValueError(
             f"{folder} was written by graphuq {version}, and this is {__version__}: use that one, or fit again."
         )
-    if _digest(run) != digest:
+    if text != _sealed(run):
         raise ValueError(f"{folder / RUN} was changed since it was written: fit again.")
     return dict(run)
 
 
-def check_files(folder: Path, run: dict[str, Any], names: tuple[str, ...]) -> None:
+def check_files(folder: Path, run: dict[str, Any], *names: str) -> None:
     """Refuse files that are not those that were written."""
     for name in names:
         path = folder / name
@@ -147,75 +245,13 @@ def check_files(folder: Path, run: dict[str, Any], names: tuple[str, ...]) -> No
             raise ValueError(f"{path} was changed since it was written: fit again.")
 
 
-def load_model(folder: Path) -> GraphClassifier:
-    """The classifier of a folder, every file checked."""
-    run = read_run(folder)
-    check_files(folder, run, MODEL_FILES)
-    facts = run["classifier"]
-    classifier = GraphClassifier(**facts["settings"])
-    classifier.graph_, classifier._fingerprints = _load_graph(folder / "graph.npz")
-    classifier._rows = first_rows(classifier._fingerprints)
-    classifier.spectrum_ = Spectrum.load(folder / "spectrum.npz")
-    posterior = Posterior.load(folder / "posterior.nc")
-    classifier.classes_ = np.array(facts["classes"])
-    classifier.hyperparameters_ = facts["hyperparameters"]
-    classifier.hyperparameter_spread_ = facts["hyperparameter_spread"]
-    classifier.n_features_in_ = facts["n_features"]
-    model: Any = posterior.model
-    classifier._seed = posterior.settings["seed"]
-    classifier._believe(Labels(classifier.classes_, model.nodes, model.y), model, posterior)
-    return classifier
-
-
-def _save_graph(classifier: GraphClassifier, path: Path) -> None:
-    graph, arrays = classifier.graph_, dict[str, NDArray[Any]]()
-    if isinstance(graph, LowRankGraph):
-        arrays["unit_rows"] = graph.factor  # of cosine weights: the only low-rank graph of a classifier
-    else:
-        weights = graph.weights
-        if isinstance(weights, np.ndarray):
-            arrays["weights"] = weights
-        else:
-            arrays |= {"data": weights.data, "indices": weights.indices, "indptr": weights.indptr}
-        if graph.features is not None and graph.kernel is not None:
-            arrays |= {"points": graph.features.points, "mean": graph.features.mean}
-            arrays["tau"] = np.asarray(graph.kernel.tau)
-            optional = {
-                "components": graph.features.components,
-                "n_neighbors": graph.kernel.n_neighbors,
-                "radii": graph.kernel.radii,
-            }
-            arrays |= {name: np.asarray(value) for name, value in optional.items() if value is not None}
-    arrays["rows"] = np.frombuffer(b"".join(classifier._fingerprints), dtype=np.uint8).reshape(-1, 16)
-    np.savez(path, **arrays)  # type: ignore[arg-type]
-
-
-def _load_graph(path: Path) -> tuple[Graph | LowRankGraph, list[bytes]]:
-    with np.load(path, allow_pickle=False) as file:
-        arrays = dict(file)
-    rows = [row.tobytes() for row in arrays["rows"]]
-    if "unit_rows" in arrays:
-        return cosine(arrays["unit_rows"]), rows
-    weights = arrays.get("weights")
-    if weights is None:
-        n_nodes = arrays["indptr"].size - 1
-        weights = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(n_nodes, n_nodes))
-    if "points" not in arrays:
-        return Graph(weights), rows
-    tau = arrays["tau"]
-    kernel = Kernel(
-        tau if tau.ndim else float(tau),
-        int(arrays["n_neighbors"]) if "n_neighbors" in arrays else None,
-        arrays.get("radii"),
-    )
-    return Graph(weights, Features(arrays["points"], arrays["mean"], arrays.get("components")), kernel), rows
-
-
 def sha256(path: Path) -> str:
     """The checksum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _digest(run: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
+def _sealed(run: dict[str, Any]) -> str:
+    """The text of run.json."""
+    digest = hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
+    return json.dumps({**run, "sha256": digest}, indent=1, allow_nan=False)

@@ -41,18 +41,23 @@ class NewRows:
         has_value: the modes whose values are to be believed, shape (n_modes,); all by default.
         least_quantile: the share of nodes whose prior variance may be less than that of any new row: one far
             from all others then is unsure. None leaves the variance to the eigenvectors.
+        beyond: of a prior that begins with columns linear in the features, the squared length of each row beyond
+            the reach of the nodes, shape (n_new,): there nothing is known of the slope.
     """
 
     vectors: Array
     has_value: NDArray[np.bool_] | bool = True
     least_quantile: float | None = None
+    beyond: Array | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def part(self, rows: slice) -> NewRows:
         """Some of the rows."""
-        return replace(self, vectors=self.vectors[rows])
+        return replace(
+            self, vectors=self.vectors[rows], beyond=None if self.beyond is None else self.beyond[rows]
+        )
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,16 @@ class GaussianPrior:
         variances: their variances v_j, shape (n_modes,); zero removes a direction.
         tail_variance: v_tail, the variance of every direction orthogonal to Q.
         name: which constructor made it, with its settings.
+        first: the column of `NewRows` that its own first column is.
+
+    A learned prior has features and 1 among its columns: these need not be orthonormal where there is no tail.
     """
 
     vectors: Array = field(repr=False)
     variances: Array = field(repr=False)
     tail_variance: float = 0.0
     name: str = "custom"
+    first: int = 0
 
     @property
     def n_nodes(self) -> int:
@@ -111,25 +120,31 @@ class GaussianPrior:
         """The values of the kept eigenvectors at some nodes, or at new rows; shape (n, n_modes)."""
         if not isinstance(where, NewRows):
             return self.vectors[np.asarray(where)]
-        if where.vectors.ndim != 2 or where.vectors.shape[1] < self.n_modes:
+        if where.vectors.ndim != 2 or where.vectors.shape[1] < self.first + self.n_modes:
             raise ValueError(
-                f"New rows need {self.n_modes} columns, one for each mode, got the shape {where.vectors.shape}."
+                f"New rows need {self.first + self.n_modes} columns, one for each mode, got the shape "
+                f"{where.vectors.shape}."
             )
-        return np.where(where.has_value, where.vectors, 0.0)[:, : self.n_modes]
+        return np.where(self._has_value(where), where.vectors[:, self.first : self.first + self.n_modes], 0.0)
 
     def own_variance(self, where: ArrayLike | NewRows) -> Array:
         """What neighbors do not determine of u at new rows, see `NewRows`; zero at nodes."""
         if not isinstance(where, NewRows):
             return np.zeros(len(np.asarray(where)))
         excess = np.maximum(self.variances - self.tail_variance, 0.0)
-        has_value = np.broadcast_to(where.has_value, where.vectors.shape[1:])[: self.n_modes]
-        counted = np.where(has_value, excess, 0.0)
+        counted = np.where(self._has_value(where), excess, 0.0)
         own = np.full(len(where.vectors), (excess - counted).sum() / self.n_nodes)
         if where.least_quantile is not None:
             some = self.vectors[:: max(1, self.n_nodes // QUANTILE_NODES)]
             least = np.quantile(np.square(some) @ counted, where.least_quantile)
             own += np.maximum(least - np.square(self.rows(where)) @ counted, 0.0)
+        if where.beyond is not None and self.first == 0:
+            own += where.beyond * self.variances[0]
         return own
+
+    def _has_value(self, where: NewRows) -> NDArray[np.bool_]:
+        every = np.broadcast_to(where.has_value, where.vectors.shape[1:])
+        return every[self.first : self.first + self.n_modes]
 
     def precision(self, u: ArrayLike) -> Array:
         """``P u``, P the inverse of C on its support: for the paper's prior ``P = L / c``."""

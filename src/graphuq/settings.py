@@ -60,6 +60,8 @@ def without_effect(classifier: GraphClassifier) -> list[str]:
     """The settings that make no difference, since others rule them out."""
     graph, prior = classifier.graph, classifier.prior
     named_model = isinstance(classifier.model, str)
+    by_ep = prior == "learned" and classifier.model == "probit"  # others may offer no evidence to learn from
+    drawn = classifier.inference == "sample" or (classifier.inference == "auto" and not by_ep)
     counts = {
         "width": graph == "gaussian",
         "n_neighbors": graph in ("knn", "self_tuning"),
@@ -69,8 +71,8 @@ def without_effect(classifier: GraphClassifier) -> list[str]:
         "alpha": prior == "matern",
         "gamma": named_model,
         "epsilon": classifier.model == "ginzburg_landau",
-        "time_limit": classifier.inference == "auto",
-        "sampler": classifier.inference != "ep",
+        "time_limit": drawn and classifier.inference == "auto",
+        **dict.fromkeys(("sampler", "n_steps", "n_chains"), drawn),
     }
     return [name for name, has_effect in counts.items() if not has_effect]
 
@@ -89,7 +91,7 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
         build = graphs.knn if named == "knn" else graphs.self_tuning
         n_neighbors = min(classifier.n_neighbors, X.shape[0] - 1)
         return build(X, n_neighbors=n_neighbors, n_components=classifier.n_components)
-    build_own: Callable[[Any], Any] = classifier.graph  # type: ignore[assignment]
+    build_own: Callable[[Any], Any] = classifier.graph
     made = build_own(X)
     if not isinstance(made, graphs.Graph | graphs.LowRankGraph):
         made = graphs.precomputed(made)

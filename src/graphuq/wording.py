@@ -12,6 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from graphuq.inference.auto import ENOUGH
 from graphuq.inference.diagnostics import ESS_LIMIT, R_HAT_LIMIT, Diagnostics
+from graphuq.posterior.base import Diagnosis
+from graphuq.posterior.mixture import MixtureDiagnosis
 from graphuq.shell import printable
 
 # What is said to people who write Python, and what they would type at a shell.
@@ -23,13 +25,18 @@ OPTIONS = {
     "n_modes": "--modes",
     "n_steps": "--draws",
     "time_limit": "--time-limit",
-    'affinity="gaussian"': "--affinity gaussian",
+    'graph="gaussian"': "--graph gaussian",
     "a width": "a --width",
     "a larger tau": "a larger --width",
     "a larger gamma": "a larger --gamma",
     "the matern prior": "--prior matern",
-    "graph.knn": "--affinity knn",
+    "graph.knn": "--graph knn",
     "use Probit": "use --model probit",
+    "`y` could": "It could",
+    "Sample this model instead": "Leave out --inference",
+    "Sample the posterior instead": "Use --inference sample",
+    "look at suspicious_labels": "look at the suspicious labels in the report",
+    "look at suspicious labels": "look at the suspicious labels in the report",
 }
 VAGUE = 10.0  # a number known to this factor is hardly known
 _OPTION = re.compile(r"(?<![-\w])(" + "|".join(map(re.escape, OPTIONS)) + r")(?!\w)")
@@ -42,8 +49,13 @@ def percent(probability: float) -> str:
     return {"100.0%": "> 99.9%", "0.0%": "< 0.1%"}.get(told, told)
 
 
-def verdict(found: Diagnostics) -> str:
-    """Whether the draws can be trusted, and what to do about it at a shell."""
+def verdict(found: Diagnosis) -> str:
+    """Whether a posterior of any kind can be trusted, and what to do about it at a shell."""
+    if isinstance(found, MixtureDiagnosis):
+        worst = next((each for each in found.components if not each.converged), found.components[0])
+        return f"An average over {len(found.components)} choices of hyper-parameters. {verdict(worst)}"
+    if not isinstance(found, Diagnostics):
+        return in_options(str(found))
     numbers = f"R-hat up to {found.worst_r_hat:.3f}, effective draws from {found.ess_bulk.min():.0f}"
     if found.converged:
         steadier = "" if ENOUGH.holds(found) else " More --draws, or a larger --time-limit, make numbers steadier."
@@ -95,7 +107,7 @@ def words_of_the_shell(names: Sequence[str]) -> Iterator[list[str]]:
         warnings.simplefilter("always")
         try:
             yield notes
-        except (ValueError, MemoryError) as error:
+        except (ValueError, TypeError, MemoryError) as error:  # a model refuses what it cannot do as a TypeError
             raise ValueError(with_names(in_options(str(error)), names)) from error
     said = [
         with_names(in_options(str(warning.message)), names)

@@ -8,17 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from graphuq.inference import ep, star_ep
+from graphuq.inference import ep, star_ep, stars
 from graphuq.inference.sites import Sites
-from graphuq.inference.star_ep import (
-    StarSites,
-    evidence_gradient,
-    gaussian,
-    leave_one_out,
-    moments,
-    padded,
-    propagate,
-)
+from graphuq.inference.star_ep import evidence_gradient, gaussian, moments, propagate
+from graphuq.inference.stars import StarSites
 
 FLIPS = [-np.inf, np.log(0.05)]
 # Many labels on few modes go by modes, the others by nodes: (n_labeled, n_classes, n_latent).
@@ -111,7 +104,7 @@ def assert_same(result, B, oracle, tolerance):
     np.testing.assert_allclose(fitted.factor @ fitted.factor.T, oracle.z_covariance, atol=tolerance)
     np.testing.assert_allclose(result.log_evidence, oracle.log_evidence, rtol=tolerance)
     np.testing.assert_allclose(result.log_predictive, oracle.log_predictive, atol=10 * tolerance)
-    left = leave_one_out(result)
+    left = result.left_out
     for i, (mean, covariance) in enumerate(oracle.cavities):
         np.testing.assert_allclose(left.mean[i], mean, atol=10 * tolerance * scale)
         found = left.variance[i] * np.eye(len(mean)) + left.cross[i]
@@ -275,11 +268,11 @@ def test_moments_at_nodes_are_those_of_z(shape, monkeypatch):
         np.testing.assert_allclose(found.mean[i], lift @ z.mean, atol=1e-10)
         covariance = half @ half.T + deviation[i] ** 2 * np.eye(shape[1])
         np.testing.assert_allclose(found.variance[i] * np.eye(shape[1]) + found.cross[i], covariance, atol=1e-10)
-    for each in (found, leave_one_out(result)):
+    for each in (found, result.left_out):
         least = np.linalg.eigvalsh(each.cross)[:, 0]
         np.testing.assert_allclose(least, 0, atol=1e-12)  # not negative, and no more could be common
         assert (each.variance >= 0).all()
-    monkeypatch.setattr(star_ep, "BLOCK", 1)  # one node at a time
+    monkeypatch.setattr(stars, "BLOCK", 1)  # one node at a time
     for one, other in zip(found, moments(result, M, deviation), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
 
@@ -293,7 +286,9 @@ def test_an_earlier_result_saves_sweeps():
     assert propagate(B, sites, start=(cold.precision, cold.shift)).n_sweeps == 1
     old = np.delete(np.arange(40), [3, 17])
     before = propagate(B[old], replace(sites, labels=labels[old]))
-    added = propagate(B, sites, start=padded(before, old, 40))
+    padded = np.zeros((2, 40, 4))
+    padded[:, old] = before.precision, before.shift
+    added = propagate(B, sites, start=(padded[0], padded[1]))
     assert added.n_sweeps < cold.n_sweeps
     np.testing.assert_allclose(added.log_evidence, cold.log_evidence, rtol=1e-9)
 
@@ -334,6 +329,6 @@ def test_large_fields_decide_as_argmax():
     B, labels = problem(60, 3, 4, noise=0.0)
     result = propagate(10 * B, StarSites(labels, 3, 0.25))
     assert (moments(result, B, np.zeros(60)).mean.argmax(axis=1) == labels).mean() > 0.9
-    left = leave_one_out(result)
+    left = result.left_out
     gap = left.mean[np.arange(60), labels][:, None] - left.mean
     assert np.log(ndtr(gap)).sum(axis=1).mean() > np.log(1 / 3)

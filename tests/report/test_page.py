@@ -4,37 +4,36 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
-from graphuq import GraphClassifier
-from graphuq.report.content import MAX_POINTS, Rows, _sentences, _shown, collect
-from graphuq.report.page import render
-from graphuq.settings import without_effect
+from graphuq.report.content import Content
+from graphuq.report.page import MAX_LEGEND, render
+from graphuq.report.sections import MAX_MATRIX
+from graphuq.report.words import Suspicious
 from tests.report.browser import CHROMIUM, console, probe
-from tests.test_estimator import SETTINGS, TRUTH, X, Y
+from tests.report.fits import content_of, of_kind
 
 HOSTILE = "<img src=x onerror=\"alert(1)\"></script><script>alert('run')</script>&=1+1"
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 
 @pytest.fixture(scope="module")
-def classifier():
-    return GraphClassifier(**SETTINGS).fit(X, Y)
-
-
-def content_of(classifier, **changes):
-    rows = {
-        "names": [f"row {k}" for k in range(200)],
-        "columns": ["first", "second"],
-        "cells": [[f"{value:.3f}" for value in row[:2]] for row in X],
-        "truth": np.where(TRUTH == "upper", 1, -1),
-    }
-    return collect(classifier, Rows(**rows | changes), title="Two moons", settings={"seconds": 1.5})
-
-
-@pytest.fixture(scope="module")
 def page(classifier):
     return render(content_of(classifier))
+
+
+def renamed(content: Content, *classes: str) -> Content:
+    """The same under other names of its classes, in the script's data too."""
+    return replace(content, classes=classes, plots={**content.plots, "classes": classes})
+
+
+def many_classes(content: Content, n: int) -> Content:
+    """The same as if there were n classes: class k of the rows becomes k, the others stay empty."""
+    confusion = np.zeros((n, n), dtype=int)
+    confusion[:3, :3] = content.confusion
+    confusion[n - 1, 4] = 999
+    found = [*content.found, *[0] * (n - 4), 99]
+    classes = tuple(f"class {k}" for k in range(n))
+    return replace(renamed(content, *classes), confusion=confusion, found=found)
 
 
 def test_the_page_stands_alone(page):
@@ -45,48 +44,22 @@ def test_the_page_stands_alone(page):
     assert page.count("<script") == 2
 
 
-def test_what_it_says(classifier, page):
-    content = content_of(classifier)
-    assert "Of 200 rows, 10 had a class" in content.sentences[0]
-    assert content.converged
+def test_what_the_page_shows(any_kind):
+    """What there is of a posterior is shown, and nothing else."""
+    content = content_of(any_kind)
+    page = render(content)
     assert content.verdict in page
-    unlabeled = np.setdiff1d(np.arange(200), classifier.labels_.nodes)
-    distance = np.abs(classifier.label_distributions_[:, 1] - 0.5)
-    assert content.least_certain[0] == unlabeled[np.argmin(distance[unlabeled])]
-    assert content.most_certain[0] == unlabeled[np.argmax(distance[unlabeled])]
-    right = np.mean(classifier.transduction_[unlabeled] == TRUTH[unlabeled])
-    assert dict(content.calibration)["share right"] == f"{right:.3f}"
-    assert ("seconds", "1.5") in content.settings
-    assert sum(map(sum, content.plots["confidence"]["counts"])) == len(unlabeled)
-
-
-@pytest.mark.parametrize(
-    ("unsure", "told"),
-    [
-        (
-            0,
-            "none is more likely “lower” and 190 are more likely “upper”. 190 have a probability of 95% or more; "
-            "none has less than 70%.",
-        ),
-        (
-            1,
-            "1 is more likely “lower” and 189 are more likely “upper”. 189 have a probability of 95% or more; "
-            "1 has less than 70% and deserves a look.",
-        ),
-        (
-            190,
-            "190 are more likely “lower” and none is more likely “upper”. None has a probability of 95% or more; "
-            "190 have less than 70% and deserve a look.",
-        ),
-    ],
-)
-def test_numbers_and_verbs_agree(classifier, unsure, told):
-    unlabeled = np.setdiff1d(np.arange(200), classifier.labels_.nodes)
-    probability = np.ones(200)
-    probability[unlabeled[:unsure]] = 0.4
-    sentences = _sentences(classifier, probability, unlabeled, None, [(0, 0.1)], True)
-    assert sentences[1] == f"The answer: {told}"
-    assert sentences[2] == "1 of the given labels contradicts the others: see below."
+    has_draws, several = content.nodes[0]["error"] is not None, len(content.classes) > 2
+    heads = re.findall(r"<th[^>]*>(?:<button[^>]*>)?([^<]*)", page)
+    assert ("error" in heads) == ("Monte-Carlo errors" in page) == has_draws
+    assert ("runner-up" in heads) == ("Between which classes?" in page) == several
+    assert ("The function behind the labels" in page) == (not several)
+    assert ("R-hat" in heads) == bool(content.convergence)
+    assert ("weight" in heads) == bool(content.components)
+    assert "truth" in heads
+    matrix = re.search(r"<table class='matrix'.*?</table>", page)[0]
+    numbers = [int(n or 0) for n in re.findall(r"style='--share:\d+%'>(\d*)</td>", matrix)]
+    assert numbers == content.confusion.ravel().tolist()
 
 
 def test_notes_are_shown_as_text(classifier):
@@ -97,15 +70,17 @@ def test_notes_are_shown_as_text(classifier):
     assert "Notes" not in render(content_of(classifier))
 
 
-def test_names_that_turn_text_round_are_isolated(classifier):
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_names_that_turn_text_round_are_isolated(n_classes, classifier, three):
     """U+202E makes what follows run from right to left, unless it is shut in: as every name of the user is."""
-    turned = copy(classifier)
-    turned.classes_ = np.array(["\u202elower", "\u202eupper"])
-    pictures = np.zeros((200, 2, 2), dtype=np.uint8)
-    content = content_of(turned, names=[f"\u202e{k}" for k in range(200)], pictures=pictures)
-    page = render(replace(content, notes=["\u202e"], title="Two moons"))
+    turned = copy(classifier if n_classes == 2 else three)
+    turned.classes_ = np.array([f"\u202e{name}" for name in turned.classes_])
+    n_rows = turned.graph_.n_nodes
+    pictures = np.zeros((n_rows, 2, 2), dtype=np.uint8)
+    content = content_of(turned, names=[f"\u202e{k}" for k in range(n_rows)], pictures=pictures, truth=None)
+    page = render(replace(content, notes=["\u202e"], suspicious=[Suspicious(4, 0, 1, 0.03)]))
     assert page.count("<bdi>\u202e") > 100
-    assert not re.findall("(?<!<bdi>)\u202e", page)
+    assert not re.findall("(?<!<bdi>)(?<!<bdi>u of )\u202e", page)
 
 
 def test_pictures_are_captioned_with_the_name_of_their_row(classifier):
@@ -115,36 +90,11 @@ def test_pictures_are_captioned_with_the_name_of_their_row(classifier):
     assert f"row <bdi>row {node}</bdi><br><b><bdi>{classifier.transduction_[node]}</bdi></b>" in figure
 
 
-def test_settings_without_effect_are_left_out(classifier):
-    """SETTINGS ask for a matern prior and nearest neighbors of a probit model."""
-    named = dict(content_of(classifier).settings)
-    assert {"n_neighbors", "tau", "alpha", "n_modes"} <= set(named)
-    assert not {"width", "epsilon"} & set(named)
-    other = clone(classifier).set_params(affinity="gaussian", width=0.5, prior="learned", model="ginzburg_landau")
-    assert set(without_effect(other)) == {"n_neighbors", "tau", "alpha"}
-    other.set_params(affinity="cosine", prior="full", inference="sample")
-    assert set(without_effect(other)) == {
-        "width", "n_neighbors", "n_components", "n_modes", "tau", "alpha", "time_limit",
-    }  # fmt: skip
-
-
-def test_what_is_learned_says_how_well_it_is_known(classifier):
-    learned = copy(classifier)
-    learned.hyperparameters_ = {"gamma": 0.5, "tau": 0.3, "alpha": 2.0}
-    learned.hyperparameter_spread_ = {"tau": 1.94, "alpha": 113.0}
-    assert content_of(learned).hyperparameters == [
-        ("gamma", "0.5", "set, not learned"),
-        ("tau", "0.3", "learned, to a factor of 1.9"),
-        ("alpha", "2", "learned, but hardly known (to a factor of 110)"),
-    ]
-
-
 def test_no_probability_is_shown_as_certain(classifier):
     content = content_of(classifier)
-    sure = [{**entry, "p": 1.0 if entry["p"] > 0.5 else 0.0} for entry in content.nodes]
-    table = re.search(r"<table aria-label='Most certain'>.*?</table>", render(replace(content, nodes=sure)), re.S)[
-        0
-    ]
+    sure = [{**entry, "p": [[entry["class"], 1.0], [1 - entry["class"], 0.0]]} for entry in content.nodes]
+    page = render(replace(content, nodes=sure))
+    table = re.search(r"<table aria-label='Most certain'>.*?</table>", page, re.DOTALL)[0]
     assert table.count("&gt; 99.9%") == 20
     assert "100.0%" not in table
 
@@ -157,14 +107,42 @@ def test_what_is_not_known_is_left_out(classifier):
     assert "What they look like" not in page
 
 
-def test_a_wrong_label_is_suspicious():
-    wrong = Y.copy()
-    upper = np.flatnonzero(TRUTH == "upper")
-    wrong[upper[::4]] = "upper"
-    wrong[upper[20]] = "lower"
-    content = content_of(GraphClassifier(**SETTINGS).fit(X, wrong))
-    assert upper[20] in [node for node, _ in content.suspicious]
-    assert f"row {upper[20]}" in render(content)
+def test_suspicious_labels_are_listed(three):
+    content = replace(content_of(three), suspicious=[Suspicious(4, 0, 2, 0.034)])
+    table = re.search(r"<table aria-label='Suspicious labels'>.*?</table>", render(content))[0]
+    assert re.sub("<[^>]*>", " ", table).split() == [
+        "row",
+        "label",
+        "its",
+        "probability",
+        "likelier",
+        "row",
+        "4",
+        "ash",
+        "3.4%",
+        "cedar",
+    ]
+
+
+def test_the_rarer_of_many_classes_are_shown_when_asked_for(three):
+    content = many_classes(content_of(three), MAX_LEGEND + 3)
+    first, more = re.search(
+        r"<div class='controls'>(.*?)<details><summary>3 rarer classes(.*?)</details>", render(content)
+    ).groups()
+    assert first.count("<button") == MAX_LEGEND
+    assert more.count("<button") == 3
+    assert "class 14" in first  # which has the most rows
+
+
+def test_of_very_many_classes_the_mistakes_are_listed(three):
+    content = many_classes(content_of(three), MAX_MATRIX + 1)
+    page = render(content)
+    assert "class='matrix'" not in page
+    table = re.search(r"<table aria-label='What is taken for what\?'>.*?</table>", page)[0]
+    lines = [re.sub("<[^>]*>", "", line) for line in re.findall("<tr>.*?</tr>", table)[1:]]
+    wrong = content.confusion - np.diag(np.diag(content.confusion))
+    assert len(lines) == np.count_nonzero(wrong)
+    assert lines[0] == "class 20class 4999"
 
 
 def test_text_of_the_user_is_only_ever_text(classifier):
@@ -175,33 +153,33 @@ def test_text_of_the_user_is_only_ever_text(classifier):
     assert "<img" not in page
 
 
-def test_of_a_large_graph_the_telling_rows_are_drawn():
-    ranked, labeled = np.arange(10, 20_000), np.arange(10)
-    shown = _shown(ranked, labeled, np.random.default_rng(0))
-    assert len(shown) == len(set(shown)) == MAX_POINTS
-    assert set(labeled) | set(ranked[:20]) | set(ranked[-20:]) <= set(shown)
-
-
 @needs_browser
 @pytest.mark.parametrize("width", [1200, 390])
-def test_in_a_browser(page, width):
+@pytest.mark.parametrize("case", ["2 draws", "3 draws", "2 mixture", "3 gaussian"])
+def test_in_a_browser(case, width, classifier, three):
     """No error, every plot drawn, nothing wider than the screen."""
+    n_classes, kind = int(case[0]), case[2:]
+    content = content_of(of_kind(kind, classifier if n_classes == 2 else three))
     found, failures = probe(
-        page,
+        render(content),
         """
         const map = document.querySelector("canvas.map");
         const pixels = map.getContext("2d").getImageData(0, 0, map.width, map.height).data;
+        const fills = (query) => new Set([...document.querySelectorAll(query)].map((each) => each.getAttribute("fill")));
         return {
           drawn: pixels.some((value) => value > 0),
           bars: document.querySelectorAll("#confidence rect").length,
+          stacks: fills("#confidence rect").size,
+          axis: Number(document.querySelector("#confidence rect").getAttribute("x")),
           reliability: document.querySelectorAll("#reliability circle").length,
           marginals: document.querySelectorAll("[data-marginal] svg").length,
+          shares: document.querySelectorAll(".shares").length,
+          matrix: document.querySelectorAll(".matrix tbody td").length,
           traces: document.querySelectorAll("[data-trace] polyline").length,
           colors: new Set([...document.querySelectorAll("[data-trace='0'] polyline")].map((line) => line.getAttribute("stroke"))).size,
-          axis: [...document.querySelectorAll("[data-trace='0'] text")].map((text) => text.textContent),
-          legend: document.querySelector(".controls").textContent,
+          legend: [...document.querySelectorAll("button.legend")].map((button) => button.textContent),
           dots: document.querySelector("#reliability circle").getAttribute("fill"),
-          classes: ["--positive", "--negative"].map((name) => getComputedStyle(document.documentElement).getPropertyValue(name)),
+          classes: [...fills("#confidence rect")],
           edges: getComputedStyle(document.querySelector(".scroll")).backgroundAttachment,
           spectrum: document.querySelectorAll("#spectrum circle").length,
           overflow: document.documentElement.scrollWidth - innerWidth,
@@ -211,33 +189,104 @@ def test_in_a_browser(page, width):
     )
     assert failures == []
     assert found["drawn"]
-    assert found["bars"] == 40
-    assert found["reliability"] > 0
-    assert (found["marginals"], found["traces"], found["spectrum"]) == (12, 16, 200)
-    assert found["colors"] == 8  # one for each chain
-    assert {"draw", "200"} <= set(found["axis"])
-    assert "stars: labeled" in found["legend"]
+    assert found["bars"] == np.count_nonzero(content.plots["confidence"]["counts"])
+    assert found["stacks"] == n_classes
+    assert found["reliability"] == len(content.plots["reliability"]["counts"])
+    assert found["spectrum"] == len(content.plots["spectrum"])
+    assert (found["marginals"], found["shares"]) == ((12, 0) if n_classes == 2 else (0, 12))
+    assert found["matrix"] == n_classes * (n_classes + 1)
+    assert (found["traces"], found["colors"]) == ((8, 4) if kind == "draws" else (0, 0))
+    assert found["legend"] == [
+        f"{name} {count}" for name, count in zip(content.classes, content.found, strict=True)
+    ]
     assert found["dots"] not in found["classes"]
     assert found["edges"] == "local, local, scroll, scroll"
     assert found["overflow"] <= 0
 
 
+# How many pixels of the map have the full color of each class.
+PIXELS = """
+const map = document.querySelector("canvas.map");
+const parse = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+const wanted = [0, 1, 2].map((k) => parse(getComputedStyle(document.documentElement).getPropertyValue("--k" + k).trim()));
+const count = () => {
+  const copy = document.createElement("canvas");
+  [copy.width, copy.height] = [map.width, map.height];
+  const context = copy.getContext("2d", { willReadFrequently: true });
+  context.drawImage(map, 0, 0);
+  const pixels = context.getImageData(0, 0, map.width, map.height).data;
+  const found = [0, 0, 0];
+  for (let i = 0; i < pixels.length; i += 4) {
+    if (pixels[i + 3] < 255) continue;
+    wanted.forEach((rgb, k) => { if (rgb.every((v, c) => Math.abs(v - pixels[i + c]) < 3)) found[k] += 1; });
+  }
+  return found;
+};
+"""
+
+
 @needs_browser
-def test_on_a_phone_wide_tables_scroll_in_their_box(classifier):
+def test_colors_of_the_map_fade_where_rows_are_unsure(three):
+    """Sure rows have the color of their class; of rows that may be anything none has; labeled ones always do."""
+    content = content_of(three)
+    drawn = {}
+    for confidence in (1.0, 1 / 3):
+        nodes = [{**entry, "confidence": confidence, "label": -1} for entry in content.nodes]
+        drawn[confidence], failures = probe(render(replace(content, nodes=nodes)), PIXELS + "return count();")
+        assert failures == []
+    labeled = [{**entry, "confidence": 1 / 3} for entry in content.nodes]
+    stars, _ = probe(render(replace(content, nodes=labeled)), PIXELS + "return count();")
+    assert min(drawn[1.0]) > 100
+    assert drawn[1 / 3] == [0, 0, 0]
+    assert all(0 < few < many for few, many in zip(stars, drawn[1.0], strict=True))
+
+
+@needs_browser
+def test_a_class_can_be_seen_alone(three):
+    content = content_of(three)
+    sure = [{**entry, "confidence": 1.0} for entry in content.nodes]
+    (before, alone, pressed, after), failures = probe(
+        render(replace(content, nodes=sure)),
+        PIXELS
+        + """
+        const buttons = [...document.querySelectorAll("button.legend")], before = count();
+        buttons[1].click();
+        const alone = count(), pressed = buttons.map((button) => button.getAttribute("aria-pressed"));
+        buttons[1].click();
+        return [before, alone, pressed, count()];
+        """,
+    )
+    assert failures == []
+    assert min(before) > 100
+    assert alone[1] >= before[1]
+    assert alone[0] == alone[2] == 0
+    assert pressed == ["false", "true", "false"]
+    assert after == before
+
+
+@needs_browser
+@pytest.mark.parametrize("n_classes", [2, 3, 15, 25])
+def test_on_a_phone_wide_tables_scroll_in_their_box(n_classes, classifier, three):
     """Long names without a place to break, all details open: the page keeps the width of the screen."""
     name = "a_name_without_a_place_to_break" * 3
-    content = content_of(classifier, names=[f"{name}{k}" for k in range(200)])
-    content = replace(content, title=name, classes=(name, f"{name}2"), hyperparameters=[(name, "1", name)] * 2)
+    content = content_of(classifier if n_classes == 2 else three, names=[f"{name}{k}" for k in range(200)])
+    if n_classes > 3:
+        content = many_classes(content, n_classes)
+    content = renamed(content, *(f"{name}{k}" for k in range(n_classes)))
+    content = replace(content, title=name, hyperparameters=[(name, "1", name)] * 2)
     found, failures = probe(
         render(content),
         """
         document.querySelectorAll("details").forEach((details) => { details.open = true; });
         const boxes = [...document.querySelectorAll(".scroll")];
+        const seen = (each) => each.parentElement.closest(".scroll, .scale span") === null; // which cut what is in them
+        const cards = [...document.querySelectorAll("section *")].filter(seen);
         return {
           width: innerWidth,
           page: document.documentElement.scrollWidth,
           scrolling: boxes.filter((box) => box.scrollWidth > box.clientWidth).length,
           outside: boxes.filter((box) => box.getBoundingClientRect().right > innerWidth).length,
+          cut: cards.filter((each) => each.getBoundingClientRect().right > innerWidth + 1).map((each) => each.outerHTML.slice(0, 80)),
         };
         """,
         width=390,
@@ -246,6 +295,7 @@ def test_on_a_phone_wide_tables_scroll_in_their_box(classifier):
     assert found["width"] == found["page"] == 390
     assert found["scrolling"] > 0
     assert found["outside"] == 0
+    assert found["cut"] == []
 
 
 @needs_browser
@@ -256,10 +306,10 @@ def test_sorting_hovering_and_dark(page):
         const table = document.querySelector("table[aria-label='Least certain']");
         const column = (k) => [...table.tBodies[0].rows].map((row) => row.cells[k].dataset.value ?? row.cells[k].textContent);
         const button = (k) => table.tHead.rows[0].cells[k].querySelector("button");
-        button(3).click();
-        const up = column(3).map(Number);
-        button(3).click();
-        const down = column(3).map(Number);
+        button(2).click();
+        const up = column(2).map(Number);
+        button(2).click();
+        const down = column(2).map(Number);
         button(0).click();
         const names = column(0);
         const row = table.tBodies[0].rows[0];
@@ -281,6 +331,31 @@ def test_sorting_hovering_and_dark(page):
     assert found["name"] in found["shown"][1]
     assert "first" in found["shown"][1]
     assert found["before"] != found["after"]
+
+
+@needs_browser
+def test_what_the_pointer_shows_of_several_classes(three):
+    """The class and its probability, the two that follow, and the truth."""
+    content = content_of(three)
+    node = int(content.least_certain[0])
+    entry = next(each for each in content.nodes if each["node"] == node)
+    (told, wrong), failures = probe(
+        render(content),
+        """
+        document.querySelector("tr[data-node]").dispatchEvent(new PointerEvent("pointermove", { clientX: 50, clientY: 50 }));
+        const tip = document.getElementById("tip");
+        return [[...tip.children].slice(0, 5).map((line) => line.textContent), tip.querySelectorAll(".wrong").length];
+        """,
+    )
+    assert failures == []
+    named = [
+        f"{content.classes[k]}, {'' if i else 'probability '}{100 * p:.1f}%" for i, (k, p) in enumerate(entry["p"])
+    ]
+    assert told[0] == f"row {node}"
+    assert told[1] == f"{named[0]} (error {entry['error']:.4f})"
+    assert told[2:4] == [f"or {each}" for each in named[1:]]
+    assert told[4] == f"in truth {content.classes[entry['truth']]}"
+    assert wrong == (entry["truth"] != entry["class"])
 
 
 @needs_browser

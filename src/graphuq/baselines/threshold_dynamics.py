@@ -32,8 +32,9 @@ def mbo(
         ``u_i = e_{k_i}``, then ``u <- u - dt ((D - A) u - fidelity b)`` a few times, then
         ``k_i = argmax_k (u_ik + p_k)``,
 
-    until no class changes. Shifts p give the classes the sizes asked for; without `class_priors` they are 0. The
-    step ``dt = 1 / max_i d_i`` keeps the diffusion stable. The last ``u + p`` are the scores.
+    until no class changes. Shifts p give the classes the sizes asked for, as weights of the columns do in that
+    paper; without `class_priors` they are 0. The step ``dt = 1 / max_i d_i`` keeps the diffusion stable. The last
+    ``u + p`` are the scores. Defaults are those of GraphLearning.
 
     Args:
         A: a connected graph, or a matrix of weights.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from graphuq.graph.distances import row_blocks, squared_distances
@@ -13,6 +14,7 @@ from graphuq.graph.features import Array, Features, Matrix, MatrixLike, to_float
 from graphuq.graph.kernel import Kernel
 from graphuq.graph.low_rank import LowRankGraph
 
+_SAME = 0.1  # of the scale of a node: a new point nearer than this is much like it
 _ASYMMETRY = 1e-8  # of the largest weight: above rounding, below what anyone means
 
 
@@ -72,6 +74,25 @@ class Graph:
             return weights
         row = np.where(same, len(points) + nearest, np.arange(len(points)))
         return csr_array(vstack([*blocks, self.weights], format="csr")[row])
+
+
+def resemblance(graph: Graph, X_new: MatrixLike) -> tuple[NDArray[np.int64], Array]:
+    """The node nearest to each new point, and how far the point is that node: shape (n_new,) each.
+
+        share = exp(-(d / (0.1 tau_i))^2),
+
+    d the distance and tau_i the scale of the kernel at the node: 1 for a point that coincides with it, and nearly so
+    for one that differs in rounding; next to nothing for a neighbor.
+    """
+    if graph.features is None or graph.kernel is None:
+        raise TypeError("This graph was made from weights and knows no features: no point resembles a node.")
+    points = graph.features.project(X_new)
+    nearest, distance = np.empty(len(points), dtype=np.int64), np.empty(len(points))
+    for rows in row_blocks(len(points), graph.n_nodes):
+        squared = squared_distances(points[rows], graph.features.points)
+        nearest[rows], distance[rows] = squared.argmin(axis=1), np.sqrt(squared.min(axis=1))
+    tau = np.broadcast_to(graph.kernel.tau, graph.n_nodes)[nearest]
+    return nearest, np.exp(-np.square(distance / (_SAME * tau)))
 
 
 def precomputed(A: MatrixLike) -> Graph:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,16 +16,11 @@ from scipy.special import log_expit, ndtr
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from graphuq.inference.sites import Sites
+from graphuq.inference.sweeps import Settled, settle
 from graphuq.models.base import Model, ask
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-
-# Sweeps are accelerated once no moment is off by more posterior deviations than this: farther out the step
-# likelihood of level-set is not linear enough, and leaps led astray.
-CLOSE = 0.1
-# From so many sweeps back.
-ACCELERATION_MEMORY = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,9 +239,10 @@ def propagate(
             reduced = np.ascontiguousarray(triangle.T)
         nothing = np.zeros(2 * n_labeled)
         first = nothing if start is None else np.concatenate([start.precision, start.shift])
-        fit = _settle(reduced, sites, first, tolerance, max_sweeps)
+        posterior_of = partial(_posterior, reduced)
+        fit = settle(posterior_of, sites.match, first, tolerance, max_sweeps)
         if not fit.converged and start is not None:
-            fit = _settle(reduced, sites, nothing, tolerance, max_sweeps, fit.n_sweeps)
+            fit = settle(posterior_of, sites.match, nothing, tolerance, max_sweeps, fit.n_sweeps)
         if not fit.converged and sites.log_flip > -np.inf:
             fit = _soften(reduced, sites, tolerance, max_sweeps, fit.n_sweeps)
         return _result(reduced, basis, sites, fit)
@@ -275,15 +271,6 @@ class _Posterior(NamedTuple):
     cavity_variance: Vector
 
 
-class _Fit(NamedTuple):
-    """Where the sweeps ended."""
-
-    site: Vector  # all precisions, then all shifts
-    posterior: _Posterior
-    n_sweeps: int
-    converged: bool
-
-
 def _posterior(reduced: Matrix, site: Vector) -> _Posterior | None:
     """The Gaussian of the sites at f = B z, or None where they do not make a proper one."""
     precision, shift = np.split(site, 2)
@@ -303,80 +290,25 @@ def _posterior(reduced: Matrix, site: Vector) -> _Posterior | None:
     return _Posterior(root, log_det, mean, variance, (mean - variance * shift) / left, variance / left)
 
 
-def _settle(
-    reduced: Matrix,
-    sites: Sites,
-    start: Vector,
-    tolerance: float,
-    max_sweeps: int,
-    n_sweeps: int = 0,
-) -> _Fit:
-    """Sweep all sites at once until every site reproduces its tilted moments.
-
-    Far from the fixed point steps are damped. Close to it, where sweeps shrink and turn the error by the same
-    linear map, the last few of them tell where it vanishes (Anderson 1965).
-    """
-    site = start
-    posterior = _posterior(reduced, site)
-    if posterior is None:  # sites of another problem: begin with none
-        site = np.zeros_like(site)
-        posterior = _posterior(reduced, site)
-    assert posterior is not None  # the prior is proper
-    step, last = 1.0, np.inf
-    history: list[tuple[Vector, Vector]] = []
-    for sweep in range(n_sweeps + 1, n_sweeps + max_sweeps + 1):
-        target = sites.match(posterior.cavity_mean, posterior.cavity_variance)
-        change = np.concatenate([target.precision, target.shift]) - site
-        size = np.abs(_in_deviations(change, posterior)).max()
-        if size < tolerance:
-            return _Fit(site, posterior, sweep, True)
-        history = [*history[-ACCELERATION_MEMORY:], (site, change)] if size < min(last, CLOSE) else []
-        step = max(step / 2, 0.02) if size > last else min(1.0, 1.2 * step)
-        last = size
-        new = site + (_leap(history, posterior) if len(history) > 1 else step * change)
-        moved = _posterior(reduced, new)
-        while moved is None:  # sites that widen can leave no proper Gaussian: go less far
-            step /= 4
-            if step < 1e-3:
-                return _Fit(site, posterior, sweep, False)
-            new = site + step * change
-            moved = _posterior(reduced, new)
-        site, posterior = new, moved
-    return _Fit(site, posterior, n_sweeps + max_sweeps, False)
-
-
-def _in_deviations(change: Matrix, posterior: _Posterior) -> Matrix:
-    """Changes of precisions and shifts, stacked, as changes of moments in units of posterior deviations."""
-    to_precision, to_shift = np.split(change, 2, axis=-1)
-    to_mean = (to_shift - to_precision * posterior.mean) * np.sqrt(posterior.variance)
-    return np.concatenate([to_precision * posterior.variance, to_mean], axis=-1)
-
-
-def _leap(history: list[tuple[Vector, Vector]], posterior: _Posterior) -> Vector:
-    """The step to where a linear model of the last sweeps, least squares in their changes, has no change left."""
-    sites, changes = (np.array(each) for each in zip(*history, strict=True))
-    moves, turns = np.diff(sites, axis=0), np.diff(changes, axis=0)
-    now = changes[-1]
-    weights = np.linalg.lstsq(_in_deviations(turns, posterior).T, _in_deviations(now, posterior), rcond=1e-8)[0]
-    return np.asarray(now - weights @ (moves + turns))
-
-
-def _soften(reduced: Matrix, sites: Sites, tolerance: float, max_sweeps: int, n_sweeps: int) -> _Fit:
+def _soften(
+    reduced: Matrix, sites: Sites, tolerance: float, max_sweeps: int, n_sweeps: int
+) -> Settled[_Posterior]:
     """Harden a step likelihood little by little, each fit starting at the last.
 
     The step is not log-concave: from nothing the sweeps can run away, where the fixed points of
     softer steps lead to it. Where the way ends early, the last fixed point is returned.
     """
     odds = sites.log_flip - float(np.log(-np.expm1(sites.log_flip)))  # log(flip / (1 - flip))
-    start = np.zeros(2 * reduced.shape[0])
-    posterior = _posterior(reduced, start)
+    posterior_of, start = partial(_posterior, reduced), np.zeros(2 * reduced.shape[0])
+    posterior = posterior_of(start)
     assert posterior is not None
-    fit = _Fit(start, posterior, n_sweeps, False)
+    fit = Settled(start, posterior, n_sweeps, False)
     softened = max(odds, -0.25)
     while True:
         hard = softened == odds
         stage = replace(sites, log_flip=float(log_expit(softened)))
-        trial = _settle(reduced, stage, start, tolerance if hard else 1e-2, max_sweeps, fit.n_sweeps)
+        enough = tolerance if hard else 1e-2
+        trial = settle(posterior_of, stage.match, start, enough, max_sweeps, fit.n_sweeps)
         if not trial.converged:
             return fit._replace(n_sweeps=trial.n_sweeps, converged=False)
         if hard:
@@ -385,7 +317,7 @@ def _soften(reduced: Matrix, sites: Sites, tolerance: float, max_sweeps: int, n_
         softened = max(odds, 1.3 * softened)
 
 
-def _result(reduced: Matrix, basis: Matrix, sites: Sites, fit: _Fit) -> EP:
+def _result(reduced: Matrix, basis: Matrix, sites: Sites, fit: Settled[_Posterior]) -> EP:
     """All that a fixed point says, with the evidence
 
         log Z = sum_j log s_j - log det(I + B^T T B) / 2 + shift . mean / 2,

@@ -62,7 +62,7 @@ class Cut:
         if self.noise is not None:
             g = g + self.noise * x[self.n_latent :].reshape(g.shape)
         g = self.scale * g  # (n_fields, n_labeled)
-        if self.n_fields == 1:
+        if self.no_wall is None:
             return g[0]
         ahead = (jnp.take_along_axis(g, self.y[None], axis=0) - g).T.ravel()
         return jnp.where(self.no_wall, 0, ahead)  # exactly, however the difference was rounded

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import block_diag, eigh, qr
-from scipy.linalg.lapack import dpotrf, dtrtri
 
-from graphuq.inference import ep
-from graphuq.inference.ep import EvidenceGradient, Gaussian, Matrix, Vector, blas_threads
+from graphuq.inference.ep import EvidenceGradient, Gaussian, blas_threads
 from graphuq.inference.largest import largest_probability_correlated
-from graphuq.inference.sites import Sites
+from graphuq.inference.stars import (
+    Joint,
+    Matrix,
+    Problem,
+    Stack,
+    StarPosterior,
+    StarSites,
+    Vector,
+    blocks,
+    levels_of,
+    posterior_of,
+)
+from graphuq.inference.sweeps import Settled, settle
 
-Stack = NDArray[np.float64]  # matrices, one for each class or each node
-Whole = NDArray[np.int_]
-# Roots at many nodes are formed about this many numbers at a time.
-BLOCK = 2**21
 # By modes, a sweep costs less up to so many coordinates of all fields a label; measured for 3 to 32 classes.
 FEW_MODES = 1.5
 
@@ -29,53 +35,6 @@ class FieldMoments(NamedTuple):
     mean: Matrix  # (n_nodes, n_classes)
     variance: Vector  # (n_nodes,)
     cross: Stack  # (n_nodes, n_classes, n_classes), positive semi-definite
-
-
-@dataclass(frozen=True)
-class StarSites:
-    """Labels of K classes as half-spaces of the noisy fields g = u + N(0, noise).
-
-        P(c | g) ~ prod_{k != c} [delta + (1 - 2 delta) 1(g_c > g_k)]
-
-    Without delta the label is the largest field's. With it, the class whose field m others exceed is the label
-    with probability r^m / sum_{i < K} r^i, r = delta / (1 - delta).
-
-    Attributes:
-        labels: the class of every labeled node, 0 to n_classes - 1, shape (n_labeled,).
-        n_classes: K.
-        noise: variance of the noise of each field.
-        log_flip: log of delta.
-        noise_slope, flip_slope: derivatives of `noise` and `log_flip` by the parameters that set them.
-    """
-
-    labels: Whole
-    n_classes: int
-    noise: float
-    log_flip: float = -np.inf
-    noise_slope: float = 0.0
-    flip_slope: float = 0.0
-
-    def own(self) -> NDArray[np.bool_]:
-        """Which field is a node's own, shape (n_classes, n_labeled)."""
-        return np.asarray(np.arange(self.n_classes)[:, None] == self.labels)
-
-    def fit(self, factor: Matrix, **settings: Any) -> StarEP:
-        """The Gaussian of expectation propagation, see `propagate`."""
-        return propagate(factor, self, **settings)
-
-    def half_space(self) -> Sites:
-        """The likelihood of ``d = g_c - g_k`` for one k."""
-        return Sites(np.ones(1), 0.0, self.log_flip)
-
-    def log_total(self) -> tuple[float, float]:
-        """Log of the sum over c of the product above, and its derivative by `log_flip`."""
-        if self.log_flip == -np.inf:
-            return 0.0, 0.0
-        delta, rank = np.exp(self.log_flip), np.arange(self.n_classes)
-        log_each = rank * self.log_flip + rank[::-1] * np.log1p(-delta)
-        log_total = np.logaddexp.reduce(log_each)
-        slope = np.exp(log_each - log_total) @ (rank - rank[::-1] * delta / (1 - delta))
-        return float(log_total), float(slope)
 
 
 @dataclass(frozen=True)
@@ -132,11 +91,12 @@ class StarEP:
 
     def classes(self, conditional: Matrix, deviation: Vector, noise: float, n_points: int = 64) -> Matrix:
         """The probability that each field, with noise, is the largest, shape (n, n_classes)."""
-        return _largest(moments(self, conditional, deviation), noise, n_points)
+        mean, covariance, alone = _fields_at(self, conditional, deviation)
+        return _largest(FieldMoments(mean, alone, covariance), noise, n_points)
 
     def labeled_classes(self, noise: float) -> Matrix:
         """The same at the labeled nodes."""
-        return _largest(_split(self.mean, self.covariance), noise, 64)
+        return _largest(FieldMoments(self.mean, np.zeros(len(self.mean)), self.covariance), noise, 64)
 
     def left_out_classes(self, noise: float) -> Matrix:
         """The same at each labeled node given all labels but its own."""
@@ -144,14 +104,8 @@ class StarEP:
 
 
 def _largest(found: FieldMoments, noise: float, n_points: int) -> Matrix:
-    return largest_probability_correlated(found.mean, found.variance + noise**2, found.cross, n_points=n_points)
-
-
-def padded(start: StarEP, positions: Whole, n_labeled: int) -> tuple[Matrix, Matrix]:
-    """Sites to start from when labels were added: those of `start` at their new positions, no others yet."""
-    precision, shift = np.zeros((2, n_labeled, start.sites.n_classes))
-    precision[positions], shift[positions] = start.precision, start.shift
-    return precision, shift
+    variance = found.variance + noise**2
+    return np.asarray(largest_probability_correlated(found.mean, variance, found.cross, n_points=n_points), float)
 
 
 def propagate(
@@ -181,260 +135,27 @@ def propagate(
             basis, triangle = (np.asarray(x, float) for x in qr(factor.T, mode="economic", check_finite=False))
             reduced = np.ascontiguousarray(triangle.T)
         few_modes = sites.n_classes * reduced.shape[1] <= FEW_MODES * n_labeled
-        problem = _Problem(sites, reduced, None if few_modes else _levels(reduced, sites))
+        problem = Problem(sites, reduced, None if few_modes else levels_of(reduced, sites))
+        posterior = partial(posterior_of, problem)
         first = nothing = np.zeros(2 * sites.n_classes * n_labeled)
         if start is not None:
             pair = (start.precision, start.shift) if isinstance(start, StarEP) else start
             first = np.concatenate([each.T.ravel() for each in pair])
-        fit = _settle(problem, first, tolerance, max_sweeps)
+        fit = settle(posterior, sites.match, first, tolerance, max_sweeps)
         if not fit.converged and start is not None:
-            fit = _settle(problem, nothing, tolerance, max_sweeps, fit.n_sweeps)
+            fit = settle(posterior, sites.match, nothing, tolerance, max_sweeps, fit.n_sweeps)
         return _result(problem, basis, fit)
 
 
-class _Levels(NamedTuple):
-    """The prior around the levels a_n = g_nc: with xi, zeta_k ~ N(0, I) independent,
-
-        a = level xi,    z_k = turn[:, own_k] xi[own_k] + narrow_k zeta_k.
-
-    Singular values of B at the nodes of a class give all three without dividing by small numbers.
-    """
-
-    own: list[Whole]  # for every class its nodes
-    level: Matrix  # (n_labeled, n_labeled)
-    turn: Matrix  # (k, n_labeled)
-    narrow: Stack  # (n_classes, k, k)
-    follow: Matrix  # B turn
-    factor: Stack  # B narrow
-
-
-class _Problem(NamedTuple):
-    """What stays the same from sweep to sweep."""
-
-    sites: StarSites
-    reduced: Matrix  # B, (n_labeled, k)
-    levels: _Levels | None  # where sweeps go by nodes
-
-
-def _levels(reduced: Matrix, sites: StarSites) -> _Levels:
-    n_labeled, k = reduced.shape
-    own = [np.flatnonzero(sites.labels == c) for c in range(sites.n_classes)]
-    level, turn = np.zeros((n_labeled, n_labeled)), np.zeros((k, n_labeled))
-    narrow = np.tile(np.eye(k), (sites.n_classes, 1, 1))
-    for nodes, spread in zip(own, narrow, strict=True):
-        left, s, right = np.linalg.svd(reduced[nodes])
-        deviation = np.sqrt(np.append(s, np.zeros(nodes.size - s.size)) ** 2 + sites.noise)
-        level[np.ix_(nodes, nodes)] = left * deviation
-        seen = np.flatnonzero(s)
-        v, size = right[seen].T, deviation[seen]
-        turn[:, nodes[seen]] = v * (s[seen] / size)
-        spread -= v * (1 - np.sqrt(sites.noise) / size) @ v.T
-    return _Levels(own, level, turn, narrow, reduced @ turn, reduced @ narrow)
-
-
-class _Stars(NamedTuple):
-    """The sites of d_nk = a_n - g_nk as sites of the gaps a_n - u_nk, the noise of g_nk integrated out, and those
-    of a node as one Gaussian term in its u, a_n ~ N(u_nc, noise) integrated out too; (n_classes, n_labeled).
-    """
-
-    own: NDArray[np.bool_]
-    rho: Matrix  # 1 / (1 + noise tau), what the noise leaves of a site; 0 for k = c, where there is no gap
-    weight: Matrix  # rho tau
-    shift: Matrix  # rho nu
-    log_det: Vector  # of I + noise diag(tau)
-    term: Stack  # precision of u, (n_classes, n_classes, n_labeled)
-    force: Matrix  # shift of u
-    share: Matrix  # given u, a has mean share . u + offset
-    offset: Vector
-    variance: Vector  # of a given u
-    log_grown: Vector  # log(noise / variance)
-
-
-def _stars(sites: StarSites, site: Vector) -> _Stars | None:
-    """None where sites widen by more than the noise allows."""
-    own, noise = sites.own(), sites.noise
-    precision, shift = site.reshape(2, *own.shape)
-    scale = 1 + noise * precision
-    rho = np.where(own, 0, 1 / np.where(scale > 1e-9, scale, np.nan))
-    weight, shift = rho * precision, rho * shift
-    total, push = weight.sum(axis=0), shift.sum(axis=0)
-    grown = 1 + noise * total
-    if not (grown > 1e-9).all():
-        return None
-    share, offset = np.where(own, 1, noise * weight) / grown, noise * push / grown
-    term = -np.where(own[:, None], share[:, None] * weight, weight[:, None] * share)
-    k = np.arange(len(own))
-    term[k, k] = np.where(own, share * total, weight * (1 - share))
-    force = np.where(own, share * push, weight * offset - shift)
-    log_det, log_grown = np.log(scale).sum(axis=0), np.log(grown)
-    return _Stars(own, rho, weight, shift, log_det, term, force, share, offset, noise / grown, log_grown)
-
-
-class _Joint(NamedTuple):
-    """The Gaussian of the gaps a_n - u_nk, and roots of what it is made of."""
-
-    log_det: float  # of all precisions, those of the prior being I
-    mean: Matrix  # (n_classes, n_labeled)
-    variance: Matrix
-    spread: Matrix  # root of the covariance of xi, or by modes of z
-    alone: list[Matrix]  # by nodes: roots of the covariance of zeta_k given xi,
-    moved: list[Matrix]  # and where deviations of xi move those
-
-
-def _inverse_root(matrix: Matrix) -> Matrix | None:
-    """R with ``R R^T`` the inverse of I + matrix, whose upper triangle is overwritten; None if not positive."""
-    matrix.flat[:: len(matrix) + 1] += 1
-    cholesky, failed = dpotrf(matrix.T, lower=1, overwrite_a=1)
-    if failed or not np.isfinite(cholesky[-1, -1]):
-        return None
-    return np.asarray(dtrtri(cholesky, lower=1, overwrite_c=1)[0].T)
-
-
-def _by_nodes(levels: _Levels, sites: StarSites, stars: _Stars) -> _Joint | None:
-    """Given xi the fields are independent, and the gaps of field k are ``D_k xi - B_k zeta_k``. So first xi,
-
-    precision  I + sum_k D_k^T (W_k^-1 + B_k B_k^T)^-1 D_k,    D_k = level - follow on the columns own_k.
-    """
-    level, follow = levels.level, levels.follow
-    tied = stars.weight[sites.labels].T * follow
-    cross = level.T @ tied
-    precision = level.T @ (stars.weight.sum(axis=0)[:, None] * level) - cross - cross.T
-    precision += np.where(sites.labels[:, None] == sites.labels, follow.T @ tied, 0)
-    push, roots, parts = np.zeros(len(level)), [], []
-    for weight, shift, factor, own in zip(stars.weight, stars.shift, levels.factor, levels.own, strict=True):
-        root = _inverse_root(factor.T @ (weight[:, None] * factor))
-        if root is None:
-            return None
-        half = factor @ root
-        heavy = half.T * weight
-        drag = heavy @ level
-        drag[:, own] -= heavy @ follow[:, own]
-        precision -= drag.T @ drag
-        pull = half.T @ shift
-        free = shift - pull @ heavy
-        push += free @ level
-        push[own] -= free @ follow[:, own]
-        roots.append(root)
-        parts.append((half, drag, pull, own))
-    spread = _inverse_root(precision)
-    if spread is None:
-        return None
-    xi = np.column_stack([spread, spread @ (push @ spread)])  # its deviations, then its mean
-    a = level @ xi
-    mean, variance, moves = [], [], []
-    for half, drag, pull, own in parts:
-        moved = drag @ xi
-        moved[:, -1] -= pull
-        gap = a - follow[:, own] @ xi[own] - half @ moved
-        mean.append(gap[:, -1])
-        variance.append(np.square(half).sum(axis=1) + np.square(gap[:, :-1]).sum(axis=1))
-        moves.append(moved[:, :-1])
-    log_det = stars.log_det.sum() - 2 * sum(np.log(root.diagonal()).sum() for root in [spread, *roots])
-    return _Joint(float(log_det), np.array(mean), np.array(variance), spread, roots, moves)
-
-
-def _by_modes(reduced: Matrix, stars: _Stars) -> _Joint | None:
-    """All fields' z at once: better with many labels on few modes."""
-    (n_labeled, k), n_classes = reduced.shape, len(stars.own)
-    precision = np.zeros((n_classes, k, n_classes, k))
-    for c in range(n_classes):
-        wide = stars.term[c, c:].T[:, :, None] * reduced[:, None]
-        precision[c, :, c:] = (reduced.T @ wide.reshape(n_labeled, -1)).reshape(k, -1, k)
-    spread = _inverse_root(precision.reshape(n_classes * k, -1))
-    if spread is None:
-        return None
-    u = (spread @ ((stars.force @ reduced).ravel() @ spread)).reshape(n_classes, k) @ reduced.T
-    mean = (stars.share * u).sum(axis=0) + stars.offset - u
-    variance = np.empty_like(mean)
-    for nodes in _blocks(n_labeled, spread.size // k):
-        half = (reduced[nodes] @ spread.reshape(n_classes, k, -1)).swapaxes(0, 1)
-        gap = stars.share.T[nodes, None] @ half - half
-        variance[:, nodes] = np.square(gap).sum(axis=2).T + stars.variance[nodes]
-    log_det = (stars.log_det + stars.log_grown).sum() - 2 * np.log(spread.diagonal()).sum()
-    return _Joint(float(log_det), mean, variance, spread, [], [])
-
-
-def _blocks(n_nodes: int, n_each: int) -> list[slice]:
-    size = max(1, BLOCK // n_each)
-    return [slice(i, i + size) for i in range(0, n_nodes, size)]
-
-
-class _State(NamedTuple):
-    """The Gaussian that given sites stand for."""
-
-    stars: _Stars
-    joint: _Joint
-    half_spaces: ep._Posterior  # of d and of its cavities, field after field
-
-
-class _Fit(NamedTuple):
-    """Where the sweeps ended."""
-
-    site: Vector  # all precisions, then all shifts
-    state: _State
-    n_sweeps: int
-    converged: bool
-
-
-def _state(problem: _Problem, site: Vector) -> _State | None:
-    """None where the sites do not make a proper Gaussian."""
-    sites, reduced, levels = problem
-    stars = _stars(sites, site)
-    if stars is None:
-        return None
-    joint = _by_modes(reduced, stars) if levels is None else _by_nodes(levels, sites, stars)
-    if joint is None:
-        return None
-    precision, shift = np.split(site, 2)
-    mean = (stars.rho * joint.mean + sites.noise * stars.shift).ravel()
-    variance = (stars.rho * (sites.noise + stars.rho * joint.variance)).ravel()
-    left = 1 - precision * variance
-    if not (left > 1e-12).all():
-        return None
-    cavity = (mean - variance * shift) / left, np.where(stars.own.ravel(), 1, variance / left)
-    return _State(stars, joint, ep._Posterior(joint.spread, joint.log_det, mean, variance, *cavity))
-
-
-def _settle(problem: _Problem, start: Vector, tolerance: float, max_sweeps: int, n_sweeps: int = 0) -> _Fit:
-    """Sweep all sites at once until every site reproduces its tilted moments, as `ep` does for one field."""
-    half_space, real = problem.sites.half_space(), ~problem.sites.own().ravel()
-    site, state = start, _state(problem, start)
-    if state is None:  # sites of another problem: begin with none
-        site = np.zeros_like(start)
-        state = _state(problem, site)
-    assert state is not None  # the prior is proper
-    step, last = 1.0, np.inf
-    history: list[tuple[Vector, Vector]] = []
-    for sweep in range(n_sweeps + 1, n_sweeps + max_sweeps + 1):
-        now = state.half_spaces
-        target = half_space.match(now.cavity_mean, now.cavity_variance)
-        change = np.concatenate([real * target.precision, real * target.shift]) - site
-        size = np.abs(ep._in_deviations(change, now)).max()
-        if size < tolerance:
-            return _Fit(site, state, sweep, True)
-        history = [*history[-ep.ACCELERATION_MEMORY :], (site, change)] if size < min(last, ep.CLOSE) else []
-        step = max(step / 2, 0.02) if size > last else min(1.0, 1.2 * step)
-        last = size
-        new = site + (ep._leap(history, now) if len(history) > 1 else step * change)
-        moved = _state(problem, new)
-        while moved is None:  # sites that widen can leave no proper Gaussian: go less far
-            step /= 4
-            if step < 1e-3:
-                return _Fit(site, state, sweep, False)
-            new = site + step * change
-            moved = _state(problem, new)
-        site, state = new, moved
-    return _Fit(site, state, n_sweeps + max_sweeps, False)
-
-
-def _result(problem: _Problem, basis: Matrix, fit: _Fit) -> StarEP:
+def _result(problem: Problem, basis: Matrix, fit: Settled[StarPosterior]) -> StarEP:
     """All that a fixed point says, with the evidence
 
         log Z = sum_nk log s_nk - log det(I + C S) / 2 + shift . mean / 2 - J log total,
 
     s_nk the height of a site, which makes its belief times the site integrate to log_z_nk.
     """
-    (sites, reduced, _), (stars, joint, now) = problem, fit.state
+    (sites, reduced, _), now = problem, fit.posterior
+    stars, joint = now.stars, now.joint
     own, half_space, (log_total, total_slope) = stars.own, sites.half_space(), sites.log_total()
     precision, shift = fit.site.reshape(2, *own.shape)
     center, gap, width = (x.reshape(own.shape) for x in (now.mean, now.cavity_mean, now.cavity_variance))
@@ -481,7 +202,7 @@ def _times(matrices: Stack, vectors: Matrix) -> Matrix:
     return (matrices @ vectors[..., None])[..., 0]
 
 
-def _roots(problem: _Problem, joint: _Joint) -> tuple[Stack, Stack]:
+def _roots(problem: Problem, joint: Joint) -> tuple[Stack, Stack]:
     """`alone` and `shared` of the result."""
     levels, k = problem.levels, problem.reduced.shape[1]
     if levels is None:
@@ -495,7 +216,7 @@ def _covariance(at: Matrix, alone: Stack, shared: Stack) -> Stack:
     """Of the fields ``at z_k``, one matrix for each row of `at`."""
     k = np.arange(len(shared))
     result = np.empty((len(at), k.size, k.size))
-    for rows in _blocks(len(at), k.size * shared.shape[2]):
+    for rows in blocks(len(at), k.size * shared.shape[2]):
         half = at[rows] @ shared
         result[rows] = half.swapaxes(0, 1) @ half.transpose(1, 2, 0)
         result[rows, k, k] += np.square(at[rows] @ alone).sum(axis=2).T
@@ -511,16 +232,18 @@ def _split(mean: Matrix, covariance: Stack) -> FieldMoments:
 
 def moments(result: StarEP, conditional: Matrix, deviation: Vector) -> FieldMoments:
     """The K fields at nodes where ``u_k | z ~ N(M z_k, deviation^2)``, M of shape (n_nodes, n_latent)."""
+    mean, covariance, alone = _fields_at(result, conditional, deviation)
+    found = _split(mean, covariance)
+    return found._replace(variance=found.variance + alone)
+
+
+def _fields_at(result: StarEP, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Stack, Vector]:
+    """Mean and covariance of the fields in the directions that labels touch, and the variance that they leave alone."""
     with blas_threads(len(conditional) * result.shared[0].size):
         at = conditional @ result.basis
         outside = np.square(conditional).sum(axis=1) - np.square(at).sum(axis=1)
-        found = _split(conditional @ result.z_mean.T, _covariance(at, result.alone, result.shared))
-        return found._replace(variance=found.variance + np.maximum(outside, 0) + np.square(deviation))
-
-
-def leave_one_out(result: StarEP) -> FieldMoments:
-    """The K fields u at each labeled node given all labels but its own, without the noise."""
-    return result.left_out
+        covariance = _covariance(at, result.alone, result.shared)
+        return conditional @ result.z_mean.T, covariance, np.maximum(outside, 0) + np.square(deviation)
 
 
 def gaussian(result: StarEP) -> Gaussian:

@@ -18,6 +18,7 @@ from graphuq.models.base import Model, offer, offers
 Nodes = NDArray[np.int64]
 
 N_EACH = 10  # watched nodes with a label, and as many without
+N_AT_ONCE = 16  # draws whose Phi is computed together
 MOST_NUMBERS = 2**27  # of u at the seen nodes, beyond which Phi is not computed again for every draw
 
 
@@ -119,4 +120,5 @@ def _phi(whitening: Whitening, model: Model, z: NDArray[Any], n_fields: int) -> 
 
 @jax.jit
 def _each_phi(phi: Partial, u: jax.Array) -> jax.Array:
-    return jax.vmap(phi)(u)
+    """Of one draw after another, some at a time: of several fields Phi is an integral, which takes room."""
+    return jax.lax.map(phi, u, batch_size=N_AT_ONCE)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq.calibration import temperature
 from graphuq.inference.ep import blas_threads
-from graphuq.learning.averaging import around, peaks_of
-from graphuq.learning.evidence import Array, Point, Problem
+from graphuq.learning.averaging import around, climb
+from graphuq.learning.evidence import Array, Point, Problem, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, Hyperparameters, Hyperprior, LogNormal
-from graphuq.models.base import Model, offer
+from graphuq.models.base import Model, ask, offer
 from graphuq.posterior.gaussian import N_POINTS
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
@@ -21,7 +22,9 @@ from graphuq.spectrum.result import Spectrum
 __all__ = ["Hyperparameters", "Hyperprior", "Learned", "LogNormal", "learn", "warn_of_unlabeled_components"]
 
 # A point of less weight is left out.
-LEAST_WEIGHT = 1e-3
+LEAST_WEIGHT = 1e-2
+# What is believed of the temperature of many classes: chosen, as the hyperprior was, on tables that are not reported.
+TEMPERATURE = LogNormal(0.7, 1.35)
 
 
 @dataclass(frozen=True)
@@ -77,31 +80,52 @@ def learn(
         hyperprior: the log-priors, by default those of the model. A factor of 1 fixes a number.
         average: whether to average, or to take the highest peak alone.
     """
-    problem = Problem.of(spectrum, model, features, hyperprior)
-    n_labeled, n_modes = problem.rows.shape
-    with blas_threads(n_labeled * min(n_labeled, n_modes) ** 2 * offer(model, "n_fields")):
-        peaks = peaks_of(problem)
-        points, log_weights = [peaks[0][0]], np.zeros(1)
-        if average and problem.family.free.any():
-            points, log_weights = around(problem, peaks)
-    weights = np.exp(log_weights - log_weights.max())
-    order = np.argsort(-weights, kind="stable")
-    order = order[weights[order] >= LEAST_WEIGHT * weights.sum()]
-    weights, points = weights[order] / weights[order].sum(), [points[i] for i in order]
+    spectrum = constant_first(spectrum)
+    structures = problems(spectrum, model, features, hyperprior)
+    n_labeled, n_columns = structures[-1].rows.shape
+    found: list[tuple[Problem, Point, float]] = []
+    with blas_threads(n_labeled * min(n_labeled, n_columns) ** 2 * offer(model, "n_fields")):
+        for problem in structures:
+            peak = climb(problem)
+            points, log_weights = around(problem, peak) if average else ([peak], np.array([peak.log_posterior]))
+            found += [(problem, *each) for each in zip(points, log_weights.tolist(), strict=True)]
+    found.sort(key=lambda each: -each[2])
+    weights = np.exp(np.array([log_weight for _, _, log_weight in found]) - found[0][2])
+    kept = weights >= LEAST_WEIGHT * weights.sum() if average else np.arange(len(weights)) == 0
+    weights, found = weights[kept] / weights[kept].sum(), [found[i] for i in np.flatnonzero(kept)]
     # Of several fields each point needs a rule of its own: together they have as many points as one alone would.
-    n_points = max(8, N_POINTS // len(points))
-    best = peaks[0][0]
+    n_points = max(8, N_POINTS // len(found))
+    best_problem, best, _ = max(found, key=lambda each: each[1].log_posterior)
     learned = Learned(
-        spectrum=problem.spectrum,
+        spectrum=spectrum,
         hyperparameters=best.hyperparameters,
-        log_deviations=_deviations(points, weights),
-        prior=problem.prior(best),
+        log_deviations=_deviations([point for _, point, _ in found], weights),
+        prior=best_problem.prior(best),
         model=best.model,
-        posterior=Mixture(tuple(problem.posterior(point, n_points=n_points) for point in points), weights),
+        posterior=_tempered(
+            Mixture(tuple(each.posterior(point, n_points=n_points) for each, point, _ in found), weights)
+        ),
         log_evidence=best.fit.log_evidence,
     )
-    _warn(problem, best, learned.converged)
+    _warn(best_problem, best, spectrum, learned.converged)
     return learned
+
+
+def _tempered(mixture: Mixture) -> Mixture:
+    """With the temperature at which the labels, each left out, are most probable; of two classes as it is.
+
+    A flat Gaussian of many fields is too timid, which leaving out shows; a class of one label is never right without
+    it, and says nothing. On two classes a temperature neither helps nor harms.
+    """
+    if mixture.n_classes == 2:
+        return mixture
+    y = np.asarray(ask(mixture.model, "y"))
+    judged = np.bincount(y)[y] > 1
+    found = TEMPERATURE.median
+    if judged.any():
+        spread = float(np.log(TEMPERATURE.factor))
+        found = temperature(mixture.left_out()[judged], y[judged], median=found, spread=spread)
+    return replace(mixture, temperature=found)
 
 
 def _deviations(points: list[Point], weights: Array) -> Hyperparameters:
@@ -111,7 +135,7 @@ def _deviations(points: list[Point], weights: Array) -> Hyperparameters:
     return Hyperparameters(*np.sqrt(weights @ (logs - weights @ logs) ** 2).tolist())
 
 
-def _warn(problem: Problem, best: Point, converged: bool) -> None:
+def _warn(problem: Problem, best: Point, spectrum: Spectrum, converged: bool) -> None:
     """Say in plain words what the labels cannot decide."""
     if not converged:
         warnings.warn(
@@ -126,7 +150,8 @@ def _warn(problem: Problem, best: Point, converged: bool) -> None:
             f"The labels drive the hyper-parameter {name} to its bound {value:.3g}: they do not decide it.",
             stacklevel=3,
         )
-    warn_of_unlabeled_components(problem.spectrum, problem.model.nodes, stacklevel=4)
+    if best.hyperparameters.graph and not best.hyperparameters.linear:
+        warn_of_unlabeled_components(spectrum, problem.model.nodes, stacklevel=4)
 
 
 def warn_of_unlabeled_components(spectrum: Spectrum, nodes: NDArray[np.int64], *, stacklevel: int) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from graphuq.inference.ep import Fit
 from graphuq.inference.whiten import OnModes
 from graphuq.learning.hyperprior import GAMMA, MISTAKES, Family, Hyperparameters, Hyperprior
-from graphuq.models.base import Model, ask, check_in_graph, offers
+from graphuq.models.base import Model, ask, check_in_graph, offer, offers
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
@@ -21,9 +21,13 @@ Array = NDArray[np.float64]
 
 # The evidence is stationary in the sites: sites right to 1e-4 give it to 1e-7, in half the sweeps.
 CLIMBING_TOLERANCE = 1e-4
+# Where labels contradict each other sweeps may go on for ever: such a point counts for nothing.
+MOST_SWEEPS = 60
 # Modes beyond the last that has this share of the variance are left out of the computation: what they add to
 # u is far below what expectation propagation can tell, and a smooth field needs a third of 300 modes.
 NEGLIGIBLE = 1e-7
+# Nats by which the evidence of sweeps that did not converge is lowered.
+UNTRUSTED = 1e3
 
 
 class Point(NamedTuple):
@@ -39,49 +43,34 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """Labels on a graph, and the family of priors to choose from.
+    """Labels on a graph, and a family of priors of one structure to choose from.
 
     Attributes:
-        spectrum: the eigenpairs, q_0 first.
-        basis: features, then eigenvectors, as columns, shape (n_nodes, n_linear + n_modes).
+        basis: the columns of the structure, shape (n_nodes, n_columns).
+        first: where they begin in the basis of all structures.
         rows: the same at the labeled nodes.
         model: the likelihood; its noise is not used.
         family: variances of the columns, and the hyperprior.
     """
 
-    spectrum: Spectrum
     basis: Array
+    first: int
     rows: Array
     model: Model
     family: Family
 
-    @classmethod
-    def of(
-        cls, spectrum: Spectrum, model: Model, features: Array | None, hyperprior: Hyperprior | None
-    ) -> Problem:
-        """Doubt the input, and gather what the climbs need."""
-        ask(model, "sites")
-        believed: Hyperprior = ask(model, "hyperprior") if hyperprior is None else hyperprior
-        if spectrum.n_modes < 2:
-            raise ValueError("The spectrum has one mode only: at least two are needed to tell classes apart.")
-        check_in_graph(model.nodes, spectrum.n_nodes)
-        spectrum = constant_first(spectrum)
-        if believed.linear is None or features is None:
-            features = np.empty((spectrum.n_nodes, 0))
-        family = Family.of(spectrum, believed, features.shape[1])
-        basis = np.hstack([features, spectrum.vectors]) if features.shape[1] else spectrum.vectors
-        return cls(spectrum, basis, basis[model.nodes], model, family)
-
     def at(self, theta: Array, start: Fit | None = None, tolerance: float = CLIMBING_TOLERANCE) -> Point:
         """The posterior given theta, by expectation propagation that starts from that of a close theta."""
         variances = np.exp(self.family.log_variances(theta))
-        share = variances[self.family.n_linear :] >= NEGLIGIBLE * variances.sum()
-        n_kept = self.family.n_linear + max(2, int(np.flatnonzero(share)[-1]) + 1)
-        variances = variances[:n_kept]
+        n_kept = int(np.flatnonzero(variances >= NEGLIGIBLE * variances.sum())[-1]) + 1
+        variances = variances[: max(n_kept, self.family.n_linear + 1)]
         found = self.family.hyperparameters(theta)
         model = with_noise(self.model, found)
-        fit = ask(model, "sites").fit(self.rows[:, :n_kept] * np.sqrt(variances), start=start, tolerance=tolerance)
+        factor = self.rows[:, : variances.size] * np.sqrt(variances)
+        fit = ask(model, "sites").fit(factor, start=start, tolerance=tolerance, max_sweeps=MOST_SWEEPS)
         log_posterior = fit.log_evidence + self.family.log_prior(theta)
+        if not fit.converged:  # no number to be trusted: a point to stay away from
+            log_posterior -= UNTRUSTED
         return Point(theta, found, variances, model, fit, log_posterior)
 
     def gradient(self, point: Point) -> Array:
@@ -94,17 +83,39 @@ class Problem:
 
     def prior(self, point: Point) -> GaussianPrior:
         """The prior at a point, on the columns that matter there."""
-        tau, alpha, _, constant, _, linear = point.hyperparameters
-        name = (
-            f"matern(tau={tau:.6g}, alpha={alpha:.6g}, constant={constant:.6g}, n_modes={self.spectrum.n_modes})"
-        )
-        if self.family.n_linear:
-            name += f" + linear(variance={linear:.6g})"
-        return GaussianPrior(self.basis[:, : point.variances.size], point.variances, 0.0, name)
+        found = point.hyperparameters
+        pieces = [f"constant({found.constant:.4g})"]
+        if found.linear:
+            pieces.append(f"linear({found.linear:.4g})")
+        if found.graph:
+            pieces.append(f"{found.graph:.4g} matern(tau={found.tau:.4g}, alpha={found.alpha:.4g})")
+        columns = self.basis[:, : point.variances.size]
+        return GaussianPrior(columns, point.variances, 0.0, " + ".join(pieces), self.first)
 
     def posterior(self, point: Point, **settings: Any) -> GaussianPosterior:
         """The posterior at a point."""
         return GaussianPosterior(OnModes(self.prior(point), point.model.nodes), point.model, point.fit, **settings)
+
+
+def problems(
+    spectrum: Spectrum, model: Model, features: Array | None, hyperprior: Hyperprior | None
+) -> list[Problem]:
+    """Doubt the input; the problem of each structure, on one basis: features, then 1, then all modes but q_0."""
+    ask(model, "sites")
+    believed: Hyperprior = ask(model, "hyperprior") if hyperprior is None else hyperprior
+    if spectrum.n_modes < 2:
+        raise ValueError("The spectrum has one mode only: at least two are needed to tell classes apart.")
+    check_in_graph(model.nodes, spectrum.n_nodes)
+    n_linear = 0 if features is None else features.shape[1]
+    basis = np.hstack([np.empty((spectrum.n_nodes, 0)) if features is None else features, spectrum.vectors])
+    basis[:, n_linear] = 1.0  # in the place of q_0, which is the square root of the degrees
+    found = []
+    for each in believed.structures(n_linear > 0):
+        family = Family.of(spectrum, each, n_linear, offer(model, "n_classes"))
+        first = n_linear - family.n_linear
+        columns = slice(first, first + family.n_linear + 1 + family.values.size)
+        found.append(Problem(basis[:, columns], first, basis[model.nodes, columns], model, family))
+    return found
 
 
 def with_noise(model: Any, found: Hyperparameters) -> Model:

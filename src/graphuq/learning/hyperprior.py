@@ -1,22 +1,24 @@
 """A few numbers in; the variances they give to the pieces of a prior, and how plausible they are, out.
 
-The prior is a sum of pieces: functions that vary little along the graph, and functions linear in the features. The
-matern prior of the graph, ``v_j ~ (lambda_j + tau^2)^-alpha``, is followed along coordinates in which it changes
-evenly, the logarithms of
+u is a sum of pieces, in units of the noise that labels add to it:
 
-- diffusion ``t = alpha / tau^2``: the variances start to fall as ``exp(-t lambda)``;
-- alpha: how they go on falling; as alpha grows ``(1 + t lambda / alpha)^-alpha -> exp(-t lambda)``, so that
-  there is nothing to run away to (along tau, alpha alone has no limit);
-- gamma: the noise of the labels, where the graph's part of u has variance 1 on average;
-- offset: the variance of the constant mode q_0 over that of all other modes together. Where one class is
-  larger than the other it has to be large, where they are alike it is better small;
+    u = constant + linear function of the features + function that varies little along the graph,
+    C = c^2 1 1^T + a^2 X X^T + b^2 N sum_j p_j q_j q_j^T,    p_j ~ (1 + t lambda_j / alpha)^-alpha,    sum_j p_j = 1.
+
+Rows of X have squares that add up to 1 on average, so a and b are the deviations that each piece has at an average
+row. ``c = kappa sqrt(1 + a^2 + b^2)``: of two classes the share of one is then ``Psi(kappa N(0, 1))`` before any label
+is seen, every share as likely as any other for kappa = 1. The matern shares ``p_j ~ (lambda_j + tau^2)^-alpha`` are followed along the diffusion ``t = alpha / tau^2``: they
+start to fall as ``exp(-t lambda)``. Learned are the logarithms of
+
+- diffusion, and alpha, how the shares go on falling;
+- graph b, linear a, constant kappa;
 - mistakes: the odds that a label is wrong, ``delta / (1 - delta)``;
-- linear: the variance of the linear piece over that of the graph's.
+- gamma: the noise. It is the unit of the others for probit; for level-set it says how often labels are wrong.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,27 +30,31 @@ Array = NDArray[np.float64]
 
 # Outside of these nothing changes any more. Eigenvalues of the normalized Laplacian end at 2: with t < 0.5
 # all modes weigh alike, with t > 1e5 eigenvalues of 1e-5 still count. alpha = 100 is the heat kernel
-# exp(-t lambda) to a few percent. Noise of 1e-3 is none, of 30 drowns the labels.
+# exp(-t lambda) to a few percent. Where u is a thousand times the noise, or a hundredth of it, labels are all but
+# certain, or say nothing. More mistakes than 18% look like classes that overlap.
 BOUNDS = {
     "diffusion": (0.5, 1e5),
     "alpha": (0.5, 100.0),
+    "graph": (0.01, 1e3),
+    "linear": (0.01, 1e3),
+    "constant": (0.01, 1e3),
+    "mistakes": (1e-5, 0.22),
     "gamma": (1e-3, 30.0),
-    "offset": (1e-6, 1e3),
-    "mistakes": (1e-7, 0.5),
-    "linear": (1e-6, 1e4),
 }
-DIFFUSION, ALPHA, GAMMA, OFFSET, MISTAKES, LINEAR = range(len(BOUNDS))
+LARGEST_START = 3.0
+DIFFUSION, ALPHA, GRAPH, LINEAR, CONSTANT, MISTAKES, GAMMA = range(len(BOUNDS))
 
 
 class Hyperparameters(NamedTuple):
-    """The numbers that are learned; `mistakes` is delta, the share of labels that are wrong."""
+    """The numbers that are learned; `mistakes` is delta, the share of labels that are wrong; 0 is a piece left out."""
 
     tau: float
     alpha: float
-    gamma: float
+    graph: float
+    linear: float
     constant: float
     mistakes: float
-    linear: float
+    gamma: float
 
 
 @dataclass(frozen=True)
@@ -74,56 +80,69 @@ class LogNormal:
 class Hyperprior:
     """What is believed of the hyper-parameters before a label is seen: weak, but not nothing.
 
-    With ten labels the evidence says little, and this decides. The defaults are round numbers near where
-    the evidence of 40 and 160 labels peaks on public data, with gamma and offset moved up and `n_effective`
-    chosen by the log-loss of predictions from 10 and 40 labels, a tenth of them wrong or none.
-    experiments/hyperprior.py shows where those peaks lie, and what tuning every number by log-loss would
-    gain on data it saw and on data left out.
+    With ten labels the evidence says little, and this decides. The defaults were chosen by log-loss on some tables
+    and reported on others: experiments/tables.py.
 
     Attributes:
-        diffusion, alpha, gamma, offset, mistakes, linear: see the top of this file; diffusion is in units of one
-            over the mean degree for the Laplacian ``D - A``. None leaves mistakes, or the linear piece, out.
-        n_effective: of ``1 / sum_j p_j^2`` modes, p_j the share of mode j >= 1 in the variance: the one
-            number that graphs of every kind agree on. Classes are told apart by few modes.
+        diffusion, alpha, graph, linear, constant, mistakes, gamma: see the top of this file; diffusion is in units of
+            one over the mean degree for the Laplacian ``D - A``. None leaves a piece, or mistakes, out.
+        beside_linear: what `graph` is where a linear piece explains part of the labels.
+        n_effective: of ``1 / sum_j p_j^2`` modes for each boundary between classes: the one number that graphs of
+            every kind agree on. Classes are told apart by few modes.
     """
 
     diffusion: LogNormal = LogNormal(80.0, 5.0)
-    alpha: LogNormal = LogNormal(8.0, 2.25)
-    gamma: LogNormal = LogNormal(0.08, 3.7)
-    offset: LogNormal = LogNormal(0.05, 7.4)
+    alpha: LogNormal = LogNormal(8.0, 1.0)
+    graph: LogNormal | None = LogNormal(12.0, 3.7)
+    linear: LogNormal | None = LogNormal(1.0, 3.0)
+    constant: LogNormal = LogNormal(0.5, 2.0)
+    mistakes: LogNormal | None = LogNormal(0.018, 2.7)
+    gamma: LogNormal = LogNormal(1.0, 1.0)
+    beside_linear: LogNormal = LogNormal(3.0, 3.0)
     n_effective: LogNormal | None = LogNormal(2.5, 2.0)
-    mistakes: LogNormal | None = None
-    linear: LogNormal | None = LogNormal(0.1, 9.0)
 
     def __post_init__(self) -> None:
         if self.n_effective is not None and self.n_effective.factor == 1:
             raise ValueError(
                 "n_effective follows from diffusion and alpha, so a factor of 1 cannot fix it: fix these two."
             )
+        if self.graph is None and self.linear is None:
+            raise ValueError("graph and linear are both left out: at least one piece is needed.")
 
     @classmethod
     def level_set(cls) -> Hyperprior:
-        """Of the level-set model, whose gamma is another quantity than that of probit.
+        """Of the level-set model, whose gamma says how often labels are wrong, and whose u has no scale.
 
         Every label is right at gamma = 0.3 (odds of 2e-10) and none says anything at 30.
         """
-        return cls(gamma=LogNormal(0.75, 1.5, bounds=(0.3, 30.0)), mistakes=None)
+        return cls(
+            graph=LogNormal(1.0, 1.0), mistakes=None, gamma=LogNormal(0.75, 1.5, bounds=(0.3, 30.0))
+        )
+
+    def structures(self, has_features: bool) -> list[Hyperprior]:
+        """The graph alone, the features alone, and both: the evidence decides between them."""
+        if self.linear is None or not has_features:
+            return [self if self.graph is None else replace(self, linear=None)]
+        if self.graph is None:
+            return [self]
+        alone = replace(self, linear=None), replace(self, graph=None)
+        return [*alone, replace(self, graph=self.beside_linear if self.graph.factor > 1 else self.graph)]
 
 
 @dataclass(frozen=True)
 class Family:
-    """The priors of one spectrum, and of features, along theta, the logarithms of the numbers above.
+    """The priors of one structure along theta, the logarithms of the numbers above.
 
-    Columns of the basis are the features first, then q_0, then all other modes.
+    Columns of the basis are the features, then 1, then all modes but q_0, as far as they belong to the structure.
 
     Attributes:
-        values: eigenvalues of all modes but q_0, over `scale`, shape (n_modes - 1,).
+        values: eigenvalues of those modes, over `scale`, shape (n_modes - 1,); none without a graph piece.
         scale: 1, or the mean degree for the Laplacian ``D - A``.
         n_nodes: number of nodes N.
         n_linear: columns of features.
-        mean, deviation: of theta under the hyperprior, shape (6,).
+        mean, deviation: of theta under the hyperprior, shape (7,).
         log_modes: log of the median and of the factor of the effective number of modes, if believed.
-        lower, upper: bounds of theta, shape (6,).
+        lower, upper: bounds of theta, shape (7,).
     """
 
     values: Array
@@ -137,70 +156,87 @@ class Family:
     upper: Array
 
     @classmethod
-    def of(cls, spectrum: Spectrum, hyperprior: Hyperprior, n_linear: int = 0) -> Family:
-        """The family of a spectrum whose first mode is q_0."""
+    def of(cls, spectrum: Spectrum, hyperprior: Hyperprior, n_linear: int = 0, n_classes: int = 2) -> Family:
+        """The family of a spectrum whose first mode is q_0; a field of many classes has as many boundaries."""
         scale = 1.0 if spectrum.normalized else float(spectrum.degrees.mean())
-        absent = LogNormal(1e-300, 1.0)
+        absent = LogNormal(1e-100, 1.0)
         believed = [getattr(hyperprior, name) or absent for name in BOUNDS]
-        if n_linear == 0:
-            believed[LINEAR] = absent
+        if hyperprior.graph is None:
+            believed[DIFFUSION] = LogNormal(hyperprior.diffusion.median, 1.0)
         mean = np.log([each.median for each in believed])
         deviation = np.log([each.factor for each in believed])
         bounds = [each.bounds or BOUNDS[name] for name, each in zip(BOUNDS, believed, strict=True)]
         lower, upper = np.log(bounds).T
-        modes = hyperprior.n_effective
+        modes = hyperprior.n_effective if hyperprior.graph is not None else None
         return cls(
-            values=spectrum.values[1:] / scale,
+            values=spectrum.values[1:] / scale if hyperprior.graph is not None else np.empty(0),
             scale=scale,
             n_nodes=spectrum.n_nodes,
-            n_linear=n_linear,
+            n_linear=0 if hyperprior.linear is None else n_linear,
             mean=mean,
             deviation=deviation,
-            log_modes=None if modes is None else (float(np.log(modes.median)), float(np.log(modes.factor))),
+            log_modes=None if modes is None else (np.log(modes.median * n_classes / 2), np.log(modes.factor)),
             lower=np.where(deviation > 0, np.minimum(lower, mean), mean),
             upper=np.where(deviation > 0, np.maximum(upper, mean), mean),
         )
 
+    @property
+    def start(self) -> Array:
+        """Where to begin: at the median, but not at fields so large that contradicting labels have no fixed point."""
+        start = np.clip(self.mean, self.lower, self.upper)
+        start[GRAPH] = np.where(self.free[GRAPH], np.minimum(start[GRAPH], np.log(LARGEST_START)), start[GRAPH])
+        return start
+
+    @property
+    def free(self) -> NDArray[np.bool_]:
+        """Which coordinates are not fixed, shape (7,)."""
+        return self.deviation > 0
+
     def log_variances(self, theta: Array) -> Array:
-        """``log v_j`` of every column, shape (n_linear + n_modes,).
+        """``log v_j`` of every column, shape (n_linear + 1 + n_modes - 1,)."""
+        graph = np.log(self.n_nodes) + 2 * theta[GRAPH] + self.log_shares(theta)
+        constant = 2 * theta[CONSTANT] + np.log(self._spread(theta).sum())
+        return np.concatenate([np.full(self.n_linear, 2 * theta[LINEAR]), [constant], graph])
 
-            v_0 = N r / (1 + r),    v_j = N p_j / (1 + r),    p_j ~ (1 + t lambda_j / alpha)^-alpha,
-
-        r the offset and ``sum_j p_j = 1``; that of a feature is `linear`.
-        """
-        graph = np.append(theta[OFFSET], self.log_shares(theta)) - np.logaddexp(0.0, theta[OFFSET])
-        return np.concatenate([np.full(self.n_linear, theta[LINEAR]), graph + np.log(self.n_nodes)])
+    def _spread(self, theta: Array) -> Array:
+        """``1, a^2, b^2``: the variances of noise and pieces at an average row."""
+        present = np.array([1.0, self.n_linear > 0, self.values.size > 0])
+        return present * np.exp([0.0, 2 * theta[LINEAR], 2 * theta[GRAPH]])
 
     def log_shares(self, theta: Array) -> Array:
-        """``log p_j``, shape (n_modes - 1,)."""
+        """``log p_j``, one for each mode."""
+        if not self.values.size:
+            return self.values
         alpha = np.exp(theta[ALPHA])
         weight = -alpha * np.log1p(self.values * np.exp(theta[DIFFUSION] - theta[ALPHA]))
         weight = weight - weight.max()
         return np.asarray(weight - np.log(np.exp(weight).sum()))
 
     def jacobian(self, theta: Array) -> Array:
-        """Derivatives of `log_variances`, shape (6, n_linear + n_modes)."""
+        """Derivatives of `log_variances`, shape (7, n_columns)."""
         x = self.values * np.exp(theta[DIFFUSION] - theta[ALPHA])
         alpha = np.exp(theta[ALPHA])
         falls = alpha * x / (1 + x)
         slopes = np.stack([-falls, falls - alpha * np.log1p(x)])
         slopes -= (slopes @ np.exp(self.log_shares(theta)))[:, None]  # the shares add up to one
-        result = np.zeros((len(BOUNDS), self.n_linear + self.values.size + 1))
-        graph = result[:, self.n_linear :]
-        graph[[DIFFUSION, ALPHA], 1:] = slopes
-        offset = 1 / (1 + np.exp(-theta[OFFSET]))
-        graph[OFFSET] = -offset
-        graph[OFFSET, 0] = 1 - offset
-        result[LINEAR, : self.n_linear] = 1.0
+        result = np.zeros((len(BOUNDS), self.n_linear + 1 + self.values.size))
+        result[LINEAR, : self.n_linear] = 2.0
+        spread = self._spread(theta)
+        result[[LINEAR, GRAPH], self.n_linear] = 2 * spread[1:] / spread.sum()
+        result[CONSTANT, self.n_linear] = 2.0
+        graph = result[:, self.n_linear + 1 :]
+        graph[[DIFFUSION, ALPHA]] = slopes
+        graph[GRAPH] = 2.0
         return result
 
     def log_prior(self, theta: Array) -> float:
-        """Log density of the hyperprior at theta, up to a constant."""
+        """Log density of the hyperprior at theta."""
         z = (theta - self.mean)[self.free] / self.deviation[self.free]
-        return float(-(z @ z) / 2 - self.surplus(theta) ** 2 / 2)
+        constant = np.log(np.sqrt(2 * np.pi) * self.deviation[self.free]).sum()
+        return float(-(z @ z) / 2 - constant - self.surplus(theta) ** 2 / 2)
 
     def log_prior_gradient(self, theta: Array) -> Array:
-        """Derivative of `log_prior`, shape (6,), zero along what is fixed."""
+        """Derivative of `log_prior`, shape (7,), zero along what is fixed."""
         gradient = np.zeros(len(BOUNDS))
         gradient[self.free] = -(theta - self.mean)[self.free] / self.deviation[self.free] ** 2
         if self.log_modes is not None:
@@ -212,16 +248,17 @@ class Family:
 
     def hyperparameters(self, theta: Array) -> Hyperparameters:
         """The same point as `prior.matern` and the models name it."""
-        diffusion, alpha, gamma, offset, odds, linear = np.exp(theta)
-        weights = np.exp(-alpha * np.log1p(self.values * diffusion / alpha))
-        tau = np.sqrt(alpha / diffusion * self.scale)
-        found = (tau, alpha, gamma, offset * weights.sum(), odds / (1 + odds), linear if self.n_linear else 0.0)
+        diffusion, alpha, graph, linear, constant, odds, gamma = np.exp(theta)
+        found = (
+            np.sqrt(alpha / diffusion * self.scale),
+            alpha,
+            graph if self.values.size else 0.0,
+            linear if self.n_linear else 0.0,
+            constant,
+            odds / (1 + odds) if odds > 1e-50 else 0.0,
+            gamma,
+        )
         return Hyperparameters(*map(float, found))
-
-    @property
-    def free(self) -> NDArray[np.bool_]:
-        """Which coordinates are not fixed, shape (6,)."""
-        return self.deviation > 0
 
     def n_effective(self, theta: Array) -> float:
         """The effective number of modes, ``1 / sum_j p_j^2``."""

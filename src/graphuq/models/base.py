@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import is_dataclass, replace
+from inspect import signature
+from typing import Any, NamedTuple, Protocol, cast
 
 import jax
 import numpy as np
@@ -115,23 +116,21 @@ def curvature(model: Model) -> Curvature:
 def labeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64], n_classes: int) -> Model:
     """The model of these labels: from one without, such as ``Probit(gamma=0.2)``, or from a class or function of them.
 
-    A class of your own is called with nodes and y, and with `n_classes` too where it has such a field.
+    A class or function of your own is called with nodes and y, and with `n_classes` too where it takes that.
     """
-    settings: dict[str, Any] = {"n_classes": n_classes}
-    source = model if isinstance(model, type) else type(model)
-    if is_dataclass(source) and "n_classes" not in {field.name for field in fields(source)}:
-        settings = {}
-        if n_classes > 2:
-            raise TypeError(f"{source.__name__} is a model of two classes, and y has {n_classes}.")
-    if is_dataclass(model) and not isinstance(model, type):
-        made: Any = replace(model, nodes=nodes, y=y, **settings)
-    elif callable(model):
-        made = model(nodes, y, **settings) if isinstance(model, type) else model(nodes, y)
-    else:
+    is_template = is_dataclass(model) and not isinstance(model, type)
+    source: Any = type(model) if is_template else model
+    if not callable(source):
         raise TypeError(
             f"model takes a name, a model such as Probit(gamma=0.2), or a class of one, got {model!r}."
         )
-    return made
+    settings = {"n_classes": n_classes} if "n_classes" in signature(source).parameters else {}
+    made: Any = replace(model, nodes=nodes, y=y, **settings) if is_template else source(nodes, y, **settings)
+    if offer(made, "n_classes") != n_classes:
+        raise TypeError(
+            f"{type(made).__name__} is a model of {offer(made, 'n_classes')} classes, and y has {n_classes}."
+        )
+    return cast(Model, made)
 
 
 def check_label_model(model: Any, *positive: str) -> None:

@@ -84,7 +84,7 @@ class GinzburgLandau:
         """That of each label, up to a constant, shape (n_labeled,)."""
         if self.n_fields == 1:
             return -((signs(self.y) - v[self.nodes]) ** 2) / (2 * self.gamma**2)
-        own = jnp.take_along_axis(corner_distances(v[self.nodes]), self.y[:, None], axis=1)
+        own = jnp.take_along_axis(corner_distances(v[self.nodes]), jnp.asarray(self.y)[:, None], axis=1)
         return -own[:, 0] / self.gamma**2
 
     def curvature(self) -> Curvature:

@@ -47,7 +47,7 @@ class LevelSet:
         if self.n_fields == 1:
             sign = jnp.where(u >= 0, 1.0, -1.0).astype(u.dtype)
             return -((signs(self.y) - sign) ** 2) / (2 * self.gamma**2)
-        wrong = jnp.argmax(u, axis=1) != self.y
+        wrong = jnp.argmax(u, axis=1) != jnp.asarray(self.y)
         return -wrong.astype(u.dtype) / self.gamma**2
 
     def walls(self) -> Walls:

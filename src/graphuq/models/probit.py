@@ -17,11 +17,13 @@ from graphuq.models.base import Curvature, Walls, check_label_model, signs
 if TYPE_CHECKING:
     from graphuq.inference.sampler import Sampler
     from graphuq.inference.sites import Sites
-    from graphuq.inference.star_ep import StarSites
+    from graphuq.inference.stars import StarSites
     from graphuq.learning.hyperprior import Hyperprior
 
-# Of Gauss and Hermite: 32 points reach ten deviations to either side.
-_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
+# The integral over the noise of the label's own field is a sum over evenly spaced points, which is exact for smooth
+# functions that vanish at both ends: so many points, and so many deviations beyond where the integrand is largest.
+# Measured for 3 to 16 classes: wrong by less than 1e-5 of the likelihood, with mistakes by less than 1e-4.
+N_POINTS, N_POINTS_WITH_MISTAKES, REACH = 40, 64, 6.0
 
 
 @pytree
@@ -68,16 +70,37 @@ class Probit:
         """That of each label, shape (n_labeled,)."""
         if self.n_fields == 1:
             return self._mistaken(log_normal_cdf(u * signs(self.y) / self.gamma))
-        own = jnp.take_along_axis(u, self.y[:, None], axis=1)
+        y = jnp.asarray(self.y)[:, None]
+        own = jnp.take_along_axis(u, y, axis=1)
         lead = (own - u) / self.gamma
-        others = jnp.arange(u.shape[1]) != self.y[:, None]
-        # Where the label's field lies behind, the noise must make up for it: the points follow.
-        shift = jnp.maximum(jnp.max(jnp.where(others, -lead, 0), axis=1) / 2, 0)[:, None]
-        x = jnp.asarray(_POINTS, u.dtype) + shift
-        log_weight = jnp.log(jnp.asarray(_WEIGHTS / _WEIGHTS.sum(), u.dtype)) + shift * (shift / 2 - x)
+        others = jnp.arange(u.shape[1]) != y
+        x, log_spacing = self._noise(jax.lax.stop_gradient(lead), others)
         ahead = self._mistaken(log_normal_cdf(x[:, None, :] + lead[:, :, None]))
-        log_integrand = log_weight + jnp.sum(jnp.where(others[..., None], ahead, 0), axis=1)
-        return jax.scipy.special.logsumexp(log_integrand, axis=1) + channel_constant(self.delta, u.shape[1])
+        log_integrand = jnp.sum(jnp.where(others[..., None], ahead, 0), axis=1) - x**2 / 2
+        log_integral = jax.scipy.special.logsumexp(log_integrand, axis=1) + log_spacing
+        return log_integral + channel_constant(self.delta, u.shape[1]) - math.log(2 * math.pi) / 2
+
+    def _noise(self, lead: jax.Array, others: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Where the integrand has its mass, shape (n_labeled, n_points), and the log of the points' spacing.
+
+        Without mistakes it is log-concave, and Newton's method climbs to its top from below. With them it may also be
+        that the noise does not make up for what the label's field lacks: the points then reach from 0 to where
+        mistakes alone would be more likely.
+        """
+        top = jnp.zeros_like(lead[:, 0])
+        for _ in range(4):
+            z = top[:, None] + lead
+            density = jnp.exp(-(z**2) / 2 - log_normal_cdf(z)) / math.sqrt(2 * math.pi)
+            ratio = jnp.where(z < -8, -z - 1 / z, density)  # of phi to Psi; far out its limit
+            ratio = jnp.where(others, ratio, 0)
+            top += (ratio.sum(axis=1) - top) / (1 + jnp.sum(ratio * (z + ratio), axis=1))
+        first, n_points = top, N_POINTS
+        if self.delta:
+            most = math.sqrt(2 * (lead.shape[1] - 1) * math.log((1 - self.delta) / self.delta))
+            first, top, n_points = jnp.zeros_like(top), jnp.minimum(top, most), N_POINTS_WITH_MISTAKES
+        spacing = (top - first + 2 * REACH) / (n_points - 1)
+        steps = jnp.arange(n_points, dtype=lead.dtype)
+        return (first - REACH)[:, None] + spacing[:, None] * steps, jnp.log(spacing)
 
     def _mistaken(self, log_right: jax.Array) -> jax.Array:
         """``log(delta + (1 - 2 delta) p)`` from log p."""
@@ -93,7 +116,7 @@ class Probit:
     def sites(self) -> Sites | StarSites:
         """Of one field, or of a star of differences between several."""
         from graphuq.inference.sites import Sites
-        from graphuq.inference.star_ep import StarSites
+        from graphuq.inference.stars import StarSites
 
         gamma, log_flip = float(self.gamma), math.log(self.delta) if self.delta else -math.inf
         if self.n_fields == 1:
@@ -111,10 +134,10 @@ class Probit:
         return Orthant()
 
     def hyperprior(self) -> Hyperprior:
-        """What is believed of gamma."""
+        """What is believed of the prior; mistakes among many classes leave expectation propagation without a fixed point."""
         from graphuq.learning.hyperprior import Hyperprior
 
-        return Hyperprior()
+        return Hyperprior() if self.n_classes == 2 else Hyperprior(mistakes=None)
 
 
 def channel_constant(delta: float, n_classes: int) -> float:

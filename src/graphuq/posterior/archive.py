@@ -1,13 +1,13 @@
 """A posterior of any kind to one file, and back.
 
 The columns of the prior's basis are stored once, however many components share them. Expectation propagation is
-stored as its sites: from them the Gaussian follows in one sweep.
+stored as its sites, from which the Gaussian follows.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,21 +45,30 @@ def load(path: str | Path, *, model: Model | None = None) -> Draws | GaussianPos
 def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, Any], Arrays]:
     """A posterior as facts and arrays; without the basis if that is given, and so kept elsewhere."""
     components = posterior.components if isinstance(posterior, Mixture) else (posterior,)
-    widest = max((each.prior.vectors for each in components), key=lambda vectors: vectors.shape[1])
     model = posterior.model
     arrays: Arrays = {"model nodes": np.asarray(model.nodes)}
     if basis is None:
-        arrays["basis"] = widest
+        arrays["basis"] = _whole_basis([each.prior for each in components])
     if getattr(model, "y", None) is not None:
         arrays["model y"] = np.asarray(model.y)
     facts: dict[str, Any] = {"components": []}
     if isinstance(posterior, Mixture):
         arrays["weights"] = posterior.weights
+        facts["temperature"] = posterior.temperature
     for k, each in enumerate(components):
         told, more = _pack_one(each)
         facts["components"].append(told)
         arrays |= {f"{k} {name}": array for name, array in more.items()}
     return facts, arrays
+
+
+def _whole_basis(priors: list[GaussianPrior]) -> NDArray[Any]:
+    """The columns of all components, which are parts of one matrix."""
+    width = max(prior.first + prior.n_modes for prior in priors)
+    whole = np.zeros((priors[0].n_nodes, width))
+    for prior in priors:
+        whole[:, prior.first : prior.first + prior.n_modes] = prior.vectors
+    return whole
 
 
 def unpack(
@@ -72,7 +81,9 @@ def unpack(
         mine = {name.removeprefix(f"{k} "): array for name, array in arrays.items() if name.startswith(f"{k} ")}
         mine |= {name: arrays[f"model {name}"] for name in _ARRAYS if f"model {name}" in arrays}
         found.append(_unpack_one(told, mine, model, basis))
-    return Mixture(tuple(found), arrays["weights"]) if "weights" in arrays else found[0]
+    if "weights" not in arrays:
+        return found[0]
+    return Mixture(tuple(found), arrays["weights"], float(facts["temperature"]))
 
 
 def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arrays]:
@@ -86,6 +97,7 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
         "model settings": settings,
         "prior": prior.name,
         "tail variance": prior.tail_variance,
+        "first column": prior.first,
         "on modes": isinstance(posterior.whitening, OnModes),
     }
     arrays: Arrays = {"variances": prior.variances}
@@ -94,7 +106,8 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
         return facts | {"kind": "draws", "settings": posterior.settings}, arrays
     fit: Any = posterior.fit
     arrays |= {"precision": fit.precision, "shift": fit.shift}
-    return facts | {"kind": "gaussian", "n_points": posterior.n_points}, arrays
+    told = {"n_points": posterior.n_points, "n_sweeps": fit.n_sweeps, "converged": bool(fit.converged)}
+    return facts | {"kind": "gaussian", **told}, arrays
 
 
 def _unpack_one(
@@ -107,11 +120,15 @@ def _unpack_one(
             warnings.simplefilter("ignore")  # what there was to say of the labels was said when it was made
             model = MODELS[told["model"]](arrays["nodes"], arrays["y"], **told["model settings"])
     variances = arrays["variances"]
-    prior = GaussianPrior(basis[:, : variances.size], variances, float(told["tail variance"]), told["prior"])
+    first = int(told["first column"])
+    columns = basis[:, first : first + variances.size]
+    prior = GaussianPrior(columns, variances, float(told["tail variance"]), told["prior"], first)
     seen = np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else np.asarray(model.nodes)
     whitening = OnModes(prior, seen) if told["on modes"] else whiten(prior, seen)
     if told["kind"] == "draws":
         return Draws(whitening, model, arrays["z"], arrays["acceptance"], arrays["work"], told["settings"])
-    sites = ask(model, "sites")
-    fit = sites.fit(whitening.matrix(seen), start=Start(arrays["precision"], arrays["shift"]))
+    start = Start(arrays["precision"], arrays["shift"])
+    # Any tolerance is met at once, so that the sites stay as they are.
+    fit = ask(model, "sites").fit(whitening.matrix(seen), start=start, tolerance=np.inf)
+    fit = replace(fit, n_sweeps=told["n_sweeps"], converged=told["converged"])
     return GaussianPosterior(whitening, model, fit, told["n_points"])

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphuq.inference.diagnostics import Diagnostics, batch_starts, diagnose, error_of_batches
 from graphuq.inference.largest import largest_probability
-from graphuq.inference.watch import quantities, watched_nodes
+from graphuq.inference.watch import N_AT_ONCE, quantities, watched_nodes
 from graphuq.inference.whiten import Where, Whitening
 from graphuq.models.base import Model, check_nodes, offer
 from graphuq.posterior import base
@@ -97,7 +97,8 @@ class Draws:
             # Draws that all agree do not know better than to one draw.
             agreed = (s == 0)[:, None] & ((found == 0) | (found == 1))
             error = np.maximum(error, np.where(agreed, 1 / total, 0))
-            parts.append((np.where((s > 0)[:, None], np.clip(found, LEAST_PROBABILITY, 1), found), error))
+            least = np.where((s > 0) | noise, LEAST_PROBABILITY, 0.0)[:, None]
+            parts.append((np.clip(found, least, 1 - least), error))
         return Classes(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def labels(self, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
@@ -176,8 +177,10 @@ class Draws:
     def _log_likelihood(self) -> NDArray[Any]:
         """That of every label at every draw, shape (n_chains, n_draws, n_labeled)."""
         u = self._conditional(self.whitening.nodes)[0]
-        each = jax.vmap(self.model.log_likelihood)  # type: ignore[attr-defined]
-        return np.stack([np.asarray(each(chain[..., 0] if self.n_fields == 1 else chain)) for chain in u])
+        each: Any = self.model.log_likelihood  # type: ignore[attr-defined]
+        chains = (jnp.asarray(chain[..., 0] if self.n_fields == 1 else chain) for chain in u)
+        with jax.enable_x64(self.z.dtype == np.float64):
+            return np.stack([np.asarray(jax.lax.map(each, chain, batch_size=N_AT_ONCE)) for chain in chains])
 
     def _blocks(self, where: ArrayLike | NewRows | None) -> Any:
         """The rows asked for, a block at a time."""

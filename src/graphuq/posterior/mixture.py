@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq.calibration import apply_temperature
 from graphuq.models.base import Model
 from graphuq.posterior import base
-from graphuq.posterior.base import Array, Classes
+from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import N_LATENT_DRAWS, GaussianPosterior
 from graphuq.prior import GaussianPrior, NewRows
@@ -39,10 +40,12 @@ class Mixture:
     Attributes:
         components: the posterior at each choice of hyper-parameters, heaviest first.
         weights: their posterior probabilities, shape (n_components,), adding up to one.
+        temperature: T of the answers ``p_k^(1/T) / sum_l p_l^(1/T)``: those that include noise, and `left_out`.
     """
 
     components: tuple[GaussianPosterior | Draws, ...] = field(repr=False)
     weights: Array
+    temperature: float = 1.0
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Mixture:
         """The mixture of other labels: each component anew, and weighed by how its evidence has changed."""
@@ -57,7 +60,7 @@ class Mixture:
         log_weights = np.log(self.weights) + gains
         weights = np.exp(log_weights - log_weights.max())
         order = np.argsort(-weights, kind="stable")
-        return Mixture(tuple(components[i] for i in order), weights[order] / weights.sum())
+        return replace(self, components=tuple(components[i] for i in order), weights=weights[order] / weights.sum())
 
     @property
     def prior(self) -> GaussianPrior:
@@ -86,7 +89,7 @@ class Mixture:
             found = each.classes(where, noise=noise)
             probability = probability + weight * found.probability
             square = square + (weight * found.error) ** 2
-        return Classes(np.asarray(probability), np.sqrt(square))
+        return Classes(self._tempered(np.asarray(probability)) if noise else np.asarray(probability), np.sqrt(square))
 
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
         """Mean and variance of the latent fields at rows: the variance between components counts too."""
@@ -117,7 +120,12 @@ class Mixture:
         given = found[:, np.arange(len(y)), y]
         weights = self.weights[:, None] / np.maximum(given, 1e-300)
         weights /= weights.sum(axis=0)
-        return np.einsum("cj,cjk->jk", weights, found)
+        return self._tempered(np.einsum("cj,cjk->jk", weights, found))
+
+    def _tempered(self, probability: Array) -> Array:
+        if self.temperature == 1:
+            return probability
+        return np.clip(apply_temperature(probability, self.temperature), LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
 
     def diagnostics(self) -> MixtureDiagnosis:
         """What the components say of themselves."""

@@ -1,8 +1,10 @@
-"""A fitted classifier in; every number and sentence of its report, ready to be shown, out."""
+"""A fitted classifier in; every number and sentence of its report, ready to be shown, out.
+
+Nothing is inferred here: all comes from the classifier and its posterior, of whichever kind.
+"""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,13 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq import calibration
+from graphuq import calibration, uncertainty
 from graphuq.estimator import GraphClassifier
-from graphuq.inference.ep import propagate
-from graphuq.inference.sites import Sites
-from graphuq.models import GinzburgLandau
-from graphuq.posterior import LabelStatistics, Posterior
+from graphuq.inference.diagnostics import Diagnostics
+from graphuq.models.base import offers
+from graphuq.posterior import Draws, Mixture, Posterior
+from graphuq.report import plots
+from graphuq.report.palette import SHAPES
+from graphuq.report.words import Suspicious, measures, sentences, tiles
 from graphuq.settings import without_effect
+from graphuq.suspicion import suspicious_labels
 from graphuq.wording import VAGUE, verdict
 
 Array = NDArray[np.float64]
@@ -24,15 +29,12 @@ Nodes = NDArray[np.int64]
 
 MAX_POINTS = 4000  # dots that a browser draws and searches at once on a phone
 MAX_CELLS = 16  # cells of a row that fit beside a pointer
-MAX_PICTURE_BYTES = 4_000_000
+N_TOLD = 5  # classes whose probability is told at a row
 N_LISTED = 20
 N_MARGINALS = 6  # least and most certain, as in Fig. 7 of the paper
-N_AXES = 4
-N_TRACE = 100
 # A label is called suspicious when the others give it less than this.
 SUSPICIOUS = 0.2
 MAX_CHECKED_LABELS = 2000  # leaving each out costs their number cubed
-SURE, UNSURE = 0.95, 0.7
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +46,7 @@ class Rows:
         columns: names of the features to show.
         cells: their values as text, one list a row.
         pictures: gray values 0 to 255, shape (n_rows, height, width), where rows are images.
-        truth: the true label where it is known, -1 or +1, else 0, shape (n_rows,).
+        truth: the number of the true class as in `classes_` where it is known, else -1, shape (n_rows,).
     """
 
     names: Sequence[str]
@@ -56,12 +58,23 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What a report says: sentences, tables for the page, and numbers for its plots."""
+    """What a report says: sentences, tables for the page, and numbers for its plots.
+
+    Attributes:
+        nodes: what is told of each row that is drawn or listed: `p` holds pairs of a class and its probability, the
+            most probable first; `label` and `truth` are -1 where there is none; `error` is None without draws.
+        found: rows without a label of each most probable class.
+        convergence: of draws: what is watched, at which row, R-hat, effective draws, and in the tails.
+        components: of a mixture: weight, prior, and settings of the model.
+        suspicious: None where labels are not checked.
+        confusion: counts by true class, in rows, and most probable class.
+    """
 
     title: str
-    classes: tuple[str, str]
+    classes: tuple[str, ...]
     sentences: list[str]
     tiles: list[tuple[str, str]]
+    found: list[int]
     least_certain: Nodes
     most_certain: Nodes
     nodes: list[dict[str, Any]]
@@ -69,10 +82,12 @@ class Content:
     notes: list[str]
     verdict: str
     converged: bool
-    convergence: list[tuple[str, float, float, float]]
-    suspicious: list[tuple[int, float]] | None
+    convergence: list[tuple[str, str, float, float, float]]
+    components: list[tuple[float, str, str]]
+    suspicious: list[Suspicious] | None
     hyperparameters: list[tuple[str, str, str]]
     calibration: list[tuple[str, str]]
+    confusion: NDArray[np.int64] | None
     comparison: list[Sequence[str]]
     settings: list[tuple[str, str]]
     rows: Rows = field(repr=False)
@@ -99,52 +114,55 @@ def collect(
         comparison: a table of other models, its head first.
         seed: for which rows are drawn where there are too many.
     """
-    posterior, labels = classifier.posterior_, classifier.labels_
-    statistics, probability = posterior.labels(), classifier.label_distributions_[:, 1]
-    unlabeled = np.setdiff1d(np.arange(posterior.n_nodes), labels.nodes)
-    ranked = unlabeled[np.argsort(np.abs(probability[unlabeled] - 0.5), kind="stable")]
+    posterior, labels, p = classifier.posterior_, classifier.labels_, classifier.label_distributions_
+    classes = tuple(str(name) for name in classifier.classes_)
+    answer = uncertainty.most_probable(p)
+    unlabeled = np.setdiff1d(np.arange(len(p)), labels.nodes)
+    ranked = uncertainty.ranked(p, among=unlabeled)
     least, most = ranked[:N_LISTED], ranked[::-1][:N_LISTED]
     shown = _shown(ranked, labels.nodes, np.random.default_rng(seed))
-    known = unlabeled if rows.truth is None else unlabeled[rows.truth[unlabeled] != 0]
-    judged = None
-    if rows.truth is not None and known.size:
-        columns = np.column_stack([1 - probability[known], probability[known]])
-        judged = calibration.summary(columns, (rows.truth[known] > 0).astype(int))
+    judged = confusion = None
+    if rows.truth is not None and (known := unlabeled[rows.truth[unlabeled] >= 0]).size:
+        judged = calibration.summary(p[known], rows.truth[known])
+        confusion = calibration.confusion(p[known], rows.truth[known])
     diagnosis = posterior.diagnostics()
     suspicious = _suspicious(posterior)
-    classes = (str(classifier.classes_[0]), str(classifier.classes_[1]))
-    confidence = np.maximum(probability, 1 - probability)
+    traces, convergence = [], []
+    if isinstance(posterior, Draws) and isinstance(diagnosis, Diagnostics):
+        traces = plots.traces(posterior, diagnosis, answer)
+        convergence = _convergence(diagnosis, classes, rows)
     return Content(
         title=title,
         classes=classes,
-        sentences=_sentences(classifier, probability, unlabeled, judged, suspicious, diagnosis.converged),
-        tiles=_tiles(confidence, labels.nodes, unlabeled, statistics, judged),
+        sentences=sentences(classes, labels.counts(), p, unlabeled, judged, suspicious, diagnosis.converged),
+        tiles=tiles(p, len(labels.nodes), unlabeled, judged),
+        found=np.bincount(answer[unlabeled], minlength=len(classes)).tolist(),
         least_certain=least,
         most_certain=most,
-        nodes=_nodes(shown, statistics, probability, classifier, rows),
+        nodes=_nodes(shown, classifier, rows),
         plots={
             "classes": classes,
-            "embedding": _embedding(classifier, shown),
-            "confidence": _confidence(confidence[unlabeled], probability[unlabeled]),
-            "marginals": _marginals(posterior, [*ranked[:N_MARGINALS], *ranked[::-1][:N_MARGINALS]], statistics),
-            "traces": _traces(posterior, diagnosis.nodes[np.argsort(-diagnosis.r_hat)[:2]]),
-            "reliability": None if judged is None else _reliability(judged.equal_width),
-            "spectrum": _round(classifier.spectrum_.values[:500]),
-            "pictures": _pictures(rows, np.concatenate([least, most, np.setdiff1d(shown, [*least, *most])])),
+            "shapes": SHAPES,
+            "embedding": plots.embedding(classifier.spectrum_, p, shown),
+            "confidence": plots.confidence(p[unlabeled]),
+            "marginals": plots.marginals(posterior, np.concatenate([least[:N_MARGINALS], most[:N_MARGINALS]])),
+            "traces": traces,
+            "reliability": None if judged is None else plots.reliability(judged.equal_width),
+            "spectrum": plots.rounded(classifier.spectrum_.values[:500]),
+            "pictures": plots.pictures(
+                rows.pictures, np.concatenate([least, most, np.setdiff1d(shown, [*least, *most])])
+            ),
             "columns": list(rows.columns[:MAX_CELLS]),
         },
         notes=list(notes),
         verdict=verdict(diagnosis),
         converged=diagnosis.converged,
-        convergence=[
-            (rows.names[node], float(r_hat), float(bulk), float(tail))
-            for node, r_hat, bulk, tail in zip(
-                diagnosis.nodes, diagnosis.r_hat, diagnosis.ess_bulk, diagnosis.ess_tail, strict=True
-            )
-        ],
+        convergence=convergence,
+        components=_components(posterior),
         suspicious=suspicious,
         hyperparameters=_hyperparameters(classifier),
-        calibration=[] if judged is None else _measures(judged),
+        calibration=[] if judged is None else measures(judged),
+        confusion=confusion,
         comparison=list(comparison),
         settings=_settings(classifier, settings),
         rows=rows,
@@ -161,174 +179,92 @@ def _shown(ranked: Nodes, labeled: Nodes, rng: np.random.Generator) -> Nodes:
     return np.sort(np.concatenate([first, rng.choice(others, MAX_POINTS - len(first), replace=False)]))
 
 
-def _sentences(
-    classifier: GraphClassifier,
-    probability: Array,
-    unlabeled: Nodes,
-    judged: calibration.Summary | None,
-    suspicious: list[tuple[int, float]] | None,
-    converged: bool,
-) -> list[str]:
-    labels = classifier.labels_
-    first, second = (f"“{name}”" for name in classifier.classes_)  # the page sets apart what is quoted so
-    n_rows, n_labeled = classifier.graph_.n_nodes, len(labels.nodes)
-    given = [int(np.sum(labels.y == sign)) for sign in (-1, 1)]
-    n_second = int(np.sum(probability[unlabeled] > 0.5))
-    confidence = np.maximum(probability, 1 - probability)[unlabeled]
-    sure, unsure = int(np.sum(confidence >= SURE)), int(np.sum(confidence < UNSURE))
-    told = [
-        f"Of {n_rows:,} rows, {n_labeled:,} had a class: {given[0]:,} had {first} and {given[1]:,} had {second}. "
-        "The question was the class of the others, and how sure one can be of each."
-    ]
-    if len(unlabeled):
-        look = f" and deserve{'s' if unsure == 1 else ''} a look" if unsure else ""
-        told.append(
-            f"The answer: {_count(len(unlabeled) - n_second, 'is', 'are')} more likely {first} and "
-            f"{_count(n_second, 'is', 'are')} more likely {second}. {_count(sure, 'has', 'have').capitalize()} a "
-            f"probability of {SURE:.0%} or more; {_count(unsure, 'has', 'have')} less than {UNSURE:.0%}{look}."
-        )
-    if judged is not None:
-        told.append(
-            f"Where the truth is known, {judged.accuracy:.1%} of {judged.n_nodes:,} rows are classified right. "
-            f"Leave the least sure tenth to a person, and {judged.risk_coverage.at(0.9):.1%} of the rest are."
-        )
-    if suspicious:
-        one = "s" if len(suspicious) == 1 else ""
-        told.append(f"{len(suspicious):,} of the given labels contradict{one} the others: see below.")
-    if not converged:
-        told.append("The sampling has not converged: read every number on this page as provisional.")
-    return told
-
-
-def _count(n: int, one: str, more: str) -> str:
-    """How many, and the verb that goes with it: "none has", "1 has", "2 have"."""
-    return f"{n:,} {more}" if n > 1 else f"{n or 'none'} {one}"
-
-
-def _tiles(
-    confidence: Array,
-    labeled: Nodes,
-    unlabeled: Nodes,
-    statistics: LabelStatistics,
-    judged: calibration.Summary | None,
-) -> list[tuple[str, str]]:
-    share = np.mean(confidence[unlabeled] >= SURE) if len(unlabeled) else 1.0
-    tiles = [
-        (f"{len(confidence):,}", "rows"),
-        (f"{len(labeled):,}", "labeled"),
-        (f"{share:.0%}", f"of the others with probability {SURE:.0%} or more"),
-        (f"{statistics.variance.mean():.3f}", "mean label variance; 1 before any label"),
-    ]
-    if judged is not None:
-        tiles.append((f"{judged.accuracy:.1%}", "right, where the truth is known"))
-    return tiles
-
-
-def _nodes(
-    shown: Nodes, statistics: LabelStatistics, probability: Array, classifier: GraphClassifier, rows: Rows
-) -> list[dict[str, Any]]:
+def _nodes(shown: Nodes, classifier: GraphClassifier, rows: Rows) -> list[dict[str, Any]]:
     """One entry for each node that is drawn or listed."""
-    given = np.zeros(classifier.graph_.n_nodes, dtype=int)
+    p = classifier.label_distributions_[shown]
+    given = np.full(classifier.graph_.n_nodes, -1)
     given[classifier.labels_.nodes] = classifier.labels_.y
-    truth = np.zeros_like(given) if rows.truth is None else rows.truth
+    truth = np.full_like(given, -1) if rows.truth is None else rows.truth
+    answer, margin, variance = uncertainty.most_probable(p), uncertainty.margin(p), uncertainty.label_variance(p)
+    error = _errors(classifier.posterior_, shown, answer)
+    # The answer comes first, whatever else is equally probable.
+    first = np.argsort(np.where(np.arange(p.shape[1]) == answer[:, None], -2.0, -p), axis=1, kind="stable")[
+        :, :N_TOLD
+    ]
     return [
         {
             "node": int(node),
             "name": rows.names[node],
-            "p": round(float(probability[node]), 4),
-            "class": int(probability[node] > 0.5),  # which p, rounded, may not tell
-            "mean": round(float(statistics.mean[node]), 4),
-            "variance": round(float(statistics.variance[node]), 4),
-            "error": round(float(statistics.error[node]), 5),
+            "p": [[int(k), round(float(p[i, k]), 6)] for k in first[i]],
+            "class": int(answer[i]),
+            "confidence": round(float(p[i, answer[i]]), 6),
+            "margin": round(float(margin[i]), 4),
+            "variance": round(float(variance[i]), 4),
+            "error": error[i],
             "label": int(given[node]),
             "truth": int(truth[node]),
             "cells": list(rows.cells[node][:MAX_CELLS]) if rows.cells else [],
         }
-        for node in shown
+        for i, node in enumerate(shown)
     ]
 
 
-def _embedding(classifier: GraphClassifier, shown: Nodes) -> dict[str, Any]:
-    """Coordinates in the first eigenvectors that tell nodes apart: those after the constant ones."""
-    modes = classifier.spectrum_
-    first = min(modes.n_components, max(modes.n_modes - 2, 0))
-    chosen = list(range(first, min(first + N_AXES, modes.n_modes)))
-    return {
-        "names": [f"q{j}" for j in chosen],
-        "coordinates": [_round(modes.vectors[shown, j]) for j in chosen],
-    }
+def _errors(posterior: Posterior, shown: Nodes, answer: Nodes) -> list[float | None]:
+    """The Monte-Carlo error of the probability of the answer; None where there are no draws, or too few to tell."""
+    first = posterior.components[0] if isinstance(posterior, Mixture) else posterior
+    if not isinstance(first, Draws):
+        return [None] * len(shown)
+    error = posterior.classes(shown).error[np.arange(len(shown)), answer]
+    return [round(float(each), 5) if np.isfinite(each) else None for each in error]
 
 
-def _confidence(confidence: Array, probability: Array) -> dict[str, Any]:
-    edges = np.linspace(0.5, 1, 21)
-    counts = [
-        np.histogram(confidence[mine], edges)[0].tolist() for mine in (probability <= 0.5, probability > 0.5)
+def _convergence(
+    diagnosis: Diagnostics, classes: Sequence[str], rows: Rows
+) -> list[tuple[str, str, float, float, float]]:
+    """What is watched, by name: u, or of several fields that of a class."""
+    fields = {f"u{k}": f"u of {name}" for k, name in enumerate(classes)}
+    numbers = zip(
+        diagnosis.names, diagnosis.nodes, diagnosis.r_hat, diagnosis.ess_bulk, diagnosis.ess_tail, strict=True
+    )
+    return [
+        (
+            fields.get(kind := name.partition(" at ")[0], kind),
+            rows.names[node] if node >= 0 else "",
+            float(r_hat),
+            float(bulk),
+            float(tail),
+        )
+        for name, node, r_hat, bulk, tail in numbers
     ]
-    return {"edges": _round(edges), "counts": counts}
 
 
-def _marginals(posterior: Posterior, nodes: Sequence[Any], statistics: LabelStatistics) -> list[dict[str, Any]]:
-    """Histograms of u, or v, at some nodes, on one scale."""
-    if not nodes:
+def _components(posterior: Posterior) -> list[tuple[float, str, str]]:
+    """The hyper-parameters that are averaged over, the heaviest first."""
+    if not isinstance(posterior, Mixture):
         return []
-    chosen = np.array(nodes, dtype=np.int64)
-    draws = posterior.latent(chosen).reshape(-1, len(chosen))
-    reach = float(np.quantile(np.abs(draws), 0.999)) or 1.0
-    edges = np.linspace(-reach, reach, 41)
+
+    def numbers(model: Any) -> str:
+        found = {name: value for name, value in vars(model).items() if isinstance(value, float)}
+        return ", ".join(f"{name} {value:.3g}" for name, value in found.items())
+
     return [
-        {
-            "node": int(node),
-            "mean": round(float(statistics.mean[node]), 3),
-            "edges": _round(edges),
-            "counts": np.histogram(draws[:, k], edges)[0].tolist(),
-        }
-        for k, node in enumerate(chosen)
+        (float(weight), each.prior.name, numbers(each.model))
+        for weight, each in zip(posterior.weights, posterior.components, strict=True)
     ]
 
 
-def _traces(posterior: Posterior, nodes: Nodes) -> list[dict[str, Any]]:
-    """u at the nodes of worst convergence, along every chain."""
-    step = max(1, posterior.n_draws // N_TRACE)
-    draws = posterior.latent(nodes)[:, ::step]
-    return [
-        {"node": int(node), "step": step, "chains": [_round(chain) for chain in draws[..., k]]}
-        for k, node in enumerate(nodes)
-    ]
-
-
-def _suspicious(posterior: Posterior) -> list[tuple[int, float]] | None:
-    """Labels that the other labels speak against, and their probability given those; None where unknown.
-
-    ``P(y_j | all other labels)`` by expectation propagation, which Ginzburg-Landau does not allow.
-    """
+def _suspicious(posterior: Posterior) -> list[Suspicious] | None:
+    """Labels that the other labels speak against; None where that is not known, or takes long."""
     model = posterior.model
-    if isinstance(model, GinzburgLandau) or len(model.nodes) > MAX_CHECKED_LABELS:
+    if not (offers(model, "sites") and offers(model, "y")) or len(model.nodes) > MAX_CHECKED_LABELS:
         return None
-    factor = posterior.whitening.matrix(model.nodes)
-    left_out = np.exp(propagate(factor, Sites.of(model)).log_predictive)
-    order = np.argsort(left_out)
-    return [(int(model.nodes[j]), float(left_out[j])) for j in order if left_out[j] < SUSPICIOUS]
-
-
-def _reliability(found: calibration.Reliability) -> dict[str, Any]:
-    kept = found.counts > 0
-    return {
-        "left": _round(found.edges[:-1][kept]),
-        "right": _round(found.edges[1:][kept]),
-        "confidence": _round(found.confidence[kept]),
-        "frequency": _round(found.frequency[kept]),
-        "counts": found.counts[kept].tolist(),
-    }
-
-
-def _measures(found: calibration.Summary) -> list[tuple[str, str]]:
+    found = suspicious_labels(posterior)
     return [
-        ("rows with known truth, not labeled", f"{found.n_nodes:,}"),
-        ("share right", f"{found.accuracy:.3f}"),
-        ("log-loss", f"{found.log_loss:.3f}"),
-        ("Brier score", f"{found.brier:.3f}"),
-        ("expected calibration error", f"{found.equal_width.ece:.3f}"),
-        ("a wrong answer is less sure than a right one with probability", f"{found.error_detection_auroc:.3f}"),
+        Suspicious(int(node), int(given), int(likelier), float(1 - wrong))
+        for node, given, likelier, wrong in zip(
+            found.nodes, found.y, found.likelier, found.probability, strict=True
+        )
+        if 1 - wrong < SUSPICIOUS
     ]
 
 
@@ -348,29 +284,17 @@ def _hyperparameters(classifier: GraphClassifier) -> list[tuple[str, str, str]]:
 
 def _settings(classifier: GraphClassifier, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     posterior, modes = classifier.posterior_, classifier.spectrum_
+    first = posterior.components[0] if isinstance(posterior, Mixture) else posterior
+    how = "expectation propagation"
+    if isinstance(first, Draws):
+        how = f"{first.settings.get('sampler')}, {first.n_chains} chains x {first.n_draws} draws"
     left_out = {"verbose", *without_effect(classifier)}
     facts = {
         **{name: value for name, value in classifier.get_params().items() if name not in left_out},
-        "prior of u": posterior.whitening.prior.name,
+        "prior of u": posterior.prior.name,
         "eigenpairs": f"{modes.n_modes} by {modes.method}",
         "connected components": modes.n_components,
-        "sampler": posterior.settings.get("sampler"),
-        "chains x draws": f"{posterior.n_chains} x {posterior.n_draws}",
+        "answers by": how,
         **settings,
     }
     return [(name, "not set" if value is None else str(value)) for name, value in facts.items()]
-
-
-def _pictures(rows: Rows, shown: Nodes) -> dict[str, Any] | None:
-    """Gray values of the nodes shown, as one string; only of the first, where a page cannot carry all."""
-    if rows.pictures is None:
-        return None
-    height, width = rows.pictures.shape[1:]
-    fit = shown[: max(1, MAX_PICTURE_BYTES // (height * width))]
-    raw = base64.b64encode(np.ascontiguousarray(rows.pictures[fit]).tobytes()).decode("ascii")
-    return {"height": int(height), "width": int(width), "nodes": fit.tolist(), "gray": raw}
-
-
-def _round(values: NDArray[Any]) -> list[float]:
-    """Four significant digits: enough for a plot."""
-    return [float(f"{value:.4g}") for value in np.asarray(values, dtype=float)]

@@ -6,9 +6,9 @@
   const byNode = new Map(nodes.map((node) => [node.node, node]));
   const SVG = "http://www.w3.org/2000/svg";
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-  const className = (node) => data.classes[node.class];
+  const least = 1 / data.classes.length; // the least probability that the likeliest class can have
   const percent = (x) => (100 * x).toFixed(1) + "%";
-  const sure = (p) => (percent(p) === "100.0%" ? "> 99.9%" : percent(p)); // draws cannot tell more
+  const sure = (p) => ({ "100.0%": "> 99.9%", "0.0%": "< 0.1%" })[percent(p)] ?? percent(p); // nobody can tell more
 
   // ---- small helpers -----------------------------------------------------------------------------
   function element(name, attributes = {}, parent = null, text = null) {
@@ -88,12 +88,11 @@
     element("b", {}, tip, node.name);
     const name = (text) => element("bdi", {}, null, text); // which turns nothing that follows round
     const line = (...parts) => { const made = element("div", {}, tip); made.append(...parts); return made; };
-    line(name(className(node)), `, probability ${sure(Math.max(node.p, 1 - node.p))} (error ${(node.error / 2).toFixed(4)})`);
-    if (node.label) line("labeled ", name(data.classes[node.label > 0 ? 1 : 0]));
-    if (node.truth) {
-      const truth = node.truth > 0 ? 1 : 0;
-      line("in truth ", name(data.classes[truth])).classList.toggle("wrong", truth !== node.class);
-    }
+    const error = node.error === null ? "" : ` (error ${node.error.toFixed(4)})`;
+    line(name(data.classes[node.class]), `, probability ${sure(node.confidence)}${error}`);
+    if (data.classes.length > 2) for (const [k, p] of node.p.slice(1, 3)) line("or ", name(data.classes[k]), `, ${sure(p)}`);
+    if (node.label >= 0) line("labeled ", name(data.classes[node.label]));
+    if (node.truth >= 0) line("in truth ", name(data.classes[node.truth])).classList.toggle("wrong", node.truth !== node.class);
     if (pictures && pictures.has(node.node)) pictures.draw(element("canvas", { class: "picture" }, tip), node.node);
     else if (node.cells.length) {
       const list = element("dl", {}, tip);
@@ -116,14 +115,18 @@
   // ---- the map -----------------------------------------------------------------------------------
   const map = document.querySelector("canvas.map");
   const pick = [document.getElementById("axis-x"), document.getElementById("axis-y")];
-  let dots = [];
-  function star(context, x, y, points, outer, inner) {
+  const shapes = data.shapes.map((path) => new Path2D(path));
+  let dots = [], alone = null; // the class that is shown alone
+  function star(points) {
+    const path = new Path2D();
     for (let k = 0; k < 2 * points; k++) {
-      const r = k % 2 ? inner : outer, angle = (Math.PI * k) / points;
-      context.lineTo(x + r * Math.sin(angle), y - r * Math.cos(angle));
+      const r = k % 2 ? 0.4 : 1, angle = (Math.PI * k) / points;
+      path.lineTo(r * Math.sin(angle), -r * Math.cos(angle));
     }
-    context.closePath();
+    path.closePath();
+    return path;
   }
+  const stars = [4, 5, 6, 7, 8].map(star);
   function drawMap() {
     const { width, height } = map.getBoundingClientRect();
     const ratio = devicePixelRatio || 1;
@@ -136,31 +139,34 @@
       const low = Math.min(...values), high = Math.max(...values), room = (k ? height : width) - 2 * pad;
       return (v) => (k ? height - pad - ((v - low) / (high - low || 1)) * room : pad + ((v - low) / (high - low || 1)) * room);
     });
-    const [positive, negative, middle, text, card] = ["positive", "negative", "middle", "text", "card"].map(color);
+    const [middle, text, card] = ["middle", "text", "card"].map(color), colors = data.classes.map((_, k) => color("k" + k));
     dots = nodes.map((node, i) => ({ node, x: scale[0](chosen[0][i]), y: scale[1](chosen[1][i]) }));
     // The unsure are drawn after the sure, the labeled last.
-    const order = [...dots].sort((a, b) => (a.node.label !== 0) - (b.node.label !== 0) || Math.abs(b.node.p - 0.5) - Math.abs(a.node.p - 0.5));
-    const size = nodes.length > 1500 ? 2.6 : 3.6;
+    const order = [...dots].sort((a, b) => (a.node.label >= 0) - (b.node.label >= 0) || b.node.confidence - a.node.confidence);
+    const size = nodes.length > 1500 ? 2.7 : 3.7, large = width < 500 || nodes.filter((node) => node.label >= 0).length > 60 ? 8 : 11;
     for (const { node, x, y } of order) {
-      const up = node.label ? node.label > 0 : node.class === 1;
-      context.fillStyle = mix(middle, up ? positive : negative, node.label ? 1 : Math.min(1, Math.abs(2 * node.p - 1)));
-      context.beginPath();
-      if (node.label) star(context, x, y, up ? 5 : 4, 11, up ? 4.6 : 4.2);
-      else if (up) context.arc(x, y, size, 0, 2 * Math.PI);
-      else context.rect(x - 0.9 * size, y - 0.9 * size, 1.8 * size, 1.8 * size);
-      context.fill();
-      context.lineWidth = node.label ? 1.6 : 0.6;
-      context.strokeStyle = node.label || Math.abs(2 * node.p - 1) < 0.4 ? text : card;
-      context.globalAlpha = node.label ? 1 : 0.7;
-      context.stroke();
-      context.globalAlpha = 1;
+      const given = node.label >= 0, k = given ? node.label : node.class, reach = given ? large : size;
+      const sureness = given ? 1 : Math.max(0, (node.confidence - least) / (1 - least));
+      const path = given ? stars[k % stars.length] : shapes[k % shapes.length];
+      const seen = alone === null || alone === k;
+      context.save();
+      context.translate(x, y);
+      context.scale(reach, reach);
+      context.globalAlpha = seen ? 1 : 0.08;
+      context.fillStyle = mix(middle, colors[k], sureness);
+      context.fill(path);
+      context.lineWidth = (given ? 1.6 : 0.6) / reach;
+      context.strokeStyle = given || sureness < 0.4 ? text : card;
+      context.globalAlpha *= given ? 1 : 0.7;
+      context.stroke(path);
+      context.restore();
     }
   }
   function nearest(event) {
     const box = map.getBoundingClientRect(), [x, y] = [event.clientX - box.left, event.clientY - box.top];
     let best = null, least = 15 ** 2;
     for (const dot of dots) {
-      const distance = (dot.x - x) ** 2 + (dot.y - y) ** 2 - (dot.node.label ? 40 : 0);
+      const distance = (dot.x - x) ** 2 + (dot.y - y) ** 2 - (dot.node.label >= 0 ? 40 : 0);
       if (distance < least) [best, least] = [dot, distance];
     }
     return best;
@@ -173,39 +179,47 @@
   }
   map.addEventListener("pointerleave", hideTip);
   pick.forEach((select) => select.addEventListener("change", drawMap));
+  const legend = [...document.querySelectorAll("button.legend")];
+  for (const button of legend) {
+    button.addEventListener("click", () => {
+      const k = Number(button.dataset.class);
+      alone = alone === k ? null : k;
+      for (const other of legend) other.setAttribute("aria-pressed", String(alone === Number(other.dataset.class)));
+      drawMap();
+    });
+  }
 
   // ---- plots -------------------------------------------------------------------------------------
   function drawConfidence(host) {
-    const { edges, counts } = data.confidence;
-    const most = Math.max(1, ...counts[0].map((n, i) => n + counts[1][i]));
-    const { root, X, Y } = axes(host, "Distribution of confidence", { x: [0.5, 1], y: [0, most], xLabel: "probability of the likelier class", yLabel: "rows" });
-    edges.slice(0, -1).forEach((edge, i) => {
-      const between = `${percent(edge)} to ${percent(edges[i + 1])}: `;
-      bar(root, X, Y, edge, edges[i + 1], 0, counts[1][i], color("positive"), `${between}${counts[1][i]} of class ${data.classes[1]}`);
-      bar(root, X, Y, edge, edges[i + 1], counts[1][i], counts[0][i] + counts[1][i], color("negative"), `${between}${counts[0][i]} of class ${data.classes[0]}`);
-    });
+    const { edges, counts } = data.confidence, base = edges.slice(0, -1).map(() => 0);
+    const most = Math.max(1, ...base.map((_, i) => counts.reduce((sum, each) => sum + each[i], 0)));
+    const { root, X, Y } = axes(host, "Distribution of confidence", { x: [least, 1], y: [0, most], xLabel: "probability of the likeliest class", yLabel: "rows" });
+    counts.forEach((each, k) => each.forEach((n, i) => {
+      if (!n) return;
+      bar(root, X, Y, edges[i], edges[i + 1], base[i], base[i] + n, color("k" + k), `${percent(edges[i])} to ${percent(edges[i + 1])}: ${n} of class ${data.classes[k]}`);
+      base[i] += n;
+    }));
   }
   function drawMarginal(host, marginal) {
     const { edges, counts } = marginal, most = Math.max(...counts);
     const { root, X, Y } = axes(host, "Histogram of draws", { x: [edges[0], edges.at(-1)], y: [0, most], width: 170, height: 96, left: 4, bottom: 20, n: 3 });
-    edges.slice(0, -1).forEach((edge, i) => bar(root, X, Y, edge, edges[i + 1], 0, counts[i], color((edge + edges[i + 1]) / 2 >= 0 ? "positive" : "negative")));
+    edges.slice(0, -1).forEach((edge, i) => bar(root, X, Y, edge, edges[i + 1], 0, counts[i], color((edge + edges[i + 1]) / 2 >= 0 ? "k1" : "k0")));
     svg("line", { x1: X(0), x2: X(0), y1: 6, y2: Y(0), stroke: color("text"), "stroke-dasharray": "2 3" }, root);
   }
   function drawTrace(host, trace) {
     const all = trace.chains.flat(), draw = (i) => 1 + i * trace.step, n = trace.chains[0].length;
     const { root, X, Y } = axes(host, "Trace of the chains", { x: [1, Math.max(2, draw(n - 1))], y: [Math.min(...all), Math.max(...all)], height: 190, xLabel: "draw", yLabel: "u" });
-    const colors = color("chains").split(" ");
     trace.chains.forEach((chain, k) => {
       const points = chain.map((v, i) => `${X(draw(i)).toFixed(1)},${Y(v).toFixed(1)}`).join(" ");
-      const line = svg("polyline", { points, fill: "none", stroke: colors[k % colors.length], "stroke-width": 1, opacity: 0.85 }, root);
+      const line = svg("polyline", { points, fill: "none", stroke: color("k" + (k % 8)), "stroke-width": 1, opacity: 0.85 }, root);
       svg("title", {}, line, `chain ${k + 1}`);
     });
   }
   function drawReliability(host) {
-    const found = data.reliability, low = Math.min(0.5, ...found.frequency.map((f) => Math.floor(10 * f) / 10));
-    const { root, X, Y } = axes(host, "Share right against confidence", { x: [0.5, 1], y: [low, 1], xLabel: "probability of the likelier class", yLabel: "share right" });
+    const found = data.reliability, low = Math.min(least, ...found.frequency.map((f) => Math.floor(10 * f) / 10));
+    const { root, X, Y } = axes(host, "Share right against confidence", { x: [least, 1], y: [low, 1], xLabel: "probability of the likeliest class", yLabel: "share right" });
     found.frequency.forEach((f, i) => bar(root, X, Y, found.left[i], found.right[i], low, f, mix(color("card"), color("quiet"), 0.3), `${found.counts[i]} rows, ${percent(f)} right`));
-    svg("line", { x1: X(0.5), y1: Y(0.5), x2: X(1), y2: Y(1), stroke: color("text"), "stroke-dasharray": "4 4" }, root);
+    svg("line", { x1: X(least), y1: Y(least), x2: X(1), y2: Y(1), stroke: color("text"), "stroke-dasharray": "4 4" }, root);
     found.confidence.forEach((c, i) => {
       const n = found.counts[i], error = 2 * Math.sqrt((c * (1 - c)) / n), f = found.frequency[i];
       svg("line", { x1: X(c), x2: X(c), y1: Y(Math.min(1, c + error)), y2: Y(Math.max(low, c - error)), stroke: color("quiet"), "stroke-width": 2 }, root);

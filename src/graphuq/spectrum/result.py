@@ -77,7 +77,8 @@ class Spectrum:
     def load(cls, path: str | os.PathLike[str]) -> Spectrum:
         """Read what `save` wrote. Nothing in the file is executed."""
         facts, arrays = archive.read(Path(path), FORMAT, "a spectrum")
-        return cls(**arrays, **facts)
+        found: dict[str, Any] = {**arrays, **facts}
+        return cls(**found)
 
     def pack(self) -> tuple[dict[str, Any], archive.Arrays]:
         """Everything as facts and arrays, by the names of the attributes."""

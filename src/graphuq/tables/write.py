@@ -22,7 +22,10 @@ def _cell(value: Any) -> str:
     """Text that could be a formula gets an apostrophe before it; a number is a number."""
     if isinstance(value, str):
         return f"'{value}" if value.startswith(_FORMULA) and not _is_number(value) else value
-    return str(value) if isinstance(value, int) else f"{value:.6g}"
+    if isinstance(value, int):
+        return str(value)
+    told = f"{value:.6g}"
+    return f"{value:.12f}" if told == "1" and value < 1 else told  # what is nearly certain is not told as certain
 
 
 def _is_number(text: str) -> bool:

@@ -1,0 +1,278 @@
+"""Labels of K classes as half-spaces: sites in, the Gaussian that they make of K fields out.
+
+The half-spaces of a node, its own field against each other one, share that field: their sites make a star.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dtrtri
+
+from graphuq.inference.sites import Match, Sites
+
+if TYPE_CHECKING:
+    from graphuq.inference.star_ep import StarEP
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Stack = NDArray[np.float64]  # matrices, one for each class or each node
+Whole = NDArray[np.int_]
+# Roots at many nodes are formed about this many numbers at a time.
+BLOCK = 2**21
+
+
+@dataclass(frozen=True)
+class StarSites:
+    """Labels of K classes as half-spaces of the noisy fields g = u + N(0, noise).
+
+        P(c | g) ~ prod_{k != c} [delta + (1 - 2 delta) 1(g_c > g_k)]
+
+    Without delta the label is the largest field's. With it, the class whose field m others exceed is the label
+    with probability r^m / sum_{i < K} r^i, r = delta / (1 - delta).
+
+    Attributes:
+        labels: the class of every labeled node, 0 to n_classes - 1, shape (n_labeled,).
+        n_classes: K.
+        noise: variance of the noise of each field.
+        log_flip: log of delta.
+        noise_slope, flip_slope: derivatives of `noise` and `log_flip` by the parameters that set them.
+    """
+
+    labels: Whole
+    n_classes: int
+    noise: float
+    log_flip: float = -np.inf
+    noise_slope: float = 0.0
+    flip_slope: float = 0.0
+
+    def own(self) -> NDArray[np.bool_]:
+        """Which field is a node's own, shape (n_classes, n_labeled)."""
+        return np.asarray(np.arange(self.n_classes)[:, None] == self.labels)
+
+    def fit(self, factor: Matrix, **settings: Any) -> StarEP:
+        """The Gaussian of expectation propagation, see `star_ep.propagate`."""
+        from graphuq.inference.star_ep import propagate
+
+        return propagate(factor, self, **settings)
+
+    def half_space(self) -> Sites:
+        """The likelihood of ``d = g_c - g_k`` for one k."""
+        return Sites(np.ones(1), 0.0, self.log_flip)
+
+    def match(self, mean: Vector, variance: Vector) -> Match:
+        """What the half-spaces make of beliefs about their d, field after field; a node's own field has none."""
+        found, real = self.half_space().match(mean, variance), ~self.own().ravel()
+        return Match(found.log_z, real * found.precision, real * found.shift)
+
+    def log_total(self) -> tuple[float, float]:
+        """Log of the sum over c of the product above, and its derivative by `log_flip`."""
+        if self.log_flip == -np.inf:
+            return 0.0, 0.0
+        delta, rank = np.exp(self.log_flip), np.arange(self.n_classes)
+        log_each = rank * self.log_flip + rank[::-1] * np.log1p(-delta)
+        log_total = np.logaddexp.reduce(log_each)
+        slope = np.exp(log_each - log_total) @ (rank - rank[::-1] * delta / (1 - delta))
+        return float(log_total), float(slope)
+
+
+class Levels(NamedTuple):
+    """The prior around the levels a_n = g_nc: with xi, zeta_k ~ N(0, I) independent,
+
+        a = level xi,    z_k = turn[:, own_k] xi[own_k] + narrow_k zeta_k.
+
+    Singular values of B at the nodes of a class give all three without dividing by small numbers.
+    """
+
+    own: list[Whole]  # for every class its nodes
+    level: Matrix  # (n_labeled, n_labeled)
+    turn: Matrix  # (k, n_labeled)
+    narrow: Stack  # (n_classes, k, k)
+    follow: Matrix  # B turn
+    factor: Stack  # B narrow
+
+
+def levels_of(reduced: Matrix, sites: StarSites) -> Levels:
+    """The prior of B, shape (n_labeled, k), around the levels."""
+    n_labeled, k = reduced.shape
+    own = [np.flatnonzero(sites.labels == c) for c in range(sites.n_classes)]
+    level, turn = np.zeros((n_labeled, n_labeled)), np.zeros((k, n_labeled))
+    narrow = np.tile(np.eye(k), (sites.n_classes, 1, 1))
+    for nodes, spread in zip(own, narrow, strict=True):
+        left, s, right = np.linalg.svd(reduced[nodes])
+        deviation = np.sqrt(np.append(s, np.zeros(nodes.size - s.size)) ** 2 + sites.noise)
+        level[np.ix_(nodes, nodes)] = left * deviation
+        seen = np.flatnonzero(s)
+        v, size = right[seen].T, deviation[seen]
+        turn[:, nodes[seen]] = v * (s[seen] / size)
+        spread -= v * (1 - np.sqrt(sites.noise) / size) @ v.T
+    return Levels(own, level, turn, narrow, reduced @ turn, reduced @ narrow)
+
+
+class Stars(NamedTuple):
+    """The sites of d_nk = a_n - g_nk as sites of the gaps a_n - u_nk, the noise of g_nk integrated out, and those
+    of a node as one Gaussian term in its u, a_n ~ N(u_nc, noise) integrated out too; (n_classes, n_labeled).
+    """
+
+    own: NDArray[np.bool_]
+    rho: Matrix  # 1 / (1 + noise tau), what the noise leaves of a site; 0 for k = c, where there is no gap
+    weight: Matrix  # rho tau
+    shift: Matrix  # rho nu
+    log_det: Vector  # of I + noise diag(tau)
+    term: Stack  # precision of u, (n_classes, n_classes, n_labeled)
+    force: Matrix  # shift of u
+    share: Matrix  # given u, a has mean share . u + offset
+    offset: Vector
+    variance: Vector  # of a given u
+    log_grown: Vector  # log(noise / variance)
+
+
+def _stars_of(sites: StarSites, site: Vector) -> Stars | None:
+    """None where sites widen by more than the noise allows."""
+    own, noise = sites.own(), sites.noise
+    precision, shift = site.reshape(2, *own.shape)
+    scale = 1 + noise * precision
+    rho = np.where(own, 0, 1 / np.where(scale > 1e-9, scale, np.nan))
+    weight, shift = rho * precision, rho * shift
+    total, push = weight.sum(axis=0), shift.sum(axis=0)
+    grown = 1 + noise * total
+    if not (grown > 1e-9).all():
+        return None
+    share, offset = np.where(own, 1, noise * weight) / grown, noise * push / grown
+    term = -np.where(own[:, None], share[:, None] * weight, weight[:, None] * share)
+    k = np.arange(len(own))
+    term[k, k] = np.where(own, share * total, weight * (1 - share))
+    force = np.where(own, share * push, weight * offset - shift)
+    log_det, log_grown = np.log(scale).sum(axis=0), np.log(grown)
+    return Stars(own, rho, weight, shift, log_det, term, force, share, offset, noise / grown, log_grown)
+
+
+class Joint(NamedTuple):
+    """The Gaussian of the gaps a_n - u_nk, and roots of what it is made of."""
+
+    log_det: float  # of all precisions, those of the prior being I
+    mean: Matrix  # (n_classes, n_labeled)
+    variance: Matrix
+    spread: Matrix  # root of the covariance of xi, or by modes of z
+    alone: list[Matrix]  # by nodes: roots of the covariance of zeta_k given xi,
+    moved: list[Matrix]  # and where deviations of xi move those
+
+
+def _inverse_root(matrix: Matrix) -> Matrix | None:
+    """R with ``R R^T`` the inverse of I + matrix, whose upper triangle is overwritten; None if not positive."""
+    matrix.flat[:: len(matrix) + 1] += 1
+    cholesky, failed = dpotrf(matrix.T, lower=1, overwrite_a=1)
+    if failed or not np.isfinite(cholesky[-1, -1]):
+        return None
+    return np.asarray(dtrtri(cholesky, lower=1, overwrite_c=1)[0].T)
+
+
+def _by_nodes(levels: Levels, sites: StarSites, stars: Stars) -> Joint | None:
+    """Given xi the fields are independent, and the gaps of field k are ``D_k xi - B_k zeta_k``. So first xi,
+
+    precision  I + sum_k D_k^T (W_k^-1 + B_k B_k^T)^-1 D_k,    D_k = level - follow on the columns own_k.
+    """
+    level, follow = levels.level, levels.follow
+    tied = stars.weight[sites.labels].T * follow
+    cross = level.T @ tied
+    precision = level.T @ (stars.weight.sum(axis=0)[:, None] * level) - cross - cross.T
+    precision += np.where(sites.labels[:, None] == sites.labels, follow.T @ tied, 0)
+    push, roots, parts = np.zeros(len(level)), [], []
+    for weight, shift, factor, own in zip(stars.weight, stars.shift, levels.factor, levels.own, strict=True):
+        root = _inverse_root(factor.T @ (weight[:, None] * factor))
+        if root is None:
+            return None
+        half = factor @ root
+        heavy = half.T * weight
+        drag = heavy @ level
+        drag[:, own] -= heavy @ follow[:, own]
+        precision -= drag.T @ drag
+        pull = half.T @ shift
+        free = shift - pull @ heavy
+        push += free @ level
+        push[own] -= free @ follow[:, own]
+        roots.append(root)
+        parts.append((half, drag, pull, own))
+    spread = _inverse_root(precision)
+    if spread is None:
+        return None
+    xi = np.column_stack([spread, spread @ (push @ spread)])  # its deviations, then its mean
+    a = level @ xi
+    mean, variance, moves = [], [], []
+    for half, drag, pull, own in parts:
+        moved = drag @ xi
+        moved[:, -1] -= pull
+        gap = a - follow[:, own] @ xi[own] - half @ moved
+        mean.append(gap[:, -1])
+        variance.append(np.square(half).sum(axis=1) + np.square(gap[:, :-1]).sum(axis=1))
+        moves.append(moved[:, :-1])
+    log_det = stars.log_det.sum() - 2 * sum(np.log(root.diagonal()).sum() for root in [spread, *roots])
+    return Joint(float(log_det), np.array(mean), np.array(variance), spread, roots, moves)
+
+
+def _by_modes(reduced: Matrix, stars: Stars) -> Joint | None:
+    """All fields' z at once: better with many labels on few modes."""
+    (n_labeled, k), n_classes = reduced.shape, len(stars.own)
+    precision = np.zeros((n_classes, k, n_classes, k))
+    for c in range(n_classes):
+        wide = stars.term[c, c:].T[:, :, None] * reduced[:, None]
+        precision[c, :, c:] = (reduced.T @ wide.reshape(n_labeled, -1)).reshape(k, -1, k)
+    spread = _inverse_root(precision.reshape(n_classes * k, -1))
+    if spread is None:
+        return None
+    u = (spread @ ((stars.force @ reduced).ravel() @ spread)).reshape(n_classes, k) @ reduced.T
+    mean = (stars.share * u).sum(axis=0) + stars.offset - u
+    variance = np.empty_like(mean)
+    for nodes in blocks(n_labeled, spread.size // k):
+        half = (reduced[nodes] @ spread.reshape(n_classes, k, -1)).swapaxes(0, 1)
+        gap = stars.share.T[nodes, None] @ half - half
+        variance[:, nodes] = np.square(gap).sum(axis=2).T + stars.variance[nodes]
+    log_det = (stars.log_det + stars.log_grown).sum() - 2 * np.log(spread.diagonal()).sum()
+    return Joint(float(log_det), mean, variance, spread, [], [])
+
+
+def blocks(n_nodes: int, n_each: int) -> list[slice]:
+    """Nodes some at a time, each of which takes so many numbers."""
+    size = max(1, BLOCK // n_each)
+    return [slice(i, i + size) for i in range(0, n_nodes, size)]
+
+
+class Problem(NamedTuple):
+    """What stays the same from sweep to sweep."""
+
+    sites: StarSites
+    reduced: Matrix  # B, (n_labeled, k)
+    levels: Levels | None  # where sweeps go by nodes
+
+
+class StarPosterior(NamedTuple):
+    """The Gaussian that given sites stand for, with moments of d and of its cavities, field after field."""
+
+    stars: Stars
+    joint: Joint
+    mean: Vector
+    variance: Vector
+    cavity_mean: Vector
+    cavity_variance: Vector
+
+
+def posterior_of(problem: Problem, site: Vector) -> StarPosterior | None:
+    """The Gaussian of all precisions, then all shifts; None where they do not make a proper one."""
+    sites, reduced, levels = problem
+    stars = _stars_of(sites, site)
+    if stars is None:
+        return None
+    joint = _by_modes(reduced, stars) if levels is None else _by_nodes(levels, sites, stars)
+    if joint is None:
+        return None
+    precision, shift = np.split(site, 2)
+    mean = (stars.rho * joint.mean + sites.noise * stars.shift).ravel()
+    variance = (stars.rho * (sites.noise + stars.rho * joint.variance)).ravel()
+    left = 1 - precision * variance
+    if not (left > 1e-12).all():
+        return None
+    cavity = (mean - variance * shift) / left, np.where(stars.own.ravel(), 1, variance / left)
+    return StarPosterior(stars, joint, mean, variance, *cavity)

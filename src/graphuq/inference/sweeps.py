@@ -1,0 +1,121 @@
+"""Sites to start from in; sites that agree with the moments they stand for out: the sweeps of expectation propagation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq.inference.sites import Match
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# Sweeps are accelerated once no moment is off by more posterior deviations than this: farther out the step
+# likelihood of level-set is not linear enough, and leaps led astray.
+CLOSE = 0.1
+# From so many sweeps back.
+ACCELERATION_MEMORY = 4
+
+
+class Beliefs(Protocol):
+    """What the Gaussian of given sites says of every value that a site sees, with that site and without it."""
+
+    @property
+    def mean(self) -> Vector:
+        """Of the value."""
+        ...
+
+    @property
+    def variance(self) -> Vector:
+        """Of the value."""
+        ...
+
+    @property
+    def cavity_mean(self) -> Vector:
+        """Without its own site."""
+        ...
+
+    @property
+    def cavity_variance(self) -> Vector:
+        """Without its own site."""
+        ...
+
+
+B = TypeVar("B", bound=Beliefs)
+
+
+class Settled(NamedTuple, Generic[B]):
+    """Where the sweeps ended."""
+
+    site: Vector  # all precisions, then all shifts
+    posterior: B
+    n_sweeps: int
+    converged: bool
+
+
+def settle(
+    posterior_of: Callable[[Vector], B | None],
+    match: Callable[[Vector, Vector], Match],
+    start: Vector,
+    tolerance: float,
+    max_sweeps: int,
+    n_sweeps: int = 0,
+) -> Settled[B]:
+    """Sweep all sites at once until every site reproduces its tilted moments.
+
+    Far from the fixed point steps are damped. Close to it, where sweeps shrink and turn the error by the same
+    linear map, the last few of them tell where it vanishes (Anderson 1965).
+
+    Args:
+        posterior_of: the Gaussian of given sites, or None where they do not make a proper one.
+        match: the sites that cavities of this mean and variance ask for.
+        start: sites to start from.
+        tolerance: of the moments, in posterior deviations.
+        max_sweeps: sweeps after which to give up.
+        n_sweeps: sweeps made before, which count.
+    """
+    site, posterior = start, posterior_of(start)
+    if posterior is None:  # sites of another problem: begin with none
+        site = np.zeros_like(start)
+        posterior = posterior_of(site)
+    assert posterior is not None  # the prior is proper
+    step, last = 1.0, np.inf
+    history: list[tuple[Vector, Vector]] = []
+    for sweep in range(n_sweeps + 1, n_sweeps + max_sweeps + 1):
+        target = match(posterior.cavity_mean, posterior.cavity_variance)
+        change = np.concatenate([target.precision, target.shift]) - site
+        size = np.abs(_in_deviations(change, posterior)).max()
+        if size < tolerance:
+            return Settled(site, posterior, sweep, True)
+        history = [*history[-ACCELERATION_MEMORY:], (site, change)] if size < min(last, CLOSE) else []
+        step = max(step / 2, 0.02) if size > last else min(1.0, 1.2 * step)
+        last = size
+        new = site + (_leap(history, posterior) if len(history) > 1 else step * change)
+        moved = posterior_of(new)
+        while moved is None:  # sites that widen can leave no proper Gaussian: go less far
+            step /= 4
+            if step < 1e-3:
+                return Settled(site, posterior, sweep, False)
+            new = site + step * change
+            moved = posterior_of(new)
+        site, posterior = new, moved
+    return Settled(site, posterior, n_sweeps + max_sweeps, False)
+
+
+def _in_deviations(change: Matrix, posterior: Beliefs) -> Matrix:
+    """Changes of precisions and shifts, stacked, as changes of moments in units of posterior deviations."""
+    to_precision, to_shift = np.split(change, 2, axis=-1)
+    to_mean = (to_shift - to_precision * posterior.mean) * np.sqrt(posterior.variance)
+    return np.concatenate([to_precision * posterior.variance, to_mean], axis=-1)
+
+
+def _leap(history: list[tuple[Vector, Vector]], posterior: Beliefs) -> Vector:
+    """The step to where a linear model of the last sweeps, least squares in their changes, has no change left."""
+    sites, changes = (np.array(each) for each in zip(*history, strict=True))
+    moves, turns = np.diff(sites, axis=0), np.diff(changes, axis=0)
+    now = changes[-1]
+    weights = np.linalg.lstsq(_in_deviations(turns, posterior).T, _in_deviations(now, posterior), rcond=1e-8)[0]
+    return np.asarray(now - weights @ (moves + turns))

@@ -1,0 +1,125 @@
+"""Probabilities and a posterior in; the numbers behind each plot of the report out."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq import uncertainty
+from graphuq.calibration import Reliability
+from graphuq.inference.diagnostics import Diagnostics
+from graphuq.posterior import Draws, Posterior
+from graphuq.spectrum.result import Spectrum
+
+Array = NDArray[np.float64]
+Nodes = NDArray[np.int64]
+
+N_AXES, MAX_AXES = 4, 12
+MAX_PICTURE_BYTES = 4_000_000
+N_TRACE = 100
+N_TRACES = 2
+
+
+def embedding(modes: Spectrum, p: Array, shown: Nodes) -> dict[str, Any]:
+    """Coordinates in the first eigenvectors that tell nodes apart: those after the constant ones.
+
+    Of more than two classes no two eigenvectors show all groups. First come two sums of the leading ones, q(x)^T Q^T P A:
+    those nearest to where the probabilities P put a row between the corners A of a polygon, one for each class.
+    """
+    n_classes = p.shape[1]
+    first = min(modes.n_components, max(modes.n_modes - 2, 0))
+    chosen = list(range(first, min(first + max(N_AXES, min(n_classes, MAX_AXES)), modes.n_modes)))
+    names, columns = [f"q{j}" for j in chosen], [modes.vectors[shown, j] for j in chosen]
+    if n_classes > 2:
+        leading = modes.vectors[:, : first + n_classes]
+        views = leading[shown] @ (leading.T @ (p @ _corners(p)))
+        names, columns = ["view 1", "view 2", *names], [*views.T, *columns]
+    return {"names": names, "coordinates": [rounded(column) for column in columns]}
+
+
+def _corners(p: Array) -> Array:
+    """Corners of a polygon, shape (n_classes, 2); classes between which rows are in doubt lie side by side."""
+    doubt = p.T @ p
+    order = [int(np.argmax(np.max(doubt - np.diag(np.diag(doubt)), axis=1)))]
+    while len(order) < len(doubt):
+        rest = np.setdiff1d(np.arange(len(doubt)), order)
+        order.append(int(rest[np.argmax(doubt[order[-1], rest])]))
+    angle = 2 * np.pi * np.argsort(order) / len(order)
+    return np.column_stack([np.cos(angle), np.sin(angle)])
+
+
+def confidence(p: Array) -> dict[str, Any]:
+    """How many rows of each class are how sure, from the least that is possible, 1 / n_classes, to 1."""
+    n_classes = p.shape[1]
+    edges = np.linspace(1 / n_classes, 1, 21)
+    found, sure = uncertainty.most_probable(p), np.maximum(uncertainty.confidence(p), edges[0])
+    counts = [np.histogram(sure[found == k], edges)[0].tolist() for k in range(n_classes)]
+    return {"edges": rounded(edges), "counts": counts}
+
+
+def marginals(posterior: Posterior, nodes: Nodes) -> list[dict[str, Any]]:
+    """Of two classes: histograms of u, or v, at some nodes, on one scale; of more classes none.
+
+    An average over hyper-parameters has long tails: what lies beyond the scale is counted at its ends.
+    """
+    if posterior.n_classes > 2 or not nodes.size:
+        return []
+    draws = _speaks_for(posterior, nodes, np.ones(len(nodes), dtype=np.int64)).reshape(-1, len(nodes))
+    reach = 4 * float(np.median(np.abs(draws))) or 1.0
+    edges, draws = np.linspace(-reach, reach, 41), np.clip(draws, -reach, reach)
+    return [
+        {"node": int(node), "edges": rounded(edges), "counts": np.histogram(draws[:, k], edges)[0].tolist()}
+        for k, node in enumerate(nodes)
+    ]
+
+
+def traces(posterior: Draws, diagnosis: Diagnostics, answer: Nodes) -> list[dict[str, Any]]:
+    """How far u speaks for the answer, along every chain, at the nodes of worst convergence."""
+    places = diagnosis.nodes[np.argsort(-diagnosis.r_hat, kind="stable")]
+    nodes = np.array(list(dict.fromkeys(places[places >= 0].tolist()))[:N_TRACES], dtype=np.int64)
+    step = max(1, posterior.n_draws // N_TRACE)
+    classes = np.ones_like(nodes) if posterior.n_classes == 2 else answer[nodes]
+    draws = _speaks_for(posterior, nodes, classes)[:, ::step]
+    return [
+        {"node": int(node), "class": int(k), "step": step, "chains": [rounded(chain) for chain in draws[..., i]]}
+        for i, (node, k) in enumerate(zip(nodes, classes, strict=True))
+    ]
+
+
+def _speaks_for(posterior: Posterior, nodes: Nodes, classes: Nodes) -> NDArray[Any]:
+    """Draws of the field of one class at each node, less the largest of the others; of two classes u itself."""
+    u = posterior.latent(nodes)
+    if u.ndim == 3:  # one field: its sign is the class
+        return u
+    own = np.arange(u.shape[3]) == classes[:, None]
+    return np.where(own, u, -np.inf).max(axis=3) - np.where(own, -np.inf, u).max(axis=3)
+
+
+def reliability(found: Reliability) -> dict[str, Any]:
+    """The bins that hold anything."""
+    kept = found.counts > 0
+    return {
+        "left": rounded(found.edges[:-1][kept]),
+        "right": rounded(found.edges[1:][kept]),
+        "confidence": rounded(found.confidence[kept]),
+        "frequency": rounded(found.frequency[kept]),
+        "counts": found.counts[kept].tolist(),
+    }
+
+
+def pictures(gray: NDArray[np.uint8] | None, shown: Nodes) -> dict[str, Any] | None:
+    """Gray values of the nodes shown, as one string; only of the first, where a page cannot carry all."""
+    if gray is None:
+        return None
+    height, width = gray.shape[1:]
+    fit = shown[: max(1, MAX_PICTURE_BYTES // (height * width))]
+    raw = base64.b64encode(np.ascontiguousarray(gray[fit]).tobytes()).decode("ascii")
+    return {"height": int(height), "width": int(width), "nodes": fit.tolist(), "gray": raw}
+
+
+def rounded(values: NDArray[Any]) -> list[float]:
+    """Four significant digits: enough for a plot."""
+    return [float(f"{value:.4g}") for value in np.asarray(values, dtype=float)]

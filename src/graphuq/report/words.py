@@ -1,0 +1,141 @@
+"""Numbers in; what the report says of them in words out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq import uncertainty
+from graphuq.calibration import Summary
+
+Array = NDArray[np.float64]
+Nodes = NDArray[np.int64]
+
+MAX_NAMED = 6  # classes that fit into a sentence
+SURE, UNSURE = 0.95, 0.7
+
+
+@dataclass(frozen=True)
+class Suspicious:
+    """A label that the others speak against: where, what was given, what is likelier, and P(given | all others)."""
+
+    node: int
+    given: int
+    likelier: int
+    probability: float
+
+
+def sentences(
+    classes: Sequence[str],
+    given: NDArray[np.int64],
+    p: Array,
+    unlabeled: Nodes,
+    judged: Summary | None,
+    suspicious: list[Suspicious] | None,
+    converged: bool,
+) -> list[str]:
+    """What was asked, what the answer is, and what to beware of; names stand between curly quotes.
+
+    Args:
+        classes: their names.
+        given: labels of each class.
+        p: the probability of each class at every row.
+        unlabeled: the rows without a label.
+        judged: how right the answers are, where that is known.
+        suspicious: labels that contradict the others.
+        converged: whether the posterior can be trusted.
+    """
+    named = [f"“{name}”" for name in classes]
+    told = [
+        f"Of {len(p):,} rows, {_given(named, given)}. The question was the class of the others, and how sure one can "
+        "be of each."
+    ]
+    if len(unlabeled):
+        confidence = uncertainty.confidence(p[unlabeled])
+        sure, unsure = int(np.sum(confidence >= SURE)), int(np.sum(confidence < UNSURE))
+        look = f" and deserve{'s' if unsure == 1 else ''} a look" if unsure else ""
+        found = np.bincount(uncertainty.most_probable(p[unlabeled]), minlength=len(classes))
+        told.append(
+            f"The answer: {_answer(named, found)}. {_count(sure, 'has', 'have').capitalize()} a probability of "
+            f"{SURE:.0%} or more; {_count(unsure, 'has', 'have')} less than {UNSURE:.0%}{look}."
+        )
+    if judged is not None:
+        told.append(
+            f"Where the truth is known, {judged.accuracy:.1%} of {judged.n_nodes:,} rows are classified right. "
+            f"Leave the least sure tenth to a person, and {judged.risk_coverage.at(0.9):.1%} of the rest are."
+        )
+    if suspicious:
+        one = "s" if len(suspicious) == 1 else ""
+        told.append(f"{len(suspicious):,} of the given labels contradict{one} the others: see below.")
+    if not converged:
+        told.append("The computation has not converged: read every number on this page as provisional.")
+    return told
+
+
+def _given(named: Sequence[str], given: NDArray[np.int64]) -> str:
+    """How many labels there were: of each class, or where there are many of a class at least and at most."""
+    if len(named) <= MAX_NAMED:
+        return f"{given.sum():,} had a class: {_listed(f'{n:,} had {name}' for n, name in zip(given, named, strict=True))}"
+    low, high = given.min(), given.max()
+    each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{given.sum():,} had one of {len(named)} classes, {each} row{'s' if high > 1 else ''} of each"
+
+
+def _answer(named: Sequence[str], found: NDArray[np.int64]) -> str:
+    """How many rows are of each class, or which class is the most frequent and which the rarest."""
+    if len(named) <= MAX_NAMED:
+        likely = "more likely" if len(named) == 2 else "most likely"
+        return _listed(
+            f"{_count(int(n), 'is', 'are')} {likely} {name}" for n, name in zip(found, named, strict=True)
+        )
+    most, least = int(found.argmax()), int(found.argmin())
+    return (
+        f"the most frequent class is {named[most]} with {_rows(found[most])}, the rarest {named[least]} with "
+        f"{_rows(found[least])}"
+    )
+
+
+def _listed(parts: Iterable[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _rows(n: int) -> str:
+    return f"{n:,} row{'' if n == 1 else 's'}"
+
+
+def _count(n: int, one: str, more: str) -> str:
+    """How many, and the verb that goes with it: "none has", "1 has", "2 have"."""
+    return f"{n:,} {more}" if n > 1 else f"{n or 'none'} {one}"
+
+
+def tiles(p: Array, n_labeled: int, unlabeled: Nodes, judged: Summary | None) -> list[tuple[str, str]]:
+    """A few numbers, and what each is."""
+    share = np.mean(uncertainty.confidence(p[unlabeled]) >= SURE) if len(unlabeled) else 1.0
+    told = [
+        (f"{len(p):,}", "rows"),
+        (f"{n_labeled:,}", "labeled"),
+        *([(f"{p.shape[1]}", "classes")] if p.shape[1] > 2 else []),
+        (f"{share:.0%}", f"of the others with probability {SURE:.0%} or more"),
+        (f"{uncertainty.mean_label_variance(p):.3f}", "mean uncertainty; 1 before any label"),
+    ]
+    if judged is not None:
+        told.append((f"{judged.accuracy:.1%}", "right, where the truth is known"))
+    return told
+
+
+def measures(found: Summary) -> list[tuple[str, str]]:
+    """How right the answers are, by name."""
+    told = {
+        "rows with known truth, not labeled": f"{found.n_nodes:,}",
+        "share right": f"{found.accuracy:.3f}",
+        "log-loss": f"{found.log_loss:.3f}",
+        "Brier score": f"{found.brier:.3f}",
+        "expected calibration error": f"{found.equal_width.ece:.3f}",
+        "a wrong answer is less sure than a right one with probability": f"{found.error_detection_auroc:.3f}",
+    }
+    return [(name, value) for name, value in told.items() if value != "nan"]

@@ -1,0 +1,401 @@
+"""What every model has in common: Phi by its definition, symmetries, what it offers, and the labels it takes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import ndtr
+
+from graphuq.inference.gradient import NUTS
+from graphuq.inference.map import find_mode
+from graphuq.inference.orthant import Orthant
+from graphuq.inference.reference import Referenced
+from graphuq.inference.sampler import Sampler
+from graphuq.inference.target import Linear, Target
+from graphuq.learning import learn
+from graphuq.models import GinzburgLandau, LevelSet, Probit
+from graphuq.models.base import ask, curvature, labeled, offer, offers
+from tests.oracles import four_priors, random_spectrum, simplex_corners
+
+NODES, N_SEEN = np.array([4, 1, 7]), 9
+KINDS = {
+    "probit": lambda **labels: Probit(NODES, gamma=0.7, **labels),
+    "probit_with_mistakes": lambda **labels: Probit(NODES, gamma=0.7, delta=0.05, **labels),
+    "level_set": lambda **labels: LevelSet(NODES, gamma=0.8, **labels),
+    "ginzburg_landau": lambda **labels: GinzburgLandau(NODES, gamma=0.6, epsilon=2.0, **labels),
+}
+SIZES = {
+    "one_field": {"y": [1, 0, 1]},
+    "two_fields": {"y": [1, 0, 1], "n_fields": 2},
+    "three_classes": {"y": [2, 0, 1]},
+}
+MODELS = {(kind, size): make(**labels) for kind, make in KINDS.items() for size, labels in SIZES.items()}
+every_model = pytest.mark.parametrize("model", MODELS.values(), ids=["-".join(each) for each in MODELS])
+every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+PRIOR = four_priors(random_spectrum(seed=2))["full"]
+
+
+def fields(model, seed=0, scale=1.0):
+    """u at the nodes that the model sees."""
+    n_seen = N_SEEN if offer(model, "sees_all_nodes") else len(NODES)
+    u = scale * np.random.default_rng(seed).normal(size=(n_seen, model.n_fields))
+    return u[:, 0] if model.n_fields == 1 else u
+
+
+def at_labels(model, u):
+    return u[NODES] if offer(model, "sees_all_nodes") else u
+
+
+def call(function, u):
+    """In double precision."""
+    with jax.enable_x64(True):
+        return np.asarray(function(jnp.asarray(u, "float64")))
+
+
+def plain_probability(model, u, label):
+    """P(label | u) at one node up to a constant, from the definition in each docstring."""
+    if isinstance(model, GinzburgLandau):
+        if model.n_fields == 1:
+            return np.exp(-((2 * label - 1 - u) ** 2) / (2 * model.gamma**2))
+        w = u - u.mean()
+        return np.exp(-np.square(w - simplex_corners(len(u))[label]).sum() / model.gamma**2)
+    if isinstance(model, LevelSet):
+        if model.n_fields == 1:
+            return np.exp(-((2 * label - 1 - (1 if u >= 0 else -1)) ** 2) / (2 * model.gamma**2))
+        corners = np.eye(len(u))
+        return np.exp(-np.square(corners[label] - corners[u.argmax()]).sum() / (2 * model.gamma**2))
+    ratio = model.delta / (1 - model.delta)
+    if model.n_fields == 1:
+        right = ndtr((2 * label - 1) * u / model.gamma)
+        return model.delta + (1 - 2 * model.delta) * right
+    others = np.delete(u, label)
+
+    def integrand(x):
+        """Given g of the label's own field, every other one is above it by itself, and costs a rank."""
+        below = ndtr((x - others) / model.gamma)
+        density = np.exp(-(((x - u[label]) / model.gamma) ** 2) / 2) / (model.gamma * np.sqrt(2 * np.pi))
+        return density * np.prod(below + ratio * (1 - below))
+
+    middle = [u[label], *others]
+    value = quad(integrand, min(middle) - 8, max(middle) + 8, points=middle, epsrel=1e-11, limit=400)[0]
+    return value / sum(ratio**m for m in range(len(u)))
+
+
+def plain_phi(model, u):
+    misfit = -sum(
+        math.log(plain_probability(model, each, label))
+        for each, label in zip(at_labels(model, u), model.y, strict=True)
+    )
+    return misfit + plain_wells(model, u)
+
+
+def plain_wells(model, u):
+    if not isinstance(model, GinzburgLandau):
+        return 0.0
+    if model.n_fields == 1:
+        return np.square(u**2 - 1).sum() / (4 * model.epsilon)
+    w = u - u.mean(axis=1, keepdims=True)
+    squared = np.square(w[:, None] - simplex_corners(u.shape[1])).sum(axis=2)
+    return 4 / model.epsilon * np.prod(squared / 2, axis=1).sum()
+
+
+@every_model
+@pytest.mark.parametrize("scale", [0.1, 1.0, 4.0])
+def test_phi_is_its_definition(model, scale):
+    u = fields(model, scale=scale)
+    assert call(model.phi, u) == pytest.approx(plain_phi(model, u), rel=1e-7, abs=1e-9)
+    assert float(model.phi(jnp.asarray(u, "float32"))) == pytest.approx(plain_phi(model, u), rel=1e-5, abs=1e-5)
+
+
+@every_model
+def test_log_likelihood_is_that_of_each_label(model):
+    u = fields(model)
+    found = call(model.log_likelihood, u)
+    assert found.shape == NODES.shape
+    expected = [
+        math.log(plain_probability(model, each, label))
+        for each, label in zip(at_labels(model, u), model.y, strict=True)
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+    assert plain_wells(model, u) - found.sum() == pytest.approx(float(call(model.phi, u)), rel=1e-9)
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.05, 0.3])
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+@pytest.mark.parametrize("scale", [0.3, 3.0, 30.0])
+def test_probabilities_of_all_labels_of_probit_add_to_one(scale, n_classes, delta):
+    rng = np.random.default_rng(1)
+    settings = {"gamma": 0.5, "delta": delta, "n_classes": n_classes}
+    for n_fields in {1, 2} if n_classes == 2 else {n_classes}:
+        u = scale * rng.normal(size=(20, n_fields))
+        u = u[:, 0] if n_fields == 1 else u
+        with pytest.warns(UserWarning, match="one class only"):
+            each = [Probit(np.arange(20), np.full(20, c), n_fields=n_fields, **settings) for c in range(n_classes)]
+        total = sum(np.exp(call(model.log_likelihood, u)) for model in each)
+        np.testing.assert_allclose(total, 1, atol=1e-7)
+
+
+def exact_log_likelihood(lead, delta):
+    """By a fine sum over the noise of the label's own field, which has to make up for what it lacks."""
+    from scipy.special import log_ndtr, logsumexp
+
+    x = np.linspace(-12, 120, 40_001)
+    ahead = log_ndtr(x[:, None] + lead)
+    ratio = delta / (1 - delta)
+    if ratio:
+        ahead = np.logaddexp(ahead, math.log(ratio) + log_ndtr(-x[:, None] - lead))
+    log_integral = logsumexp(ahead.sum(axis=1) - x**2 / 2) + np.log((x[1] - x[0]) / np.sqrt(2 * np.pi))
+    return log_integral - math.log(sum(ratio**m for m in range(len(lead) + 1)))
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-4, 0.05])
+@pytest.mark.parametrize("n_classes", [3, 10])
+def test_probit_is_right_where_the_label_lies_far_behind(n_classes, delta):
+    """One rival far ahead, some, or all of them; a mistake then explains the label better than the noise."""
+    lead = np.full((12, n_classes - 1), 3.0)
+    for i, lag in enumerate((2.0, 10.0, 20.0, 60.0)):
+        lead[3 * i : 3 * i + 3, 0] = -lag
+        lead[3 * i + 1, : n_classes // 2] = -np.linspace(lag / 2, lag, n_classes // 2)
+        lead[3 * i + 2] = -lag
+    u = np.insert(-lead, 0, 0.0, axis=1)
+    with pytest.warns(UserWarning, match="one class only"):
+        model = Probit(np.arange(12), np.zeros(12), gamma=1.0, delta=delta, n_classes=n_classes)
+    expected = np.array([exact_log_likelihood(each, delta) for each in lead])
+    np.testing.assert_allclose(call(model.log_likelihood, u), expected, atol=1e-6)
+    single = np.asarray(model.log_likelihood(jnp.asarray(u, "float32")))
+    np.testing.assert_allclose(single, expected, rtol=1e-5, atol=1e-5)
+
+
+@every_model
+def test_renamed_classes_rename_the_fields(model):
+    u = fields(model)
+    if model.n_fields == 1:
+        other, moved = replace(model, y=1 - model.y), -u
+    else:
+        order = np.random.default_rng(3).permutation(model.n_fields)
+        other, moved = replace(model, y=order[model.y]), u[:, np.argsort(order)]
+    np.testing.assert_allclose(call(other.phi, moved), call(model.phi, u), rtol=1e-12)
+
+
+@every_model
+def test_permuted_labels_are_the_same_model(model):
+    order = np.array([2, 0, 1])
+    other = replace(model, nodes=NODES[order], y=model.y[order])
+    u = fields(model)
+    moved = u if offer(model, "sees_all_nodes") else u[order]
+    np.testing.assert_allclose(call(other.phi, moved), call(model.phi, u), rtol=1e-12)
+
+
+@every_model
+def test_only_differences_between_fields_matter(model):
+    u = fields(model)
+    if model.n_fields > 1:
+        shifted = u + np.random.default_rng(2).normal(size=(len(u), 1))
+        np.testing.assert_allclose(call(model.phi, shifted), call(model.phi, u), rtol=1e-7)
+
+
+@every_model
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_gradients_match_finite_differences(model, scale):
+    u = fields(model, scale=scale)
+    slope = call(jax.grad(model.phi), u)
+    if isinstance(model, LevelSet):
+        assert not slope.any()
+        return
+    numeric = np.empty_like(u)
+    for index in np.ndindex(u.shape):
+        step = np.zeros_like(u)
+        step[index] = 1e-5
+        numeric[index] = (call(model.phi, u + step) - call(model.phi, u - step)) / 2e-5
+    np.testing.assert_allclose(slope, numeric, rtol=1e-6, atol=1e-6)
+
+
+@every_model
+def test_the_curvature_is_bounded_as_the_model_says(model):
+    """On [-1, 1]; probit, where it is convex, everywhere."""
+    if isinstance(model, LevelSet):
+        assert curvature(model).bound == np.inf
+        return
+    said = curvature(model)
+    for seed in range(5):
+        u = np.clip(fields(model, seed=seed), -1, 1)
+        hessian = call(jax.hessian(lambda x, u=u: model.phi(x.reshape(u.shape))), u.ravel())
+        values = np.linalg.eigvalsh(hessian)
+        assert values.max() <= said.bound * (1 + 1e-9)
+        assert not said.convex or values.min() >= -1e-9
+    assert said.convex == (isinstance(model, Probit) and not model.delta)
+
+
+@every_kind
+def test_two_fields_are_the_model_of_their_difference(make):
+    """Of u_1 - u_0, whose prior is twice as wide: with sqrt(2) times the noise, or a wall half as high."""
+    one, two = make(**SIZES["one_field"]), make(**SIZES["two_fields"])
+    if isinstance(one, Probit):
+        one = replace(one, gamma=one.gamma * math.sqrt(2))
+    if isinstance(one, LevelSet):  # 1 / gamma^2 for another corner, 2 / gamma^2 for another sign
+        two = replace(two, gamma=two.gamma / math.sqrt(2))
+    for seed in range(4):
+        u = fields(two, seed=seed)
+        found, expected = call(two.log_likelihood, u), call(one.log_likelihood, u[:, 1] - u[:, 0])
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(call(two.phi, u), call(one.phi, u[:, 1] - u[:, 0]), rtol=1e-7)
+
+
+@every_model
+def test_what_a_model_is(model):
+    assert model.n_classes == (3 if model.n_fields == 3 else 2)
+    assert offer(model, "noise") == (0.7 if isinstance(model, Probit) else 0.0)
+    is_real = isinstance(model, GinzburgLandau)
+    assert offer(model, "sees_all_nodes") == offer(model, "labels_are_real") == is_real
+    assert isinstance(model.y, np.ndarray)
+    assert model.y.dtype == model.nodes.dtype == np.int64
+    sampler: Sampler = ask(model, "default_sampler")
+    assert isinstance(sampler, Referenced if is_real else Orthant)
+
+
+def use_of(name, model):
+    """What asks a model for this."""
+    target = Target.of(Linear(jnp.eye(3)), model)
+    return {
+        "sites": lambda: learn(random_spectrum(seed=2), model),
+        "walls": lambda: Orthant().prepare(target),
+        "reference": lambda: Referenced().prepare(target),
+        "hyperprior": lambda: ask(model, "hyperprior"),
+    }[name]
+
+
+LACKS = {
+    ("ginzburg_landau", "one_field"): {"sites", "walls", "hyperprior"},
+    ("ginzburg_landau", "two_fields"): {"sites", "walls", "hyperprior"},
+    ("ginzburg_landau", "three_classes"): {"sites", "walls", "hyperprior"},
+    ("level_set", "two_fields"): {"sites", "reference"},
+    ("level_set", "three_classes"): {"sites", "reference"},
+}
+
+
+@pytest.mark.parametrize("key", MODELS, ids=["-".join(each) for each in MODELS])
+def test_what_a_model_does_not_offer_is_one_type_error(key):
+    model = MODELS[key]
+    for name in ("sites", "walls", "reference", "hyperprior"):
+        if name in LACKS.get(key, set()):
+            assert not offers(model, name)
+            with pytest.raises(TypeError, match=f"^{type(model).__name__} offers no "):
+                ask(model, name, *([np.eye(3)] if name == "reference" else []))
+            with pytest.raises(TypeError, match=f"^{type(model).__name__} offers no "):
+                use_of(name, model)()
+        elif name != "reference":  # that of sites stands in for it
+            assert offers(model, name)
+            assert ask(model, name) is not None
+
+
+class Nothing:
+    """A model of one's own that says nothing of itself."""
+
+    nodes = np.arange(3)
+
+    def phi(self, u):
+        return jnp.sum(u**2)
+
+
+def test_a_model_that_says_nothing():
+    model = Nothing()
+    assert [offer(model, name) for name in ("n_classes", "n_fields", "noise")] == [2, 1, 0]
+    assert not offer(model, "sees_all_nodes")
+    assert not offer(model, "labels_are_real")
+    assert curvature(model) == (1.0, False)
+    for name in ("y", "sites", "walls", "reference", "hyperprior"):
+        with pytest.raises(TypeError, match="^Nothing "):
+            ask(model, name)
+    assert NUTS().prepare(Target.of(Linear(jnp.eye(3)), model)) is not None
+    assert find_mode(PRIOR, model).converged
+
+
+@every_kind
+def test_a_model_without_labels_waits_for_them(make):
+    template = replace(make(**SIZES["one_field"]), nodes=None, y=None, n_classes=None, n_fields=None)
+    assert template.nodes is None
+    two = labeled(template, NODES, np.array([1, 0, 1]), 2)
+    three = labeled(template, NODES, np.array([1, 0, 1]), 3)  # no label of the third class yet
+    assert (two.n_classes, two.n_fields, three.n_classes, three.n_fields) == (2, 1, 3, 3)
+    assert two.gamma == template.gamma
+    by_class = labeled(type(template), NODES, np.array([2, 0, 1]), 3)
+    assert by_class.gamma == type(template)().gamma
+    np.testing.assert_array_equal(by_class.y, [2, 0, 1])
+
+
+@every_kind
+def test_signs_stand_for_the_first_two_classes(make):
+    np.testing.assert_array_equal(make(y=[1.0, -1.0, 1.0]).y, [1, 0, 1])
+    assert make(y=[1.0, -1.0, 1.0]).n_fields == 1
+
+
+@pytest.mark.parametrize("model", [Probit, LevelSet, GinzburgLandau])
+@pytest.mark.parametrize(
+    ("nodes", "y", "message"),
+    [
+        ([], [], "No labels"),
+        ([1, 2], [-1, 0], "got -1 and 0 together"),
+        ([1, 2], [1, 0.5], "classes 0, 1, ..., or -1 and \\+1, got 0.5"),
+        ([1, 2], [-2, 1], "got -2"),
+        ([1, 2], [1, np.nan], "got nan"),
+        ([1, 2], [1, np.inf], "got inf"),
+        ([1, 2, 1], [1, 2, 0], "Node 1 is given two different labels"),
+        ([-1, 2], [1, 0], "from 0"),
+        ([1, 2], [1], "one length"),
+        ([[1, 2]], [[1, 0]], "one length"),
+        ([1.5, 2.0], [1, 0], "integers"),
+    ],
+)
+def test_bad_labels_are_refused(model, nodes, y, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        model(np.array(nodes, dtype=float if 1.5 in nodes else int), y)
+
+
+@pytest.mark.parametrize("model", [Probit, LevelSet, GinzburgLandau])
+@pytest.mark.parametrize(
+    ("y", "settings", "message"),
+    [
+        ([0, 3], {"n_classes": 3}, "A label is 3, and with n_classes = 3 they go up to 2"),
+        ([0, 1], {"n_classes": 1}, "n_classes = 1"),
+        ([0, 2], {"n_fields": 1}, "n_fields must be 3"),
+        ([0, 2], {"n_fields": 2}, "n_fields must be 3"),
+        ([0, 1], {"n_fields": 3}, "n_fields must be 2"),
+    ],
+)
+def test_bad_numbers_of_classes_are_refused(model, y, settings, message):
+    with pytest.raises(ValueError, match=message):
+        model([0, 1], y, **settings)
+
+
+@every_kind
+def test_a_repeated_label_counts_once(make):
+    model = replace(make(**SIZES["three_classes"]), nodes=[3, 5, 3, 4], y=[2, 0, 2, 1])
+    assert model.nodes.tolist() == [3, 5, 4]
+    assert model.y.tolist() == [2, 0, 1]
+
+
+@every_kind
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_scales_must_be_positive(make, value):
+    model = make(**SIZES["one_field"])
+    for name in ("gamma", "epsilon") if isinstance(model, GinzburgLandau) else ("gamma",):
+        with pytest.raises(ValueError, match=f"{name} must be a finite number above 0"):
+            replace(model, **{name: value})
+
+
+@pytest.mark.parametrize("delta", [-0.1, 0.5, 1.0, np.nan])
+def test_delta_must_be_a_probability_below_one_half(delta):
+    with pytest.raises(ValueError, match="delta, the probability of a wrong label"):
+        Probit(NODES, [1, 0, 1], delta=delta)
+
+
+@every_kind
+def test_one_class_only_is_allowed_with_a_warning(make):
+    with pytest.warns(UserWarning, match="Every label is class 1: with one class only"):
+        make(y=[1, 1, 1])

@@ -1,0 +1,301 @@
+from copy import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from graphuq import sample
+from graphuq.posterior import Mixture
+from graphuq.report import plots
+from graphuq.report.content import MAX_POINTS, SUSPICIOUS, _shown
+from graphuq.report.words import Suspicious, sentences
+from graphuq.settings import without_effect
+from tests.report.fits import blobs, content_of, few, fit, moons, numbers, of_kind
+
+
+def test_what_it_says(any_kind):
+    """Every number is that of the probabilities, whatever posterior they come from."""
+    content, p = content_of(any_kind), any_kind.label_distributions_
+    n_rows, n_classes = p.shape
+    assert content.sentences[0].startswith(f"Of {n_rows} rows, {5 * n_classes} had a class: 5 had “")
+    unlabeled = np.setdiff1d(np.arange(n_rows), any_kind.labels_.nodes)
+    surest = unlabeled[np.argsort(-p[unlabeled].max(axis=1))]
+    assert content.most_certain[0] == surest[0]
+    assert content.least_certain.tolist() == any_kind.most_uncertain(20).tolist()
+    answers = any_kind.transduction_[unlabeled]
+    assert content.found == [int(np.sum(answers == name)) for name in any_kind.classes_]
+    assert [sum(counts) for counts in content.plots["confidence"]["counts"]] == content.found
+    assert content.plots["confidence"]["edges"][0] == pytest.approx(1 / n_classes, abs=1e-4)
+    assert ("seconds", "1.5") in content.settings
+
+
+def test_what_it_says_of_a_row(any_kind):
+    content, p = content_of(any_kind), any_kind.label_distributions_
+    for entry in content.nodes[::7]:
+        mine = np.sort(p[entry["node"]])[::-1]
+        assert [each for _, each in entry["p"]] == pytest.approx(mine, abs=1e-4)
+        assert entry["confidence"] == pytest.approx(mine[0], abs=1e-4)
+        assert entry["margin"] == pytest.approx(mine[0] - mine[1], abs=2e-4)
+        assert entry["variance"] == pytest.approx(len(mine) / (len(mine) - 1) * (1 - np.sum(mine**2)), abs=1e-3)
+        assert content.classes[entry["class"]] == any_kind.transduction_[entry["node"]]
+        assert entry["p"][0][0] == entry["class"]
+    given = {entry["node"]: entry["label"] for entry in content.nodes if entry["label"] >= 0}
+    assert given == dict(zip(any_kind.labels_.nodes.tolist(), any_kind.labels_.y.tolist(), strict=True))
+
+
+def test_errors_are_those_of_draws(any_kind):
+    content, posterior = content_of(any_kind), any_kind.posterior_
+    first = posterior.components[0] if isinstance(posterior, Mixture) else posterior
+    if not hasattr(first, "z"):
+        assert {entry["error"] for entry in content.nodes} == {None}
+        return
+    error = posterior.classes().error
+    for entry in content.nodes[::7]:
+        assert entry["error"] == pytest.approx(error[entry["node"], entry["class"]], abs=1e-5)
+
+
+def test_convergence_is_that_of_the_posterior(any_kind):
+    content, posterior = content_of(any_kind), any_kind.posterior_
+    assert content.converged == posterior.diagnostics().converged
+    has_chains = not isinstance(posterior, Mixture) and hasattr(posterior, "z")
+    assert bool(content.convergence) == bool(content.plots["traces"]) == has_chains
+    assert [weight for weight, _, _ in content.components] == (
+        [0.7, 0.3] if isinstance(posterior, Mixture) else []
+    )
+    if has_chains:
+        diagnosis = posterior.diagnostics()
+        assert [line[2] for line in content.convergence] == pytest.approx(diagnosis.r_hat)
+        kinds = {line[0] for line in content.convergence}
+        assert kinds >= ({"u", "Phi"} if posterior.n_classes == 2 else {"u of ash", "u of cedar", "Phi"})
+        assert {line[1] for line in content.convergence if line[0] == "Phi"} == {""}
+
+
+def test_components_tell_their_hyperparameters(classifier):
+    components = content_of(of_kind("mixture", classifier)).components
+    prior = classifier.posterior_.prior.name
+    assert components == [(0.7, prior, "gamma 0.5, delta 0"), (0.3, prior, "gamma 1, delta 0")]
+
+
+def test_how_right_it_is(any_kind):
+    content = content_of(any_kind)
+    truth = (moons() if len(content.classes) == 2 else blobs())[1]
+    unlabeled = np.setdiff1d(np.arange(len(truth)), any_kind.labels_.nodes)
+    answers = any_kind.transduction_
+    counts = [
+        [int(np.sum((truth[unlabeled] == one) & (answers[unlabeled] == other))) for other in content.classes]
+        for one in content.classes
+    ]
+    assert content.confusion.tolist() == counts
+    right = np.mean(answers[unlabeled] == truth[unlabeled])
+    assert dict(content.calibration)["share right"] == f"{right:.3f}"
+    assert sum(content.plots["reliability"]["counts"]) == len(unlabeled)
+
+
+def test_truth_that_is_not_known_is_left_out(three):
+    truth = numbers(three, blobs()[1])
+    truth[::2] = -1
+    content = content_of(three, truth=truth)
+    unlabeled = np.setdiff1d(np.arange(len(truth)), three.labels_.nodes)
+    assert content.confusion.sum() == np.sum(truth[unlabeled] >= 0)
+    nothing = content_of(three, truth=None)
+    assert (nothing.calibration, nothing.confusion, nothing.plots["reliability"]) == ([], None, None)
+    assert {entry["truth"] for entry in nothing.nodes} == {-1}
+
+
+@pytest.mark.parametrize("kind", ["draws", "mixture"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_after_more_labels(n_classes, kind, classifier, three):
+    """What comes from draws before is answered by expectation propagation after; a mixture stays one."""
+    before = of_kind(kind, classifier if n_classes == 2 else three)
+    truth = (moons() if n_classes == 2 else blobs())[1]
+    after = copy(before)
+    after.inference = "auto"
+    node = int(before.most_uncertain(1)[0])
+    content = content_of(after.partial_fit_labels([node], [truth[node]]))
+    assert {entry["label"] for entry in content.nodes if entry["node"] == node} == {numbers(before, truth)[node]}
+    assert content.plots["traces"] == []
+    assert len(content.components) == (2 if kind == "mixture" else 0)
+    assert node not in content.least_certain
+
+
+def test_as_fitted_by_default():
+    """Hyper-parameters learned: a mixture of Gaussians."""
+    content = content_of(fit(3, prior="learned", gamma=None))
+    assert len(content.components) > 1
+    assert sum(weight for weight, _, _ in content.components) == pytest.approx(1)
+    assert content.verdict.startswith("An average over")
+
+
+@pytest.mark.parametrize(
+    ("unsure", "told"),
+    [
+        (
+            0,
+            "none is more likely “lower” and 190 are more likely “upper”. 190 have a probability of 95% or more; "
+            "none has less than 70%.",
+        ),
+        (
+            1,
+            "1 is more likely “lower” and 189 are more likely “upper”. 189 have a probability of 95% or more; "
+            "1 has less than 70% and deserves a look.",
+        ),
+        (
+            190,
+            "190 are more likely “lower” and none is more likely “upper”. None has a probability of 95% or more; "
+            "190 have less than 70% and deserve a look.",
+        ),
+    ],
+)
+def test_numbers_and_verbs_agree(unsure, told):
+    p = np.tile([0.0, 1.0], (200, 1))
+    p[:unsure] = [0.6, 0.4]
+    suspicious = [Suspicious(0, 0, 1, 0.1)]
+    found = sentences(("lower", "upper"), np.array([5, 5]), p, np.arange(190), None, suspicious, True)
+    assert found[1] == f"The answer: {told}"
+    assert found[2] == "1 of the given labels contradicts the others: see below."
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "given", "asked", "told"),
+    [
+        (
+            3,
+            [2, 0, 1],
+            "Of 9 rows, 3 had a class: 2 had “0”, 0 had “1” and 1 had “2”.",
+            "The answer: 1 is most likely “0”, none is most likely “1” and 5 are most likely “2”.",
+        ),
+        (
+            7,
+            [1, 1, 1, 1, 1, 1, 1],
+            "Of 9 rows, 7 had one of 7 classes, 1 row of each.",
+            "The answer: the most frequent class is “2” with 5 rows, the rarest “1” with 0 rows.",
+        ),
+        (
+            7,
+            [1, 1, 3, 1, 1, 1, 1],
+            "Of 9 rows, 9 had one of 7 classes, 1 to 3 rows of each.",
+            "The answer: the most",
+        ),
+    ],
+)
+def test_sentences_of_many_classes(n_classes, given, asked, told):
+    p = np.eye(n_classes)[[0, 2, 2, 2, 2, 2, 0, 0, 0]]
+    found = sentences([str(k) for k in range(n_classes)], np.array(given), p, np.arange(6), None, None, False)
+    assert found[0].startswith(asked)
+    assert found[1].startswith(told)
+    assert found[2].startswith("The computation has not converged")
+
+
+def test_settings_without_effect_are_left_out(classifier):
+    """SETTINGS ask for a matern prior and nearest neighbors of a probit model."""
+    named = dict(content_of(classifier).settings)
+    assert {"n_neighbors", "tau", "alpha", "n_modes"} <= set(named)
+    assert not {"width", "epsilon"} & set(named)
+    other = clone(classifier).set_params(
+        graph="gaussian", width=0.5, prior="learned", model="ginzburg_landau", inference="auto"
+    )
+    assert set(without_effect(other)) == {"n_neighbors", "tau", "alpha"}
+
+
+def test_what_is_learned_says_how_well_it_is_known(classifier):
+    learned = copy(classifier)
+    learned.hyperparameters_ = {"gamma": 0.5, "tau": 0.3, "alpha": 2.0}
+    learned.hyperparameter_spread_ = {"tau": 1.94, "alpha": 113.0}
+    assert content_of(learned).hyperparameters == [
+        ("gamma", "0.5", "set, not learned"),
+        ("tau", "0.3", "learned, to a factor of 1.9"),
+        ("alpha", "2", "learned, but hardly known (to a factor of 110)"),
+    ]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_wrong_label_is_suspicious(n_classes):
+    truth = (moons() if n_classes == 2 else blobs())[1]
+    y = few(truth, 10)
+    right = fit(n_classes, y, inference="ep")
+    node = int(right.labels_.nodes[np.argmax(right.posterior_.left_out()[:, -1])])  # surest of the last class
+    y[node] = truth.min()
+    found = fit(n_classes, y, inference="ep")
+    suspicious = content_of(found).suspicious
+    left_out = found.posterior_.left_out()
+    place = found.labels_.nodes.tolist().index(node)
+    mine = next(each for each in suspicious if each.node == node)
+    assert (mine.given, mine.likelier) == (0, n_classes - 1)
+    assert mine.probability == pytest.approx(left_out[place, 0])
+    own = left_out[np.arange(len(left_out)), found.labels_.y]
+    assert len(suspicious) == np.sum(own < SUSPICIOUS)
+
+
+def test_a_model_without_sites_and_with_too_few_draws(classifier):
+    """Of Ginzburg-Landau no label can be left out in closed form; and what has not converged is said first."""
+    with pytest.warns(ConvergenceWarning):
+        found = fit(2, model="ginzburg_landau", inference="sample", n_steps=20, n_chains=2)
+    content = content_of(found)
+    assert content.suspicious is None
+    assert content.sentences[-1].startswith("The computation has not converged")
+    assert content_of(classifier).suspicious == []
+
+
+def test_of_a_large_graph_the_telling_rows_are_drawn():
+    ranked, labeled = np.arange(10, 20_000), np.arange(10)
+    shown = _shown(ranked, labeled, np.random.default_rng(0))
+    assert len(shown) == len(set(shown)) == MAX_POINTS
+    assert set(labeled) | set(ranked[:20]) | set(ranked[-20:]) <= set(shown)
+
+
+def test_when_every_row_is_labeled():
+    """Nothing is left to find, and the page still comes."""
+    truth = blobs()[1]
+    content = content_of(fit(3, truth, inference="ep"))
+    assert content.found == [0, 0, 0]
+    assert content.least_certain.size == 0
+    assert len(content.nodes) == len(truth)
+
+
+@pytest.mark.parametrize("n_fields", [1, 2])
+def test_histograms_show_the_share_of_each_class(classifier, n_fields):
+    """Draws of u on either side of zero, against P(class) of the same posterior; two fields speak by their difference."""
+    model = replace(classifier.posterior_.model, n_fields=n_fields)
+    posterior = sample(classifier.posterior_.prior, model, n_steps=500, n_chains=4, seed=1)
+    nodes = classifier.most_uncertain(6)
+    expected = posterior.classes(nodes, noise=False)
+    for k, found in enumerate(plots.marginals(posterior, nodes)):
+        counts = np.array(found["counts"])
+        assert counts.sum() == 2000
+        p = expected.probability[k, 1]
+        spread = np.hypot(expected.error[k, 1], np.sqrt(p * (1 - p) / 500))  # draws that are not independent
+        assert abs(counts[20:].sum() / 2000 - p) < 5 * spread
+
+
+def test_traces_show_how_often_a_class_leads(three):
+    posterior, answer = three.posterior_, three.label_distributions_.argmax(axis=1)
+    for trace in plots.traces(posterior, posterior.diagnostics(), answer):
+        node, k = trace["node"], trace["class"]
+        assert k == answer[node]
+        u = posterior.latent([node])[:, :, 0]
+        leads = u.argmax(axis=2) == k
+        np.testing.assert_array_equal(np.array(trace["chains"]) > 0, leads[:, :: trace["step"]])
+
+
+def test_the_view_is_nearest_to_the_probabilities(three):
+    """Of all sums of the leading eigenvectors, by least squares."""
+    modes, p, shown = three.spectrum_, three.label_distributions_, np.arange(3, 60)
+    corners = plots._corners(p)
+    leading = modes.vectors[:, : modes.n_components + 3]
+    expected = (leading @ np.linalg.lstsq(leading, p @ corners)[0])[shown]
+    found = plots.embedding(modes, p, shown)
+    assert found["names"][:3] == ["view 1", "view 2", f"q{modes.n_components}"]
+    np.testing.assert_allclose(np.array(found["coordinates"][:2]).T, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_classes_in_doubt_lie_side_by_side():
+    """Rows between 0 and 2, between 2 and 4, and so on: a ring whose neighbors are two apart."""
+    p = np.full((5, 5), 0.02)
+    for k in range(5):
+        p[k, [k, (k + 2) % 5]] = 0.48, 0.46 - 0.01 * k
+    corners = plots._corners(p)
+    np.testing.assert_allclose(np.linalg.norm(corners, axis=1), 1)
+    side = np.linalg.norm(corners - np.roll(corners, -2, axis=0), axis=1)
+    np.testing.assert_allclose(side, 2 * np.sin(np.pi / 5))
