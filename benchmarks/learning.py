@@ -1,7 +1,7 @@
 """Learning the prior on MNIST 4/9 takes under two seconds: 4,000 nodes, 160 labels, 300 modes.
 
-Ours starts from the spectrum: hyper-parameters learned from three starts, then probabilities of all nodes averaged
-over some 25 points around each peak. The peer is scikit-learn's GaussianProcessClassifier on the same features and
+Ours starts from the spectrum: hyper-parameters learned by their evidence, then probabilities of all nodes averaged
+over points around the peak. The peer is scikit-learn's GaussianProcessClassifier on the same features and
 labels: a scaled Gaussian kernel learned by evidence, then probabilities of all nodes. It runs on one thread, on
 which its small matrices are fastest.
 """

@@ -30,12 +30,13 @@ the 1984 voting records; two moons in 100 dimensions (noise 0.06); digits 3 and 
 Labels are drawn at random, 10, 40 or 160 of them, all right or a tenth of them flipped. All measures are taken on the
 nodes without a label.
 
-**Tools.** graphuq with the learned prior (`learn`, 300 modes), and with the paper's prior (probit, gamma = 0.1) on 50,
-300 and all modes. `GraphClassifier` learns the same prior and draws from the exact posterior at its peak, which is the
-line "peak alone" but for the error of expectation propagation. scikit-learn's `LabelSpreading`, `LabelPropagation` and
-`GaussianProcessClassifier` (a scaled Gaussian kernel, learned). GraphLearning's Laplace learning, also reweighted
-(WNLL, Poisson weights), and Poisson learning. All but the Gaussian process see the same graph; it sees the features.
-`+ T` marks a logistic temperature on the tool's scores, fitted to held-out labels in five folds.
+**Tools.** graphuq with the prior of the graph alone, learned and averaged (`learn` without features, 300 modes), and
+with the paper's prior (probit, gamma = 0.1) on 50, 300 and all modes. `GraphClassifier` goes on from there: it adds a
+linear function of the features, learns how many labels are mistakes, and counts the noise of labels in.
+scikit-learn's `LabelSpreading`, `LabelPropagation` and `GaussianProcessClassifier` (a scaled Gaussian kernel,
+learned). GraphLearning's Laplace learning, also reweighted (WNLL, Poisson weights), and Poisson learning. All but the
+Gaussian process see the same graph; it sees the features. `+ T` marks a logistic temperature on the tool's scores,
+fitted to held-out labels in five folds.
 
 **Measures.** Accuracy; log-loss; Brier score; ECE, the expected calibration error in ten bins of equal width; AUROC of
 telling wrong answers from right ones by their confidence. Means over draws of labels, with standard errors.
@@ -56,22 +57,23 @@ WHY = """**Where rows are lost, and why.**
   process has the best accuracy, it sees something in the features that the graph has lost.
 """
 
-MEANING = """## What is reported: the sign of u, or a noisy label?
+MEANING = """## The sign of u, or a noisy label?
 
-`predict` gives P(u_j >= 0), the probability that the node's own class is +1. One could add the noise of labels, gamma,
-and give the probability that the *next label someone writes down* there is +1. With right labels the two are close;
-with wrong ones the noise is large, and including it hides what is known of the classes. So it is left out. Mean
-log-loss and ECE over all rows, with the peak of the hyper-parameters alone for comparison:
+The rows above are of P(u_j >= 0), the paper's quantity: the probability that the node's own class is +1,
+`posterior.classes(noise=False)`. `posterior.probability()` is that of the *next label someone writes down* there, with
+the noise gamma counted in, so that it is never 0 or 1. Where labels are right and classes overlap that is the better
+number; where labels are wrong and noise is all there is to explain them, it hides what is known of the classes.
+`GraphClassifier` gives this one, and learns the share of mistakes apart from the noise, which the rows of this page
+leave out. Mean log-loss and ECE over all rows, with the peak of the hyper-parameters alone for comparison:
 """
 
-DEFAULTS = """## How the defaults of the hyperprior were chosen
+DEFAULTS = """## How good the defaults of the hyperprior are
 
-With ten labels the evidence says little about (diffusion, alpha, gamma, offset), and what is believed beforehand
-decides. `experiments/hyperprior.py` finds where the evidence of 40 and 160 labels peaks on 22 public tasks under next
-to no hyperprior; the defaults are round numbers near there, with gamma and offset moved up, and the number of
-effective modes held to a few, by the log-loss of predictions from 10 and 40 labels. Then it fits all ten numbers of
-the hyperprior to the log-loss of all tasks but those of one data set, and judges the fit on that data set. The data of
-this page are among the 22 tasks except the pair of scikit-learn's digits.
+With ten labels the evidence says little about the hyper-parameters, and what is believed beforehand decides.
+`experiments/hyperprior.py` asks how good the defaults are, for the prior of the graph alone: where the evidence of 40
+and 160 labels peaks on 22 public tasks under next to no hyperprior; and what is gained by fitting every number of the
+hyperprior to the log-loss of predictions from 10 and 40 labels, on all tasks but those of one data set, judged on that
+data set. The data of this page are among the 22 tasks except the pair of scikit-learn's digits.
 """
 
 

@@ -85,9 +85,10 @@ def exact_label_mean(
 
 def exact_label_means(prior, model, nodes, **settings):
     """`exact_label_mean` of a probit or level-set model of two classes at several nodes."""
-    gamma = {"probit_gamma": model.gamma, "delta": model.delta}
     if isinstance(model, LevelSet):
         gamma = {"level_set_gamma": model.gamma}
+    else:
+        gamma = {"probit_gamma": model.gamma, "delta": model.delta}
     covariance, y = dense_covariance(prior), 2 * model.y - 1
     return np.array([exact_label_mean(covariance, model.nodes, y, node, **gamma, **settings) for node in nodes])
 

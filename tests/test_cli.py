@@ -10,10 +10,11 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 from typer.testing import CliRunner
 
 from graphuq import datasets
-from graphuq.cli import app
+from graphuq.cli import _found, app
 
 VOTES = datasets.voting_records()
 KNOWN = (2, 7, 103, 0, 1)
@@ -113,9 +114,10 @@ def test_of_a_tie_the_class_is_the_same_everywhere(tmp_path):
     assert "64.7% of 34 rows are classified right" in page
     data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
     assert [sum(counts) for counts in data["confidence"]["counts"]] == [23, 11]
-    assert {node["class"] for node in data["nodes"] if node["p"] == 0.5} == {0}
+    assert [node["class"] for node in data["nodes"] if node["confidence"] == 0.5] == [0] * 12
     table = re.search(r"<table aria-label='Least certain'>.*?</table>", page, re.S)[0]
-    assert table.count("<span class='dot negative'></span><bdi>a</bdi></td>") >= 12
+    answers = re.findall(r"</td><td class='text'><span class='class'>.*?<bdi>(.)</bdi>", table)
+    assert answers[:12] == ["a"] * 12
     assert "<li><bdi>12 nodes lie in components of the graph that have no label" in page
     assert run("report", out, "--out", tmp_path / "again.html").exit_code == 0
     assert (tmp_path / "again.html").read_text(encoding="utf-8") == page
@@ -214,6 +216,109 @@ def test_digits_as_pictures(tmp_path):
     assert "canvas class='picture'" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
+FLOWERS = load_iris()
+
+
+def write_flowers(path, rows, *, known=(), names=("Setosa", "setosa", "=cmd")):
+    """Irises, of which some have a species; the names differ in case, and look like a formula."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["name", *FLOWERS.feature_names, "species", "truth"])
+        for row in rows:
+            truth = names[FLOWERS.target[row]]
+            writer.writerow([f"f{row}", *FLOWERS.data[row], truth if row in known else "", truth])
+    return path
+
+
+def test_three_classes_with_a_learned_prior(tmp_path):
+    """Five labels a class: predictions, a report, and the same answers for old rows and good ones for new."""
+    rows = np.random.default_rng(1).permutation(150)
+    old, new = rows[:120], rows[120:]
+    known = [row for k in range(3) for row in old[FLOWERS.target[old] == k][:5]]
+    table = write_flowers(tmp_path / "flowers.csv", old, known=known)
+    out = tmp_path / "out"
+    asked = ["--label", "species", "--id", "name", "--truth", "truth"]
+    done = run("fit", table, *asked, "--out", out, "--json")
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert summary["accuracy"] > 0.85
+    assert list(summary["found"]) == ["=cmd", "Setosa", "setosa"]
+    assert sum(summary["found"].values()) == 105
+    assert (summary["converged"], summary["r_hat"], summary["effective_draws"]) == (True, None, None)
+    assert "choices of hyper-parameters" in summary["verdict"]
+    assert isinstance(summary["suspicious_labels"], int)
+    with (out / "predictions.csv").open(encoding="utf-8") as file:
+        answers = list(csv.DictReader(file))
+    assert list(answers[0]) == [
+        "row", "class", "probability of =cmd", "probability of Setosa", "probability of setosa", "label variance",
+        "uncertainty rank", "Monte-Carlo error", "labeled",
+    ]  # fmt: skip
+    p = np.array([[float(each[name]) for name in list(each)[2:5]] for each in answers])
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=3e-6)
+    names = np.array(["'=cmd", "Setosa", "setosa"])
+    assert [each["class"] for each in answers] == names[p.argmax(axis=1)].tolist()
+    np.testing.assert_allclose(
+        [float(each["label variance"]) for each in answers], 1.5 * (1 - np.square(p).sum(axis=1)), atol=1e-5
+    )
+    order = np.argsort([int(each["uncertainty rank"]) for each in answers])
+    assert (np.diff(p.max(axis=1)[order]) >= -1e-6).all()
+    assert [each["row"] for each in summary["least_certain"]] == [
+        answers[i]["row"] for i in order if answers[i]["labeled"] == "no"
+    ][:10]
+    right = [
+        each["class"] == names[[1, 2, 0]][FLOWERS.target[row]] for each, row in zip(answers, old, strict=True)
+    ]
+    unlabeled = np.array([each["labeled"] == "no" for each in answers])
+    assert summary["accuracy"] == pytest.approx(np.mean(np.array(right)[unlabeled]))
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert run("report", out).exit_code == 0
+    assert (out / "report.html").read_text(encoding="utf-8") == page
+    again = list(csv.DictReader(run("predict", out, table).stdout.splitlines()))
+    duplicates = {"f101", "f142"}  # alike in every feature
+    for first, second in zip(answers, again, strict=True):
+        if first["row"] not in duplicates:
+            assert list(first.values())[:6] == list(second.values())[:6]
+    fresh = write_flowers(tmp_path / "new.csv", new)
+    found = list(csv.DictReader(run("predict", out, fresh).stdout.splitlines()))
+    hits = [each["class"] == names[[1, 2, 0]][FLOWERS.target[row]] for each, row in zip(found, new, strict=True)]
+    assert np.mean(hits) > 0.8
+
+
+def test_classes_that_cannot_be_known(tmp_path):
+    """A true class without a label is refused by name; one with a single label is noted."""
+    names = ("a", "b", "c")
+    table = write_flowers(tmp_path / "two.csv", range(150), known=(0, 1, 60, 61), names=names)
+    asked = ["--label", "species", "--id", "name", "--out", tmp_path / "out", *PLAIN]
+    done = run("fit", table, *asked, "--truth", "truth")
+    refused(done, "Column 'truth' holds 'c', and no row has that class in 'species'", tmp_path, ["two.csv"])
+    table = write_flowers(tmp_path / "two.csv", range(150), known=(0, 1, 60), names=names)
+    done = run("fit", table, *asked, "--drop", "truth")
+    assert done.exit_code == 0, done.output
+    assert "Note: Class 'b' has a single label" in done.stderr
+
+
+def test_no_probability_is_told_as_certain(tmp_path):
+    """Two groups far apart and hardly any noise."""
+    points = np.concatenate([np.linspace(0, 1, 30), np.linspace(99, 100, 30)])
+    label = np.full(60, -1)
+    label[[0, 10, 20, 30, 40, 50]] = [0, 0, 0, 1, 1, 1]
+    np.savez(tmp_path / "far.npz", x=points, kind=label)
+    asked = ["--label", "kind", "--prior", "matern", "--tau", "0.01", "--gamma", "1e-9"]
+    for more in (["--inference", "ep"], ["--model", "level_set", "--draws", "50"]):
+        out = tmp_path / more[1]
+        assert run("fit", tmp_path / "far.npz", *asked, *more, "--out", out, "--quiet").exit_code == 0
+        with (out / "predictions.csv").open(encoding="utf-8") as file:
+            told = [float(each[f"probability of {k}"]) for each in csv.DictReader(file) for k in (0, 1)]
+        assert min(told) == pytest.approx(1e-12)
+        assert 1 > max(told) > 1 - 1e-10
+
+
+def test_many_classes_are_told_in_short():
+    assert _found({"a": 1, "b": 2}) == "1 of class a and 2 of class b"
+    counts = {f"k{k}": k for k in range(10)}
+    assert _found(counts) == ", ".join(f"{k} of class k{k}" for k in range(9, 1, -1)) + " and 1 of 2 more"
+
+
 BAD = {
     "no such column": (["--label", "partty"], "no column 'partty': did you mean 'party'?"),
     "no such id": (["--label", "party", "--id", "membre"], "did you mean 'member'?"),
@@ -252,6 +357,15 @@ BAD = {
     ),
     "modes with cosine": (["--label", "party", "--graph", "cosine", "--modes", "300"], "--modes is for"),
     "modes with full": (["--label", "party", "--prior", "full", "--modes", "300"], "--modes is for"),
+    "draws without drawing": (["--label", "party", "--draws", "99"], "--draws is for --inference sample, and for"),
+    "no draws of a learned prior": (
+        ["--label", "party", "--time-limit", "9", "--inference", "ep", "--prior", "matern"],
+        "--time-limit is for --inference auto",
+    ),
+    "a model without sites": (
+        ["--label", "party", "--drop", "member", "--inference", "ep", "--model", "ginzburg_landau"],
+        "GinzburgLandau offers no sites",
+    ),
     "an argument's name": (
         ["--label", "party", "--drop", "member", "--components", "99"],
         "--components must lie",
@@ -290,6 +404,12 @@ def test_bad_labels(name, tmp_path):
     party, message = LABELS[name]
     table = write_votes(tmp_path / "votes.csv", rows=40, party=party)
     refused(fit_votes(table, tmp_path / "out"), message, tmp_path, ["votes.csv"])
+
+
+def test_a_column_of_numbers_is_no_class(tmp_path):
+    table = write_votes(tmp_path / "votes.csv", rows=40, party=lambda row, truth: f"{row}.5" if row < 25 else "")
+    done = fit_votes(table, tmp_path / "out")
+    refused(done, "something else in each of 25 rows: those are no classes", tmp_path, ["votes.csv"])
 
 
 def test_minus_one_beside_another_mark_is_not_dropped_in_silence(tmp_path):
@@ -346,26 +466,27 @@ def test_a_disk_that_is_full(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["votes.csv"]
 
 
-def test_changed_models_are_refused(votes, tmp_path):
+def flipped(data, where):
+    return data[:where] + bytes([data[where] ^ 1]) + data[where + 1 :]
+
+
+@pytest.mark.parametrize("name", ["model.npz", "rows.npz", "run.json"])
+def test_changed_folders_are_refused(votes, tmp_path, name):
+    """A byte anywhere, one too many, half a file, none at all: one sentence that names the file."""
     folder, _ = votes
-    for name, message in (
-        ("spectrum.npz", "was changed since it was written"),
-        ("posterior.nc", "was changed since it was written"),
-        ("graph.npz", "is missing"),
-        ("run.json", "was changed since it was written"),
-    ):
-        copy = tmp_path / name.split(".")[0]
-        shutil.copytree(folder / "out", copy)
-        if name == "graph.npz":
-            (copy / name).unlink()
-        elif name == "run.json":
-            (copy / name).write_text((copy / name).read_text().replace("Democrat", "Democrot"))
-        else:
-            with (copy / name).open("ab") as file:
-                file.write(b"x")
-        done = run("predict", copy, folder / "votes.csv")
-        assert done.exit_code == 2
-        assert message in done.stderr
+    copy = tmp_path / "copy"
+    shutil.copytree(folder / "out", copy)
+    whole = (copy / name).read_bytes()
+    places = np.linspace(0, len(whole) - 1, 20).astype(int)
+    for damaged in [*(flipped(whole, place) for place in places), whole + b"x", whole[: len(whole) // 2], b""]:
+        (copy / name).write_bytes(damaged)
+        done = run("report", copy)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert re.fullmatch(r"graphuq: .*(was changed since|is damaged|was written by graphuq).*\n", done.stderr)
+    (copy / name).unlink()
+    assert re.search("is missing|has no run.json", run("report", copy).stderr)
+    (copy / name).write_bytes(whole)
+    assert run("report", copy).exit_code == 0
 
 
 def test_a_model_of_another_version_is_refused(votes, tmp_path, monkeypatch):

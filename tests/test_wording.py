@@ -70,7 +70,9 @@ def of_draws(r_hat, draws):
 def test_verdict_without_draws():
     assert verdict(EPDiagnosis(True, 7)).startswith("Expectation propagation converged after 7 sweeps")
     failed = verdict(MixtureDiagnosis((EPDiagnosis(True, 7), EPDiagnosis(False, 200))))
-    assert failed.startswith("An average over 2 choices of hyper-parameters. Expectation propagation did not converge")
+    assert failed.startswith(
+        "An average over 2 choices of hyper-parameters. Expectation propagation did not converge"
+    )
     assert failed.endswith("Use --inference sample, or look at the suspicious labels in the report.")
 
 

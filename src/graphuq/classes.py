@@ -60,7 +60,9 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
     if hasattr(getattr(y, "dtype", None), "na_value"):  # of pandas: gaps would turn booleans into floats
         y = y.to_numpy(dtype=object)
     if isinstance(y, np.ma.MaskedArray):
-        y = np.where(np.ma.getmaskarray(y), None, y.data.astype(object))
+        values: Any = y.data.astype(object)
+        values[np.ma.getmaskarray(y)] = None
+        y = values
     column = column_or_1d(y, warn=True)
     if column.dtype.kind == "f" and np.isinf(column).any():
         raise ValueError("Input y contains infinity or a value too large for dtype('float64').")

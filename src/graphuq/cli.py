@@ -29,55 +29,13 @@ app = typer.Typer(
 )
 
 
-class Graph(StrEnum):
-    """How similar rows are."""
-
-    knn = "knn"
-    self_tuning = "self_tuning"
-    gaussian = "gaussian"
-    cosine = "cosine"
-
-
-class Prior(StrEnum):
-    """What is believed before any label."""
-
-    learned = "learned"
-    matern = "matern"
-    approximate = "approximate"
-    project = "project"
-    full = "full"
-
-
-class ModelName(StrEnum):
-    """How labels follow from the function."""
-
-    probit = "probit"
-    level_set = "level_set"
-    ginzburg_landau = "ginzburg_landau"
-
-
-class Inference(StrEnum):
-    """How the posterior is found."""
-
-    auto = "auto"
-    ep = "ep"
-    sample = "sample"
-
-
-class Scale(StrEnum):
-    """What is done to numbers."""
-
-    auto = "auto"
-    standard = "standard"
-    none = "none"
-
-
-class Impute(StrEnum):
-    """What fills a gap."""
-
-    median = "median"
-    mean = "mean"
-
+# What an option may be; in help they are listed.
+Graph = StrEnum("Graph", ["knn", "self_tuning", "gaussian", "cosine"])
+Prior = StrEnum("Prior", ["learned", "matern", "approximate", "project", "full"])
+ModelName = StrEnum("ModelName", ["probit", "level_set", "ginzburg_landau"])
+Inference = StrEnum("Inference", ["auto", "ep", "sample"])
+Scale = StrEnum("Scale", ["auto", "standard", "none"])
+Impute = StrEnum("Impute", ["median", "mean"])
 
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
@@ -126,17 +84,17 @@ def top(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the report; an earlier one is replaced.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Which members are known, and the random numbers.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the reports; earlier ones are replaced.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Which rows are known, and the random numbers.")] = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Classify the House of 1984 from five known members, with all three models."""
-    from graphuq import demo as voting
+    """Classify the House of 1984 from five known members, and handwritten digits from five of each."""
+    from graphuq import demo as shown
 
     with one_sentence():
         silent = quiet or json
-        found = voting.run(
+        found = shown.run(
             out, seed=seed, tell=lambda line: _tell(line, silent), progress=sys.stderr.isatty() and not silent
         )
     if json:

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq import __version__, datasets, uncertainty
+from graphuq import __version__, datasets
 from graphuq.estimator import GraphClassifier
 from graphuq.files import refuse_irregular, whole_file
-from graphuq.report.content import Rows, collect
+from graphuq.report.content import Content, Rows, collect
+from graphuq.report.figures import faded, overview
 from graphuq.report.page import GENERATOR, render
 from graphuq.report.palette import colors
 from graphuq.wording import percent
@@ -150,8 +151,18 @@ def run(
         cells=[[{1: "yes", -1: "no", 0: "absent"}[int(vote)] for vote in member] for member in votes.X],
         truth=np.searchsorted(house.classes_, party),
     )
-    told = {"title": VOTES, "settings": {"data": votes.source, "seed": seed}, "comparison": comparison(lines)}
-    files = _write(house, rows, told, out / "report.html", out / "voting.png")
+    settings = {"data": votes.source, "seed": seed}
+    figure = overview(
+        house.spectrum_,
+        house.posterior_.label_mean(),
+        labeled=house.labels_.nodes,
+        y=house.labels_.y,
+        prior_draw=house.posterior_.prior.sample(seed=seed)[0],
+        title=VOTES,
+        classes=list(house.classes_),
+    )
+    page = collect(house, rows, title=VOTES, settings=settings, comparison=comparison(lines))
+    files = _write(page, figure, out / "report.html", out / "voting.png")
     tell("digits ...")
     accuracy, more = _digits(out, seed, progress)
     democrat = list(house.classes_).index("Democrat")
@@ -189,43 +200,41 @@ def _digits(out: Path, seed: int, progress: bool) -> tuple[float, list[Path]]:
     source = (
         "Optical Recognition of Handwritten Digits (1998), UCI Machine Learning Repository, doi:10.24432/C50P49."
     )
-    told = {"title": DIGITS, "settings": {"data": source, "seed": seed}}
-    return accuracy, _write(classifier, rows, told, out / "digits.html", out / "digits.png")
+    page = collect(classifier, rows, title=DIGITS, settings={"data": source, "seed": seed})
+    return accuracy, _write(page, _map(classifier, DIGITS), out / "digits.html", out / "digits.png")
 
 
-def _write(
-    classifier: GraphClassifier, rows: Rows, told: dict[str, Any], report: Path, picture: Path
-) -> list[Path]:
+def _write(page: Content, figure: Figure, report: Path, picture: Path) -> list[Path]:
     """The report and the picture of a fit."""
-    page, figure = render(collect(classifier, rows, **told)), _map(classifier, told["title"])
+    text = render(page)
     with whole_file(report) as part:
-        part.write_text(page, encoding="utf-8")
+        part.write_text(text, encoding="utf-8")
     with whole_file(picture) as part:
         figure.savefig(part, format="png", dpi=130, metadata={"Software": f"graphuq {__version__}"})
     return [report, picture]
 
 
 def _map(classifier: GraphClassifier, title: str) -> Figure:
-    """All rows in the plane, similar ones near each other: what was known, and what was found, faded where unsure."""
-    from matplotlib.colors import to_rgb
+    """All rows in the plane, similar ones near each other: what was known, and what was found, faded where unsure.
+
+    Two eigenvectors cannot show ten classes: the first eleven are laid out flat, so that neighbors stay neighbors.
+    """
     from matplotlib.figure import Figure
     from sklearn.manifold import TSNE
 
     p, labels, modes = classifier.label_distributions_, classifier.labels_, classifier.spectrum_
-    first = modes.n_components
-    axes_of_graph = modes.vectors[:, first : first + len(classifier.classes_) + 1] * np.sqrt(len(p))
-    place = TSNE(init="pca", random_state=0, max_iter=400).fit_transform(axes_of_graph)
-    color = np.array([to_rgb(each) for each in colors(len(classifier.classes_))])
-    gray, open_share = np.full(3, 0.87), uncertainty.label_variance(p)[:, None]
+    first, n_classes = modes.n_components, len(classifier.classes_)
+    position = modes.vectors[:, first : first + n_classes + 1] * np.sqrt(len(p))
+    place = TSNE(init="pca", random_state=0, max_iter=400).fit_transform(position)
     figure = Figure(figsize=(13, 6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.scatter(*place.T, s=10, color=gray)
-    right.scatter(*place.T, s=10, c=(1 - open_share) * color[uncertainty.most_probable(p)] + open_share * gray)
-    for k, name in enumerate(classifier.classes_):
+    left.scatter(*place.T, s=10, color="#dedede")
+    right.scatter(*place.T, s=10, c=faded(p))
+    for k, (name, color) in enumerate(zip(classifier.classes_, colors(n_classes), strict=True)):
         mine = place[labels.nodes[labels.y == k]]
         for axes in (left, right):
-            axes.scatter(*mine.T, s=70, color=[color[k]], edgecolors="black", linewidths=1.2, label=str(name))
-    for axes, told in ((left, "Known before"), (right, "Found: the grayer, the less sure")):
+            axes.scatter(*mine.T, s=70, color=color, edgecolors="black", linewidths=1.2, label=str(name))
+    for axes, told in ((left, "Known before"), (right, "Found: the paler, the less sure")):
         axes.set(title=told, xticks=[], yticks=[])
     right.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.suptitle(title)

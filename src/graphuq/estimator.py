@@ -211,7 +211,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         n_drawn = 1 + int(np.searchsorted(np.cumsum(before.weights), DRAWN_WEIGHT))
         weights = before.weights[:n_drawn] / before.weights[:n_drawn].sum()
         parts = tuple(self._sample(each.prior, each.model) for each in before.components[:n_drawn])
-        return self._believe(self.labels_, Mixture(parts, weights))
+        return self._believe(self.labels_, replace(before, components=parts, weights=weights))
 
     def most_uncertain(self, n: int = 10) -> NDArray[np.int64]:
         """The rows of `fit` without a label whose class is least sure, least sure first."""

@@ -183,7 +183,7 @@ def write_report(model: Path, out: Path | None = None) -> Path:
     run = folder.read_run(model)
     folder.check_files(model, run, ROWS)
     facts, arrays = archive.read(model / ROWS, ROWS_FORMAT, "a list of rows")
-    classifier, rows = folder.load_model(model, run), Rows(**facts, **arrays)
+    classifier, rows = folder.load_model(model, run), Rows(**{**facts, **arrays})
     target = model / REPORT if out is None else out
     page = render(_content(classifier, rows, run))
     with whole_file(target) as part:
@@ -303,16 +303,17 @@ def _new_answers(classifier: GraphClassifier, names: Sequence[str], X: Array) ->
     """The answers for the rows of another table; a row that was in the fit has the answer that it has there."""
     nodes, new, where = classifier.locate(X)
     known, posterior = nodes[~new], classifier.posterior_
-    order = np.argsort(np.argsort(new, kind="stable"), kind="stable")  # known rows first, then new ones, and back
-    found = [(classifier.label_distributions_[known], classifier.label_errors_[known])]
+    probability, error = np.empty((2, len(nodes), len(classifier.classes_)))
+    probability[~new], error[~new] = classifier.label_distributions_[known], classifier.label_errors_[known]
     if where is not None:
         fresh = posterior.classes(where)
-        found.append((fresh.probability, fresh.error))
-    probability, error = (np.concatenate(each)[order] for each in zip(*found, strict=True))
+        probability[new], error[new] = fresh.probability, fresh.error
     mean = None
     if len(classifier.classes_) == 2:
-        at = [known if known.size else None, where]
-        mean = np.concatenate([posterior.label_mean(each) for each in at if each is not None])[order]
+        mean = np.empty(len(nodes))
+        mean[~new] = posterior.label_mean(known)
+        if where is not None:
+            mean[new] = posterior.label_mean(where)
     return _columns(classifier.classes_, names, probability, error, mean)
 
 

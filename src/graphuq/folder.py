@@ -162,13 +162,13 @@ def load_model(folder: Path, run: dict[str, Any]) -> GraphClassifier:
 
 
 def _linear_columns(classifier: GraphClassifier) -> NDArray[np.float64]:
-    """The columns linear in the features at the rows of the fit, shape (n_rows, n_linear); no column if unused."""
+    """The columns linear in the features at the rows of the fit, shape (n_rows, n_linear); zeros where unused."""
     posterior: Any = classifier.posterior_
     n_linear = 0 if classifier._linear is None else classifier._linear.weights.shape[1]
     for each in getattr(posterior, "components", (posterior,)):
         if each.prior.first == 0:
             return np.asarray(each.prior.vectors[:, :n_linear])
-    return np.zeros((posterior.n_nodes, 0))
+    return np.zeros((posterior.n_nodes, n_linear))
 
 
 def _basis(classifier: GraphClassifier, linear: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -176,10 +176,7 @@ def _basis(classifier: GraphClassifier, linear: NDArray[np.float64]) -> NDArray[
     vectors: NDArray[np.float64] = classifier.spectrum_.vectors
     if classifier.prior != "learned":
         return vectors
-    n_linear = 0 if classifier._linear is None else classifier._linear.weights.shape[1]
-    first = np.zeros((len(vectors), n_linear + 1))
-    first[:, : linear.shape[1]], first[:, n_linear] = linear, 1.0
-    return np.hstack([first, vectors[:, 1:]])
+    return np.hstack([linear, np.ones((len(vectors), 1)), vectors[:, 1:]])
 
 
 def _weights(graph: Graph | LowRankGraph) -> archive.Arrays:

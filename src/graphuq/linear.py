@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 
 Array = NDArray[np.float64]
 
@@ -40,7 +40,8 @@ class LinearPiece:
         with np.errstate(over="ignore", invalid="ignore"):
             mean = np.asarray(X.mean(axis=0)).ravel()
             if issparse(X):
-                square = np.asarray(csr_array(X).power(2).mean(axis=0)).ravel()
+                sparse: Any = X
+                square = np.asarray(sparse.power(2).mean(axis=0)).ravel()
                 deviation = np.sqrt(np.maximum(square - mean**2, 0))
             else:
                 deviation = X.std(axis=0)

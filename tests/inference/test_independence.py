@@ -46,5 +46,5 @@ def test_the_same_seed_gives_the_same_draws():
 
 
 def test_a_model_that_expectation_propagation_does_not_know_is_refused():
-    with pytest.raises(TypeError, match="Probit and LevelSet"):
+    with pytest.raises(TypeError, match="GinzburgLandau offers no sites"):
         sample_independently(PRIORS["full"], GinzburgLandau(NODES, Y))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -61,7 +62,7 @@ def factor(prior):
 
 def phi(model, u):
     """Phi and its gradient at all nodes, written out once more."""
-    gradient, labeled, y = np.zeros_like(u), u[model.nodes], model.y
+    gradient, labeled, y = np.zeros_like(u), u[model.nodes], 2 * model.y - 1
     if isinstance(model, GinzburgLandau):
         gradient += (u**3 - u) / model.epsilon
         gradient[model.nodes] += (labeled - y) / model.gamma**2
@@ -214,9 +215,7 @@ def test_the_best_ginzburg_landau_mode_is_the_minimum_over_a_grid():
 @every_model
 def test_flipped_labels_flip_the_mode(model):
     prior = PRIORS["approximate"]
-    flipped = type(model)(
-        model.nodes, -model.y, **{k: getattr(model, k) for k in vars(model) if k not in ("nodes", "y")}
-    )
+    flipped = replace(model, y=1 - model.y)
     assert np.allclose(find_mode(prior, flipped).u, -find_mode(prior, model).u, atol=1e-8)
 
 

@@ -178,5 +178,5 @@ def test_wrong_input_is_named():
         def phi(self, u):
             return (u**2).sum()
 
-    with pytest.raises(TypeError, match="posterior of Own is known"):
+    with pytest.raises(TypeError, match="Own offers no Gaussian close to its posterior"):
         Referenced().prepare(Target.of(target.field, Own()))

@@ -27,6 +27,8 @@ from graphuq.inference.sweeps import Settled, settle
 
 # By modes, a sweep costs less up to so many coordinates of all fields a label; measured for 3 to 32 classes.
 FEW_MODES = 1.5
+# Multiplications in a sweep, some tens of seconds, and bytes: beyond these it is refused.
+LARGEST_SWEEP, LARGEST_MEMORY = 3e11, 8 * 2**30
 
 
 class FieldMoments(NamedTuple):
@@ -135,6 +137,7 @@ def propagate(
             basis, triangle = (np.asarray(x, float) for x in qr(factor.T, mode="economic", check_finite=False))
             reduced = np.ascontiguousarray(triangle.T)
         few_modes = sites.n_classes * reduced.shape[1] <= FEW_MODES * n_labeled
+        _refuse_large(n_labeled, reduced.shape[1], sites.n_classes, few_modes)
         problem = Problem(sites, reduced, None if few_modes else levels_of(reduced, sites))
         posterior = partial(posterior_of, problem)
         first = nothing = np.zeros(2 * sites.n_classes * n_labeled)
@@ -145,6 +148,20 @@ def propagate(
         if not fit.converged and start is not None:
             fit = settle(posterior, sites.match, nothing, tolerance, max_sweeps, fit.n_sweeps)
         return _result(problem, basis, fit)
+
+
+def _refuse_large(n_labeled: int, k: int, n_classes: int, few_modes: bool) -> None:
+    """A sentence instead of hours, or of no memory left."""
+    wide = n_classes * k
+    by_modes = n_labeled * wide**2 + wide**3, 3 * wide**2
+    by_nodes = n_classes * (n_labeled * k**2 + n_labeled**2 * k) + n_labeled**3, 3 * n_classes * (n_labeled + k) * k
+    work, numbers = by_modes if few_modes else by_nodes
+    if work > LARGEST_SWEEP or 8 * numbers > LARGEST_MEMORY:
+        raise ValueError(
+            f"Expectation propagation with {n_classes:,} classes and {n_labeled:,} labels would take about "
+            f"{8 * numbers / 2**30:.1f} GB of memory and {work / 1e10:,.0f} seconds a sweep, of which learning takes "
+            "thousands: keep fewer classes, labels or modes (n_modes), or choose a prior and sample."
+        )
 
 
 def _result(problem: Problem, basis: Matrix, fit: Settled[StarPosterior]) -> StarEP:

@@ -88,8 +88,9 @@ class GinzburgLandau:
         return -own[:, 0] / self.gamma**2
 
     def curvature(self) -> Curvature:
-        """On [-1, 1]."""
-        return Curvature(2 / float(self.epsilon) + 1 / float(self.gamma) ** 2, convex=False)
+        """On [-1, 1], or between the corners."""
+        stretch = 1 if self.n_fields == 1 else 2
+        return Curvature(stretch * (2 / float(self.epsilon) + 1 / float(self.gamma) ** 2), convex=False)
 
     def reference(self, matrix: NDArray[np.float64]) -> Gaussian:
         """The self-consistent Gaussian, as wide as the modes are apart."""

@@ -83,7 +83,8 @@ class GaussianPosterior:
         precision, shift = (np.zeros((len(nodes), *each.shape[1:])) for each in (fit.precision, fit.shift))
         precision[same[unchanged]] = fit.precision[old[unchanged]]
         shift[same[unchanged]] = fit.shift[old[unchanged]]
-        return GaussianPosterior.of(self.prior, model, start=Start(precision, shift))
+        found = GaussianPosterior.of(self.prior, model, start=Start(precision, shift))
+        return replace(found, n_points=self.n_points)
 
     @property
     def prior(self) -> GaussianPrior:

@@ -186,7 +186,7 @@ def _nodes(shown: Nodes, classifier: GraphClassifier, rows: Rows) -> list[dict[s
     given[classifier.labels_.nodes] = classifier.labels_.y
     truth = np.full_like(given, -1) if rows.truth is None else rows.truth
     answer, margin, variance = uncertainty.most_probable(p), uncertainty.margin(p), uncertainty.label_variance(p)
-    error = _errors(classifier.posterior_, shown, answer)
+    error = _errors(classifier, shown, answer)
     # The answer comes first, whatever else is equally probable.
     first = np.argsort(np.where(np.arange(p.shape[1]) == answer[:, None], -2.0, -p), axis=1, kind="stable")[
         :, :N_TOLD
@@ -209,12 +209,13 @@ def _nodes(shown: Nodes, classifier: GraphClassifier, rows: Rows) -> list[dict[s
     ]
 
 
-def _errors(posterior: Posterior, shown: Nodes, answer: Nodes) -> list[float | None]:
+def _errors(classifier: GraphClassifier, shown: Nodes, answer: Nodes) -> list[float | None]:
     """The Monte-Carlo error of the probability of the answer; None where there are no draws, or too few to tell."""
+    posterior = classifier.posterior_
     first = posterior.components[0] if isinstance(posterior, Mixture) else posterior
     if not isinstance(first, Draws):
         return [None] * len(shown)
-    error = posterior.classes(shown).error[np.arange(len(shown)), answer]
+    error = classifier.label_errors_[shown, answer]
     return [round(float(each), 5) if np.isfinite(each) else None for each in error]
 
 

@@ -1,0 +1,95 @@
+"""A model on disk is the model that was fitted: every kind of graph, prior and posterior."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from graphuq import GraphClassifier, archive, folder, prior
+
+FLOWERS = load_iris()
+ROWS = np.arange(0, 150, 2)
+NEW = FLOWERS.data[1::2] + 0.01
+QUICK = {"gamma": 0.5, "n_steps": 200}
+
+KINDS = {
+    "learned": ({}, 3),
+    "learned, two classes": ({"n_neighbors": 5}, 2),
+    "low rank": ({"graph": "cosine"}, 3),
+    "expectation propagation": ({"prior": "matern", "inference": "ep", "gamma": 0.2}, 3),
+    "draws": ({"prior": "matern", **QUICK}, 2),
+    "a tail": ({"prior": "approximate", "n_modes": 20, "graph": "self_tuning", **QUICK}, 2),
+    "principal components": ({"prior": "full", "graph": "gaussian", "width": 1.0, "n_components": 2, **QUICK}, 2),
+}
+
+
+def fitted(settings, n_classes):
+    y = FLOWERS.target[ROWS].astype(str).astype(object)
+    y[np.arange(len(y)) % 5 > 0] = None
+    kept = FLOWERS.target[ROWS] < n_classes
+    return GraphClassifier(**settings).fit(FLOWERS.data[ROWS][kept], y[kept])
+
+
+def saved(classifier, path):
+    path.mkdir()
+    folder.save_model(classifier, path)
+    folder.seal(path, {"asked": "nothing"})
+    return folder.load_model(path, folder.read_run(path))
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.filterwarnings("ignore")
+def test_a_loaded_model_answers_as_the_fitted_one(tmp_path, name):
+    settings, n_classes = KINDS[name]
+    before = fitted(settings, n_classes)
+    after = saved(before, tmp_path / "model")
+    assert after.get_params() == before.get_params()
+    assert (after.hyperparameters_, after.hyperparameter_spread_) == (
+        before.hyperparameters_,
+        before.hyperparameter_spread_,
+    )
+    assert np.array_equal(after.transduction_, before.transduction_)
+    assert np.array_equal(after.label_distributions_, before.label_distributions_)
+    assert np.array_equal(after.label_errors_, before.label_errors_)
+    assert str(after.posterior_.diagnostics()) == str(before.posterior_.diagnostics())
+    np.testing.assert_allclose(after.posterior_.probability(), before.posterior_.probability(), rtol=1e-9)
+    np.testing.assert_allclose(after.predict_proba(NEW), before.predict_proba(NEW), rtol=1e-9)
+    np.testing.assert_allclose(
+        after.suspicious_labels().probability, before.suspicious_labels().probability, rtol=1e-6
+    )
+    again = [each.partial_fit_labels([1], ["1"]).predict_proba(NEW) for each in (before, after)]
+    np.testing.assert_allclose(again[1], again[0], rtol=1e-6)
+
+
+def test_eigenvectors_are_stored_once(tmp_path):
+    classifier = fitted({}, 3)
+    saved(classifier, tmp_path / "model")
+    _, arrays = archive.read(tmp_path / "model" / folder.MODEL, folder.FORMAT, "a model")
+    n_nodes = classifier.graph_.n_nodes
+    wide = [
+        name for name, array in arrays.items() if array.ndim == 2 and array.shape[0] == n_nodes <= array.shape[1]
+    ]
+    assert wide == ["spectrum vectors"]
+    assert arrays["rows linear"].shape in ((n_nodes, 4), (n_nodes, 0))
+
+
+def test_settings_that_no_file_keeps_are_refused():
+    with pytest.raises(ValueError, match=r"cannot keep the setting prior = .*: give a name or a number"):
+        folder.refuse_objects(GraphClassifier(prior=prior.matern(tau=0.1, alpha=2)))
+    with pytest.raises(ValueError, match="cannot keep the setting random_state"):
+        folder.refuse_objects(GraphClassifier(random_state=np.random.RandomState(0)))
+    folder.refuse_objects(GraphClassifier())
+
+
+def test_a_model_of_another_folder_is_refused(tmp_path):
+    """Each file is whole, but they do not belong together."""
+    for name in ("one", "other"):
+        saved(fitted({"prior": "matern", **QUICK, "random_state": len(name)}, 2), tmp_path / name)
+    (tmp_path / "one" / folder.MODEL).write_bytes((tmp_path / "other" / folder.MODEL).read_bytes())
+    with pytest.raises(ValueError, match=r"model\.npz was changed since it was written"):
+        folder.load_model(tmp_path / "one", folder.read_run(tmp_path / "one"))
+    run = json.loads((tmp_path / "one" / folder.RUN).read_text())
+    (tmp_path / "one" / folder.RUN).write_text(json.dumps(run))  # the same, without line breaks
+    with pytest.raises(ValueError, match=r"run\.json was changed"):
+        folder.read_run(tmp_path / "one")
