@@ -5,10 +5,7 @@ than the prior may hold most of the posterior. A claim is false if any class pro
 noise, is off by more than 0.05 and by more than five Monte-Carlo errors.
 """
 
-import argparse
 import itertools
-import sys
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,9 +14,8 @@ from math import log, log1p, sqrt
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
-from sklearn.exceptions import ConvergenceWarning
 
-from graphuq import HMC, NUTS, PCN, EllipticalSlice, Orthant, Referenced, Refractive, Tempered, sample
+from graphuq import HMC, NUTS, PCN, EllipticalSlice, Orthant, Referenced, Refractive, Tempered
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.models.base import offers
 from graphuq.prior import GaussianPrior

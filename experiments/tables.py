@@ -11,22 +11,19 @@ classes. Data and tools: table_data.py and table_peers.py.
 
 from __future__ import annotations
 
-import argparse
-import os
 import warnings
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import problems, runner, style, table_data, table_peers
-from experiments.experiment import Claim, Record, Trial
+from experiments import problems, table_data, table_peers
+from experiments.experiment import Trial
 from graphuq import GraphClassifier, calibration, laplacian, spectrum
 from graphuq.graph import Graph, knn
 from graphuq.learning import learn

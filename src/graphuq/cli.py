@@ -340,6 +340,8 @@ def _print_fit(summary: dict[str, Any], out: Path) -> None:
     if summary["accuracy"] is not None:
         typer.echo(f"Right, where the truth is known: {summary['accuracy']:.1%}.")
     typer.echo(summary["verdict"])
+    if summary["self_check"]:
+        typer.echo(summary["self_check"])
     if summary["suspicious_labels"]:
         typer.echo(f"Labels that the others speak against: {summary['suspicious_labels']:,}, see the report.")
     _note(summary["warnings"], silent=False)

@@ -152,6 +152,7 @@ def fit_folder(
             "r_hat": _finite(max((each[2] for each in content.convergence), default=np.nan)),
             "effective_draws": _finite(min((each[3] for each in content.convergence), default=np.nan)),
             "verdict": content.verdict,
+            "self_check": content.self_check,
             "suspicious_labels": None if content.suspicious is None else len(content.suspicious),
         }
         with (part / ANSWERS).open("w", encoding="utf-8", newline="") as file:

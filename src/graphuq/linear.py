@@ -78,7 +78,9 @@ def _principal(X: Any, mean: Array, scale: Array) -> Array:
     def backward(V: Array) -> Array:
         return np.asarray((scale * (X.T @ V - np.multiply.outer(mean, V.sum(axis=0))).T).T)
 
-    operator = LinearOperator(X.shape, matvec=forward, rmatvec=backward, matmat=forward, rmatmat=backward, dtype=float)
+    operator = LinearOperator(
+        X.shape, matvec=forward, rmatvec=backward, matmat=forward, rmatmat=backward, dtype=float
+    )
     n_kept = min(MOST_COLUMNS, *(size - 1 for size in X.shape))
     start = np.random.default_rng(0).standard_normal(min(X.shape))
     directions = svds(operator, k=n_kept, v0=start)[2][::-1]

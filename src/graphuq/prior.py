@@ -55,9 +55,7 @@ class NewRows:
 
     def part(self, rows: slice) -> NewRows:
         """Some of the rows."""
-        return replace(
-            self, vectors=self.vectors[rows], beyond=None if self.beyond is None else self.beyond[rows]
-        )
+        return replace(self, vectors=self.vectors[rows], beyond=None if self.beyond is None else self.beyond[rows])
 
 
 @dataclass(frozen=True)

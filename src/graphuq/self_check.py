@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphuq import uncertainty
 from graphuq.models.base import ask
@@ -36,7 +37,7 @@ class SelfCheck:
 
     @property
     def verdict(self) -> str:
-        """"too sure", "too timid" or "about right"."""
+        """ "too sure", "too timid" or "about right"."""
         return "too sure" if self.z < -SURPRISE else "too timid" if self.z > SURPRISE else "about right"
 
     def __str__(self) -> str:
@@ -48,15 +49,16 @@ class SelfCheck:
         )
 
 
-def self_check(posterior: Posterior) -> SelfCheck:
-    """Leave out every label in turn; it takes a model that offers sites.
+def self_check(posterior: Posterior, *, left_out: NDArray[np.float64] | None = None) -> SelfCheck:
+    """Leave out every label in turn; it takes a model that offers sites, or what `posterior.left_out` returns.
 
     A class with a single label is never foreseen without it, so such labels are not judged unless there are no others.
     """
     y = np.asarray(ask(posterior.model, "y"))
     counts = np.bincount(y, minlength=posterior.n_classes)
     judged = counts[y] > 1 if (counts > 1).any() else np.ones(len(y), dtype=bool)
-    p, y = posterior.left_out()[judged], y[judged]
+    p = (posterior.left_out() if left_out is None else left_out)[judged]
+    y = y[judged]
     # Laplace's rule for the shares among the other labels, every class once more.
     shares = (counts[y] - 1 + 1) / (counts.sum() - 1 + posterior.n_classes)
     confidence, right = uncertainty.confidence(p), uncertainty.most_probable(p) == y

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from graphuq.models.base import ask
 from graphuq.posterior.base import Posterior
 
+# A label is worth a look when the others give it less than the first, and another class more than the second.
+DOUBTED, CLEAR = 0.2, 0.5
+
 
 @dataclass(frozen=True, eq=False)
 class SuspiciousLabels:
@@ -20,26 +23,39 @@ class SuspiciousLabels:
         y: the classes they were given, as numbers.
         likelier: the class that the other labels make most probable there.
         probability: that the given class is not the right one, given all other labels.
+        rival: the probability of the likelier class, given all other labels.
     """
 
     nodes: NDArray[np.int64]
     y: NDArray[np.int64]
     likelier: NDArray[np.int64]
     probability: NDArray[np.float64]
+    rival: NDArray[np.float64]
+
+    def clear(self) -> NDArray[np.int64]:
+        """Which of them, by position, a person should look at: where the others speak clearly for another class."""
+        return np.flatnonzero((self.probability > 1 - DOUBTED) & (self.rival > CLEAR))
 
 
-def suspicious_labels(posterior: Posterior, *, n: int | None = None) -> SuspiciousLabels:
+def suspicious_labels(
+    posterior: Posterior, *, n: int | None = None, left_out: NDArray[np.float64] | None = None
+) -> SuspiciousLabels:
     """The labels ranked by the probability that they are mistakes, all of them or the first n.
 
     ``1 - P(class of j is y_j | all labels but y_j)``: a label that stands alone against its neighbors is suspicious,
-    however sure the one who gave it was. It takes a model that offers sites.
+    however sure the one who gave it was. It takes a model that offers sites. `left_out` is what `posterior.left_out`
+    returns, where that is at hand.
     """
     if n is not None and (not isinstance(n, int | np.integer) or n < 1):
         raise ValueError(f"n must be a whole number of at least 1, or None for all labels, got {n}.")
     y = np.asarray(ask(posterior.model, "y"))
-    others = posterior.left_out()
+    others = posterior.left_out() if left_out is None else left_out
     probability = 1 - others[np.arange(len(y)), y]
     order = np.argsort(-probability, kind="stable")[:n]
     return SuspiciousLabels(
-        np.asarray(posterior.model.nodes)[order], y[order], others.argmax(axis=1)[order], probability[order]
+        np.asarray(posterior.model.nodes)[order],
+        y[order],
+        others.argmax(axis=1)[order],
+        probability[order],
+        others.max(axis=1)[order],
     )

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from graphuq import sample
 from graphuq.posterior import Mixture
 from graphuq.report import plots
-from graphuq.report.content import MAX_POINTS, SUSPICIOUS, _shown
+from graphuq.report.content import MAX_POINTS, _shown
 from graphuq.report.words import Suspicious, sentences
 from graphuq.settings import without_effect
 from tests.report.fits import blobs, content_of, few, fit, moons, numbers, of_kind
@@ -225,7 +225,7 @@ def test_a_wrong_label_is_suspicious(n_classes):
     assert (mine.given, mine.likelier) == (0, n_classes - 1)
     assert mine.probability == pytest.approx(left_out[place, 0])
     own = left_out[np.arange(len(left_out)), found.labels_.y]
-    assert len(suspicious) == np.sum(own < SUSPICIOUS)
+    assert len(suspicious) == np.sum((own < 0.2) & (left_out.max(axis=1) > 0.5))
 
 
 def test_a_model_without_sites_and_with_too_few_draws(classifier):

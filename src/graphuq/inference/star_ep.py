@@ -154,7 +154,10 @@ def _refuse_large(n_labeled: int, k: int, n_classes: int, few_modes: bool) -> No
     """A sentence instead of hours, or of no memory left."""
     wide = n_classes * k
     by_modes = n_labeled * wide**2 + wide**3, 3 * wide**2
-    by_nodes = n_classes * (n_labeled * k**2 + n_labeled**2 * k) + n_labeled**3, 3 * n_classes * (n_labeled + k) * k
+    by_nodes = (
+        n_classes * (n_labeled * k**2 + n_labeled**2 * k) + n_labeled**3,
+        3 * n_classes * (n_labeled + k) * k,
+    )
     work, numbers = by_modes if few_modes else by_nodes
     if work > LARGEST_SWEEP or 8 * numbers > LARGEST_MEMORY:
         raise ValueError(

@@ -115,9 +115,7 @@ class Hyperprior:
 
         Every label is right at gamma = 0.3 (odds of 2e-10) and none says anything at 30.
         """
-        return cls(
-            graph=LogNormal(1.0, 1.0), mistakes=None, gamma=LogNormal(0.75, 1.5, bounds=(0.3, 30.0))
-        )
+        return cls(graph=LogNormal(1.0, 1.0), mistakes=None, gamma=LogNormal(0.75, 1.5, bounds=(0.3, 30.0)))
 
     def structures(self, has_features: bool) -> list[Hyperprior]:
         """The graph alone, the features alone, and both: the evidence decides between them."""

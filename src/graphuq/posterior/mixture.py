@@ -60,7 +60,9 @@ class Mixture:
         log_weights = np.log(self.weights) + gains
         weights = np.exp(log_weights - log_weights.max())
         order = np.argsort(-weights, kind="stable")
-        return replace(self, components=tuple(components[i] for i in order), weights=weights[order] / weights.sum())
+        return replace(
+            self, components=tuple(components[i] for i in order), weights=weights[order] / weights.sum()
+        )
 
     @property
     def prior(self) -> GaussianPrior:
@@ -89,7 +91,9 @@ class Mixture:
             found = each.classes(where, noise=noise)
             probability = probability + weight * found.probability
             square = square + (weight * found.error) ** 2
-        return Classes(self._tempered(np.asarray(probability)) if noise else np.asarray(probability), np.sqrt(square))
+        return Classes(
+            self._tempered(np.asarray(probability)) if noise else np.asarray(probability), np.sqrt(square)
+        )
 
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
         """Mean and variance of the latent fields at rows: the variance between components counts too."""

@@ -20,6 +20,7 @@ from graphuq.posterior import Draws, Mixture, Posterior
 from graphuq.report import plots
 from graphuq.report.palette import SHAPES
 from graphuq.report.words import Suspicious, measures, sentences, tiles
+from graphuq.self_check import SelfCheck, self_check
 from graphuq.settings import without_effect
 from graphuq.suspicion import suspicious_labels
 from graphuq.wording import VAGUE, verdict
@@ -32,8 +33,6 @@ MAX_CELLS = 16  # cells of a row that fit beside a pointer
 N_TOLD = 5  # classes whose probability is told at a row
 N_LISTED = 20
 N_MARGINALS = 6  # least and most certain, as in Fig. 7 of the paper
-# A label is called suspicious when the others give it less than this.
-SUSPICIOUS = 0.2
 MAX_CHECKED_LABELS = 2000  # leaving each out costs their number cubed
 
 
@@ -73,6 +72,7 @@ class Content:
     title: str
     classes: tuple[str, ...]
     sentences: list[str]
+    self_check: str | None
     tiles: list[tuple[str, str]]
     found: list[int]
     least_certain: Nodes
@@ -126,7 +126,7 @@ def collect(
         judged = calibration.summary(p[known], rows.truth[known])
         confusion = calibration.confusion(p[known], rows.truth[known])
     diagnosis = posterior.diagnostics()
-    suspicious = _suspicious(posterior)
+    suspicious, checked = _doubts(posterior)
     traces, convergence = [], []
     if isinstance(posterior, Draws) and isinstance(diagnosis, Diagnostics):
         traces = plots.traces(posterior, diagnosis, answer)
@@ -134,7 +134,10 @@ def collect(
     return Content(
         title=title,
         classes=classes,
-        sentences=sentences(classes, labels.counts(), p, unlabeled, judged, suspicious, diagnosis.converged),
+        sentences=sentences(
+            classes, labels.counts(), p, unlabeled, judged, suspicious, diagnosis.converged, checked
+        ),
+        self_check=None if checked is None else str(checked),
         tiles=tiles(p, len(labels.nodes), unlabeled, judged),
         found=np.bincount(answer[unlabeled], minlength=len(classes)).tolist(),
         least_certain=least,
@@ -254,19 +257,18 @@ def _components(posterior: Posterior) -> list[tuple[float, str, str]]:
     ]
 
 
-def _suspicious(posterior: Posterior) -> list[Suspicious] | None:
-    """Labels that the other labels speak against; None where that is not known, or takes long."""
+def _doubts(posterior: Posterior) -> tuple[list[Suspicious] | None, SelfCheck | None]:
+    """Labels that the others speak against, and what leaving each out shows; None where unknown, or where it takes long."""
     model = posterior.model
     if not (offers(model, "sites") and offers(model, "y")) or len(model.nodes) > MAX_CHECKED_LABELS:
-        return None
-    found = suspicious_labels(posterior)
-    return [
-        Suspicious(int(node), int(given), int(likelier), float(1 - wrong))
-        for node, given, likelier, wrong in zip(
-            found.nodes, found.y, found.likelier, found.probability, strict=True
-        )
-        if 1 - wrong < SUSPICIOUS
+        return None, None
+    left_out = posterior.left_out()
+    found = suspicious_labels(posterior, left_out=left_out)
+    clear = [
+        Suspicious(int(found.nodes[j]), int(found.y[j]), int(found.likelier[j]), float(1 - found.probability[j]))
+        for j in found.clear()
     ]
+    return clear, self_check(posterior, left_out=left_out)
 
 
 def _hyperparameters(classifier: GraphClassifier) -> list[tuple[str, str, str]]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from graphuq import uncertainty
 from graphuq.calibration import Summary
+from graphuq.self_check import SelfCheck
 
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
@@ -36,6 +37,7 @@ def sentences(
     judged: Summary | None,
     suspicious: list[Suspicious] | None,
     converged: bool,
+    checked: SelfCheck | None = None,
 ) -> list[str]:
     """What was asked, what the answer is, and what to beware of; names stand between curly quotes.
 
@@ -47,6 +49,7 @@ def sentences(
         judged: how right the answers are, where that is known.
         suspicious: labels that contradict the others.
         converged: whether the posterior can be trusted.
+        checked: how well each label is foreseen from the others.
     """
     named = [f"“{name}”" for name in classes]
     told = [
@@ -67,6 +70,8 @@ def sentences(
             f"Where the truth is known, {judged.accuracy:.1%} of {judged.n_nodes:,} rows are classified right. "
             f"Leave the least sure tenth to a person, and {judged.risk_coverage.at(0.9):.1%} of the rest are."
         )
+    if checked is not None:
+        told.append(str(checked))
     if suspicious:
         one = "s" if len(suspicious) == 1 else ""
         told.append(f"{len(suspicious):,} of the given labels contradict{one} the others: see below.")
