@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import warnings
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from experiments.runner import WORK
+from experiments.spectra import cached
 from graphuq import calibration, datasets, graph, laplacian, sample, spectrum
 from graphuq.datasets import Dataset
 from graphuq.demo import few_labels
-from graphuq.files import whole_file
 from graphuq.learning import Hyperprior, learn
 from graphuq.models import LevelSet, Model, Probit
 from graphuq.posterior import Draws
@@ -54,21 +50,6 @@ def mnist(first: int, second: int, n_modes: int | None = 300) -> Problem:
         f"mnist {first} {second} 2000 pca 50 knn 20 modes {n_modes}",
         lambda: spectrum.leading(weights, n_modes=n_modes),
     )
-
-
-def cached(settings: str, compute: Callable[[], Spectrum]) -> Spectrum:
-    """The spectrum with these settings, from the shared folder of the run if it is there already."""
-    if WORK not in os.environ:
-        return compute()
-    key = hashlib.sha256(settings.encode()).hexdigest()[:12]
-    path = Path(os.environ[WORK]) / "spectra" / f"{settings.split()[0]}-{key}.npz"
-    if path.exists():
-        return Spectrum.load(path)
-    found = compute()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as part:  # two processes may write it at once
-        found.save(part)
-    return found
 
 
 def choose(y: NDArray[np.int64], share: float, seed: int, *, of_each_class: bool = True) -> NDArray[np.int64]:

@@ -91,15 +91,35 @@ def load(name: str) -> Experiment:
     return module
 
 
-def reproduce(names: Sequence[str], *, level: str, jobs: int, out: Path, work: Path) -> list[Outcome]:
-    """Run experiments at the level "full" or "quick"; write `out`/name.json and `out`/name.png of each."""
+def reproduce(
+    names: Sequence[str],
+    *,
+    level: str,
+    jobs: int,
+    out: Path,
+    work: Path,
+    figures: bool = True,
+    seconds: float = math.inf,
+) -> list[Outcome]:
+    """Run experiments at the level "full" or "quick"; write `out`/name.json and `out`/name.png of each.
+
+    Args:
+        names: the experiments.
+        level: "full" or "quick".
+        jobs: processes.
+        out: folder for records and figures.
+        work: folder for finished trials.
+        figures: False to leave figures out.
+        seconds: after which no more trials are begun; records are then made of those that are done.
+    """
     out.mkdir(parents=True, exist_ok=True)
     (work / "trials").mkdir(parents=True, exist_ok=True)
     plan = {name: _jobs(name, level, work) for name in names}
     # The first trial of each, then the second of each: what one compiles serves the next.
     rounds = zip_longest(*plan.values())
-    answers = _run([job for each in rounds for job in each if job is not None], jobs, work)
-    return [_outcome(name, level, [answers[job.path] for job in plan[name]], out) for name in names]
+    answers = _run([job for each in rounds for job in each if job is not None], jobs, work, seconds)
+    done = {name: [answers[job.path] for job in plan[name] if job.path in answers] for name in names}
+    return [_outcome(name, level, done[name], out, figures) for name in names]
 
 
 def read_record(path: Path) -> Record:
@@ -148,8 +168,9 @@ def _jobs(name: str, level: str, work: Path) -> list[Job]:
     ]
 
 
-def _run(todo: Sequence[Job], jobs: int, work: Path) -> dict[Path, dict[str, Any]]:
-    """The answer to every trial, by the name of its file; those on disk are read."""
+def _run(todo: Sequence[Job], jobs: int, work: Path, seconds: float) -> dict[Path, dict[str, Any]]:
+    """The answer to every trial that time allows, by the name of its file; those on disk are read."""
+    end = time.monotonic() + seconds
     answers = {job.path: json.loads(job.path.read_text(encoding="utf-8")) for job in todo if job.path.exists()}
     left = [job for job in todo if job.path not in answers]
     # Trials that time something get the machine to themselves, after the others.
@@ -162,6 +183,8 @@ def _run(todo: Sequence[Job], jobs: int, work: Path) -> dict[Path, dict[str, Any
                 answers[job.path] = answer
                 bar.set_postfix_str(job.name)
                 bar.update()
+                if time.monotonic() > end:
+                    break
     return answers
 
 
@@ -260,7 +283,7 @@ def machine() -> str:
     return ", ".join([f"{name}, {os.cpu_count()} cores", *accelerators[:1]])
 
 
-def _outcome(name: str, level: str, answers: Sequence[dict[str, Any]], out: Path) -> Outcome:
+def _outcome(name: str, level: str, answers: Sequence[dict[str, Any]], out: Path, figures: bool) -> Outcome:
     """From the answers of all trials to the record, the figure and the claims."""
     missing = next((answer["missing"] for answer in answers if "missing" in answer), "")
     errors = tuple(answer["error"] for answer in answers if "error" in answer)
@@ -279,7 +302,8 @@ def _outcome(name: str, level: str, answers: Sequence[dict[str, Any]], out: Path
             machine="; ".join(sorted({answer["machine"] for answer in answers})),
         )
         claims = tuple(experiment.claims(record))
-        save_figure(experiment.draw(record), out / f"{name}.png")
+        if figures:
+            save_figure(experiment.draw(record), out / f"{name}.png")
         _write(out / f"{name}.json", asdict(record))
     except Exception:  # one experiment must not take the others down with it
         return Outcome(name, errors=(f"{name}, after its trials:\n{traceback.format_exc()}",))

@@ -2,9 +2,12 @@
 
 import re
 import warnings
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+import graphuq
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,3 +38,50 @@ def test_every_command_on_a_page_exists():
         for name, rest in lines:
             known = {option for each in commands[name].params for option in each.opts}
             assert set(re.findall(r"--[\w-]+", rest)) <= known, (page, name)
+
+
+def named(name):
+    """What a dotted name below graphuq stands for."""
+    found = graphuq
+    for part in name.split("."):
+        if not hasattr(found, part):
+            import_module(f"{found.__name__}.{part}")
+        found = getattr(found, part)
+    return found
+
+
+def table_of_equations():
+    """The rows of both tables: the functions and the tests that each names."""
+    lines = (ROOT / "docs/equations.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.strip("|").split(" | ")[-2:] for line in lines if line.startswith("|")]
+    rows = [row for row in rows if row[0].strip() != "function" and not row[0].startswith("---")]
+    return [tuple(re.findall(r"`([^`]+)`", cell) for cell in row) for row in rows]
+
+
+def test_every_name_in_the_table_of_equations_exists():
+    rows = table_of_equations()
+    assert len(rows) > 40
+    for functions, tests in rows:
+        assert functions
+        assert tests
+        for name in functions:
+            if name.endswith(".py"):
+                assert (ROOT / "src/graphuq" / name).exists() or (ROOT / name).exists(), name
+            elif not name.endswith("="):  # a setting
+                assert callable(named(name.split("(")[0])), name
+        for path in tests:
+            assert (ROOT / "tests" / path).exists(), path
+    with pytest.raises(ModuleNotFoundError):
+        named("laplacian.no_such_name")
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_every_link_and_setting_on_a_page_exists(page):
+    """Links to other pages and files; and no setting that the classifier does not have."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+        assert link.startswith("http") or (ROOT / "docs" / link).exists(), link
+    known = graphuq.GraphClassifier().get_params()
+    for settings in re.findall(r"GraphClassifier\(([^()`]*(?:\([^()]*\)[^()`]*)*)\)", text):
+        outer = re.sub(r"\([^()]*\)", "", settings)
+        assert set(re.findall(r"(\w+)=", outer)) <= set(known), settings
