@@ -1,8 +1,8 @@
 """How far probabilities can be trusted: graphuq against other tools, row by row, over draws of labels.
 
 A row is a data set, a number of labels, and whether a tenth of them is wrong. All tools see the same graph (the
-Gaussian process sees the features behind it) and the same labels, and are judged on the nodes without a label.
-`python -m experiments.calibration_page` makes docs/calibration.md from the record.
+Gaussian process sees the features behind it) and the same labels, and are judged on the nodes without a label. Tables,
+whose classes overlap, and many classes are in tables.py.
 """
 
 from __future__ import annotations

@@ -21,11 +21,6 @@ from graphuq.spectrum import Spectrum
 TITLE = "label means by expectation propagation against long exact chains"
 NAMES = {"voting": "voting", "moons": "two moons", "mnist 4 9": "MNIST 4/9", "mnist 5 7": "MNIST 5/7"}
 
-# What the table needs to be understood, in docs/calibration.md.
-REASON = """With up to 20 labels the probabilities of expectation propagation are corrected label by label
-(`inference/marginals.py`): few labels under a smooth prior leave a posterior that is cut off on one side, which no
-Gaussian is. With more labels Gaussian marginals are close enough."""
-
 
 @dataclass(frozen=True)
 class Config:

@@ -10,7 +10,7 @@ fitted with one data set left out is judged on that data set.
     python -m experiments.hyperprior --out docs/reproduction/hyperprior.json --jobs 16   # some 20 core-minutes
     python -m experiments.hyperprior --out hyperprior.json --quick                       # the small data, few draws
 
-The record is a section of docs/calibration.md.
+Tables, whose classes overlap, are judged in tables.py.
 """
 
 from __future__ import annotations

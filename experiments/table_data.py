@@ -38,8 +38,6 @@ Classes = NDArray[np.int64]
 FILE = "GRAPHUQ_TABLES"
 MOST_ROWS = 2000
 RARE = 0.05
-# The letters A to J: all 26 would take most of the time of an experiment.
-N_LETTERS = 10
 MISSING = ("?", "<null>", "")
 # A category of fewer rows, or beyond the thirty most frequent ones, is not told from a missing one.
 FEWEST_ROWS, MOST_CATEGORIES = 5, 30
@@ -101,7 +99,7 @@ R: dict[str, tuple[str, str, str, Callable[[Any], Any], tuple[str, ...]]] = {
 }  # fmt: skip
 # Only these answers count.
 ANSWERS = {"chile": ("Y", "N")}
-MANY = ("iris", "letter", "optdigits", "penbased", "texture", "vowel", "wine")
+MANY = ("iris", "optdigits", "penbased", "texture", "vowel", "wine")
 TABLES = tuple(sorted([*KEEL, *R]))
 
 
@@ -164,8 +162,6 @@ def _made(name: str) -> tuple[NDArray[Any], NDArray[Any]]:
     columns, y = _r_table(name) if name in R else _keel_table(name)
     if name == "optdigits":
         columns, y = _without_chosen_digits(columns, y)
-    if name == "letter":
-        columns, y = [column[y < N_LETTERS] for column in columns], y[y < N_LETTERS]
     rows = np.sort(np.random.default_rng(0).permutation(len(y))[:MOST_ROWS])
     return encode([column[rows] for column in columns]).astype(np.float32), y[rows].astype(np.uint8)
 

@@ -85,7 +85,7 @@ class Config:
     tables: tuple[str, ...] = table_data.REPORTING
     pairs: tuple[str, ...] = ("27", "28", "35", "56", "79", "89")
     rare_tables: tuple[str, ...] = ("banana", "cells", "k401k", "magic", "rotterdam", "wa_churn")
-    many: tuple[str, ...] = ("iris", "optdigits", "penbased", "texture", "vowel", "wine", "mnist")
+    many: tuple[str, ...] = (*table_data.MANY, "mnist")
     n_labels: tuple[int, ...] = (10, 20, 50, 200)
     per_class: tuple[int, ...] = (1, 2, 5, 10)
     n_draws: int = 4

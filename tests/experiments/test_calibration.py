@@ -1,11 +1,10 @@
-"""The table of calibration: measures by hand, one small row from end to end, and the page from its record."""
+"""The table of calibration: measures by hand, and one small row from end to end."""
 
-import json
 from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from experiments import calibration, calibration_page
+from experiments import calibration
 from experiments import calibration_peers as peers
 from experiments.experiment import Record
 from experiments.runner import plain
@@ -101,7 +100,7 @@ def test_a_row_is_reproducible(record):
     assert first["scores"].keys() == record.values["rows"][0]["scores"].keys()
 
 
-def test_claims_figure_and_page_come_from_the_record(record, tmp_path):
+def test_claims_and_figure_come_from_the_record(record):
     claims = calibration.claims(record)
     assert len(claims) == len(record.values["rows"]) == 2
     assert all(claim.agrees is None for claim in claims)
@@ -113,8 +112,3 @@ def test_claims_figure_and_page_come_from_the_record(record, tmp_path):
     assert ours == row["scores"][calibration.OURS]["log_loss"][0]
     assert best in claims[0].ours
     assert calibration.draw(record).axes
-    (tmp_path / "calibration.json").write_text(json.dumps(asdict(record)))
-    page = calibration_page.page(tmp_path)
-    assert f"{ours:.3f}" in page
-    assert "150 to 300 modes" in page
-    assert page.count("<details>") == 2

@@ -42,6 +42,21 @@ def test_trials_become_a_record_a_figure_and_claims(run, tmp_path):
     assert (tmp_path / "out" / "toy.png").stat().st_size < runner.LARGEST_FIGURE
 
 
+def test_a_record_of_the_trials_that_time_allowed_and_no_figure(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "load", lambda name: toy)
+    monkeypatch.setattr(toy, "QUICK", toy.Config(folder=str(tmp_path), n_trials=9, seconds=0.2))
+    out, work = tmp_path / "out", tmp_path / "work"
+
+    def once(**limits):
+        return runner.reproduce(["toy"], level="quick", jobs=1, out=out, work=work, figures=False, **limits)[0]
+
+    assert once(seconds=0.0).record.values["sum"] < 204
+    assert once().record.values["sum"] == 204  # goes on where it stopped
+    assert len(list(tmp_path.glob("ran-*"))) == 9
+    assert (out / "toy.json").exists()
+    assert not (out / "toy.png").exists()
+
+
 def test_what_is_done_is_not_done_again_unless_the_config_changed(run):
     run()
     outcome, n_runs = run()

@@ -5,6 +5,20 @@ from functools import partial
 import jax
 import numpy as np
 
+from graphuq.inference.target import Target
+from graphuq.inference.whiten import whiten
+from graphuq.models.base import offer
+from graphuq.posterior import Draws
+
+
+def draws(prior, model, sampler, n_warmup, n_steps, *, seed=5, n_chains=32):
+    """A posterior from draws; one compilation serves all priors of one kind of whitening."""
+    whitening = whiten(prior, np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else model.nodes)
+    target = Target.of(whitening.field("float32"), model)
+    z = jax.random.normal(jax.random.key(seed), (n_chains, target.n_latent))
+    found, info, _ = run(sampler, target, z, n_warmup=n_warmup, n_steps=n_steps, seed=seed)
+    return Draws(whitening, model, found, info.acceptance, info.work, {})
+
 
 def run(sampler, target, z, *, n_warmup, n_steps, seed=0):
     """Draws of shape (n_chains, n_steps, n_latent), the infos, and the last states; z holds the starts."""

@@ -44,26 +44,28 @@ MODELS = {
 }
 LADDER = Tempered(n_rungs=5, n_leapfrog=4)
 SAMPLERS = {  # with steps of the warm-up and after it
-    "pcn": (PCN(), 200, 1000),
+    "pcn": (PCN(), 200, 600),
     "orthant": (Orthant(), 20, 200),
-    "elliptical_slice": (EllipticalSlice(), 20, 400),
-    "nuts": (NUTS(max_doublings=5), 60, 60),
-    "hmc": (HMC(), 60, 60),
+    "elliptical_slice": (EllipticalSlice(), 20, 300),
+    "nuts": (NUTS(max_doublings=4), 60, 60),
+    "hmc": (HMC(max_steps=20), 60, 60),
     "tempered": (LADDER, 60, 150),
-    "referenced": (Referenced(), 100, 400),
+    "referenced": (Referenced(), 100, 300),
     "refractive": (Referenced(Refractive()), 20, 300),
     "tempered_from_reference": (Referenced(LADDER), 60, 150),
 }
+# What follows Phi alone need not be run on every model: that Phi is right is tested with the models.
 TAKES = {
-    "probit": ["pcn", "orthant", "elliptical_slice", "nuts", "hmc", "tempered", "referenced"],
-    "probit_with_mistakes": ["pcn", "orthant", "referenced"],
+    "probit": ["pcn", "orthant", "nuts", "referenced"],
+    "probit_with_mistakes": ["orthant", "referenced"],
     "level_set": ["pcn", "orthant", "elliptical_slice", "referenced", "refractive"],
     "ginzburg_landau": ["pcn", "elliptical_slice", "nuts", "hmc", "tempered", "tempered_from_reference"],
-    "probit_3": ["pcn", "orthant", "elliptical_slice", "nuts", "hmc", "tempered", "referenced"],
+    "probit_3": ["pcn", "orthant", "hmc", "referenced"],
     "probit_with_mistakes_3": ["pcn", "orthant", "referenced"],
     "level_set_3": ["pcn", "orthant", "elliptical_slice"],
-    "ginzburg_landau_3": ["pcn", "elliptical_slice", "nuts", "hmc", "tempered", "tempered_from_reference"],
+    "ginzburg_landau_3": ["pcn", "nuts", "tempered", "tempered_from_reference"],
 }
+ON_ALL_PRIORS = ("pcn", "orthant")  # how z is read is no matter of the sampler
 CASES = [(model, sampler) for model, samplers in TAKES.items() for sampler in samplers]
 
 
@@ -75,11 +77,11 @@ def asked_of(name):
     return np.arange(3) if name.startswith("ginzburg_landau") else ASKED
 
 
-def chains(prior, model, sampler, n_warmup, n_steps, seed=5):
+def chains(prior, model, sampler, n_warmup, n_steps, seed=5, n_chains=32):
     """Draws by the sampler's own functions: one compilation serves all priors of one kind of whitening."""
     whitening = whiten(prior, np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else model.nodes)
     target = Target.of(whitening.field("float32"), model)
-    z = jax.random.normal(jax.random.key(seed), (64, target.n_latent))
+    z = jax.random.normal(jax.random.key(seed), (n_chains, target.n_latent))
     draws, info, _ = run(sampler, target, z, n_warmup=n_warmup, n_steps=n_steps, seed=seed)
     return Draws(whitening, model, draws, info.acceptance, info.work, {})
 
@@ -106,7 +108,8 @@ def worst_z_score(posterior, prior, name):
 @pytest.mark.parametrize(("name", "sampler"), CASES)
 def test_class_probabilities_are_exact(name, sampler):
     for each, prior in priors_of(name).items():
-        assert worst_z_score(chains(prior, MODELS[name], *SAMPLERS[sampler]), each, name) < 5
+        if each == "approximate" or sampler in ON_ALL_PRIORS or len(priors_of(name)) == 1:
+            assert worst_z_score(chains(prior, MODELS[name], *SAMPLERS[sampler]), each, name) < 5
 
 
 def test_every_kind_of_whitening_is_among_them():

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq.inference.ep import Fit, blas_threads
-from graphuq.inference.whiten import Whitening, positions, whiten
+from graphuq.inference.whiten import OnModes, Whitening, positions, whiten
 from graphuq.models.base import Model, ask, offer
 from graphuq.posterior import base
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, blocks, chosen_rows
@@ -21,6 +21,8 @@ BLOCK_NUMBERS = 2**22
 # Points of the rule that integrates over what several fields have in common.
 N_POINTS = 64
 N_LATENT_DRAWS = 1000
+# Sites right to this many deviations give probabilities to 1e-5 and the evidence to 1e-7.
+RELABEL_TOLERANCE = 3e-5
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,12 @@ class GaussianPosterior:
         precision, shift = (np.zeros((len(nodes), *each.shape[1:])) for each in (fit.precision, fit.shift))
         precision[same[unchanged]] = fit.precision[old[unchanged]]
         shift[same[unchanged]] = fit.shift[old[unchanged]]
-        found = GaussianPosterior.of(self.prior, model, start=Start(precision, shift))
-        return replace(found, n_points=self.n_points)
+        start = Start(precision, shift)
+        if not isinstance(self.whitening, OnModes):
+            return replace(GaussianPosterior.of(self.prior, model, start=start), n_points=self.n_points)
+        whitening = OnModes(self.prior, nodes)  # nothing to factor: that is what a new label would wait for
+        fit = ask(model, "sites").fit(whitening.matrix(nodes), start=start, tolerance=RELABEL_TOLERANCE)
+        return GaussianPosterior(whitening, model, fit, self.n_points)
 
     @property
     def prior(self) -> GaussianPrior:

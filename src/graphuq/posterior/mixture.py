@@ -109,8 +109,7 @@ class Mixture:
         parts = []
         for count, each in zip(counts, self.components, strict=True):
             if count:
-                draws = each.latent(where, seed=seed)
-                flat = draws.reshape(-1, *draws.shape[2:])
+                flat = np.concatenate(each.latent(where, seed=seed))  # all chains
                 parts.append(flat[rng.choice(len(flat), count)])
         return rng.permutation(np.concatenate(parts))[None]
 
