@@ -84,7 +84,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         label_distributions_: their probabilities, shape (n_rows, n_classes), columns as in `classes_`.
         label_errors_: the Monte-Carlo errors of these.
         posterior_: the `Posterior`: `Draws`, a `GaussianPosterior` or a `Mixture`.
-        hyperparameters_: gamma, tau, alpha, constant, linear, mistakes, epsilon, as far as they apply.
+        hyperparameters_: gamma, tau, alpha, graph, linear, constant, mistakes, epsilon, as far as they apply.
         hyperparameter_spread_: of those that were learned, the factor within which they are known.
         graph_, spectrum_: the similarity graph and its eigenpairs.
         labels_: the labeled rows and their classes.
@@ -192,10 +192,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         warn_of_contradictions(self._fingerprints, labels)
         before = self.posterior_
         if self.inference != "sample" and offers(before.model, "sites"):
-            quick = before if isinstance(before, GaussianPosterior | Mixture) else None
-            if quick is None or (isinstance(quick, Mixture) and isinstance(quick.components[0], Draws)):
-                quick = GaussianPosterior.of(before.prior, before.model)
-            after = quick.with_labels(labels.nodes, labels.y)
+            after = _in_closed_form(before).with_labels(labels.nodes, labels.y)
             if after.diagnostics().converged:
                 return self._believe(labels, after)
         source = before.model if is_dataclass(before.model) else self._template
@@ -269,10 +266,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         found = np.empty((len(nodes), len(self.classes_)))
         found[~new] = self.label_distributions_[nodes[~new]]
         if where is not None:
-            found[new] = self._like_nodes(X, new, self.posterior_.probability(where))
+            found[new] = self.like_nodes(X, new, self.posterior_.probability(where))
         return found
 
-    def _like_nodes(self, X: Any, new: NDArray[np.bool_], found: Array) -> Array:
+    def like_nodes(self, X: Any, new: NDArray[np.bool_], found: Array) -> Array:
         """The answers at new rows, drawn to that of the nearest row of `fit` where they all but coincide."""
         if not isinstance(self.graph_, graphs.Graph) or self.graph_.features is None:
             return found
@@ -316,7 +313,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             else spectrum.extend(self.spectrum_, self.graph_, X[new])
         )
         has_value = spectrum.believed_modes(self.spectrum_, self.graph_)
-        if self.prior != "learned":
+        if not self._learned:
             return nodes, new, NewRows(extend, has_value, LEAST_QUANTILE)
         has_value[0], extend[:, 0] = True, 1.0  # as in the basis of the learned prior
         if self._linear is None:
@@ -329,6 +326,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """The prior, made or learned, and the posterior."""
         self.hyperparameters_: dict[str, float] = {}
         self.hyperparameter_spread_: dict[str, float] = {}
+        self._learned = self.prior == "learned"
         self._template = model_template(self)
         model = labeled(self._template, labels.nodes, labels.y, labels.n_classes)
         for name in ("gamma", "epsilon"):
@@ -397,6 +395,17 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.pairwise = self.graph == "precomputed"
         tags.input_tags.sparse = self.graph == "precomputed" or self.n_components is not None
         return tags
+
+
+def _in_closed_form(beliefs: Beliefs) -> GaussianPosterior | Mixture:
+    """Draws as expectation propagation sees them; what is in closed form already stays."""
+
+    def closed(each: Draws | GaussianPosterior) -> GaussianPosterior:
+        return GaussianPosterior.of(each.prior, each.model) if isinstance(each, Draws) else each
+
+    if not isinstance(beliefs, Mixture):
+        return closed(beliefs)
+    return replace(beliefs, components=tuple(closed(each) for each in beliefs.components))
 
 
 def _refuse_one_versus_rest(labels: Labels, n_rows: int) -> None:

@@ -308,7 +308,7 @@ def _new_answers(classifier: GraphClassifier, names: Sequence[str], X: Array) ->
     probability[~new], error[~new] = classifier.label_distributions_[known], classifier.label_errors_[known]
     if where is not None:
         fresh = posterior.classes(where)
-        probability[new], error[new] = fresh.probability, fresh.error
+        probability[new], error[new] = classifier.like_nodes(X, new, fresh.probability), fresh.error
     mean = None
     if len(classifier.classes_) == 2:
         mean = np.empty(len(nodes))

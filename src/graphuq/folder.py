@@ -147,6 +147,7 @@ def load_model(folder: Path, run: dict[str, Any]) -> GraphClassifier:
     classifier = GraphClassifier(**facts["settings"])
     classifier.graph_ = _graph(parts["weights"], piece.get("features"), piece.get("kernel"))
     classifier.spectrum_, classifier._linear = piece["spectrum"], piece.get("linear")
+    classifier._learned = classifier.prior == "learned"
     classifier._fingerprints = [row.tobytes() for row in rows["fingerprints"]]
     classifier._rows = first_rows(classifier._fingerprints)
     classifier._seed = facts["seed"]

@@ -14,17 +14,28 @@ Array = NDArray[np.float64]
 # 1.05 is where averages over chains start to mean little.
 R_HAT_LIMIT = 1.05
 ESS_LIMIT = 100.0
+# One more move that leaves the posterior as it is changes no probability of a class by more than this.
+SHIFT_LIMIT = 0.01
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Convergence of some quantities, one entry each."""
+    """Convergence of some quantities, one entry each.
+
+    Attributes:
+        r_hat, ess_bulk, ess_tail: of each quantity.
+        names: what it is.
+        nodes: where, -1 for nowhere.
+        shift: how far one more move across contradicting labels would change the probability of a class, and the
+            node where it would; see `contradictions.missed`.
+    """
 
     r_hat: Array
     ess_bulk: Array
     ess_tail: Array
     names: list[str] = field(repr=False)
     nodes: NDArray[np.int64] = field(repr=False)
+    shift: tuple[float, int] = (0.0, -1)
 
     @property
     def worst_r_hat(self) -> float:
@@ -39,7 +50,12 @@ class Diagnostics:
     @property
     def converged(self) -> bool:
         """Whether the chains agree and hold enough effective draws for an average to mean something."""
-        return bool(self.worst_r_hat < R_HAT_LIMIT and self.ess_bulk.min() >= ESS_LIMIT)
+        return bool(self.worst_r_hat < R_HAT_LIMIT and self.ess_bulk.min() >= ESS_LIMIT and self.balanced)
+
+    @property
+    def balanced(self) -> bool:
+        """Whether the chains have not missed a part of the posterior where labels contradict each other."""
+        return self.shift[0] <= SHIFT_LIMIT
 
     def __str__(self) -> str:
         numbers = f"R-hat at most {self.worst_r_hat:.3f}, effective draws at least {self.ess_bulk.min():.0f}"
@@ -57,11 +73,21 @@ class Diagnostics:
                 f"Not converged: the chains disagree ({numbers}). Run more steps, or a sampler that moves "
                 "further; if chains stay apart the posterior has several modes: use Tempered."
             )
+        if not self.balanced:
+            return (
+                "Not converged: labels contradict each other in nearly equal rows, and the chains miss a part of the "
+                f"posterior there: one more move would change the probability of a class at node {self.shift[1]} by "
+                f"{self.shift[0]:.2f}. Look at these labels, or use Probit or a larger gamma."
+            )
         return f"Not converged: too few effective draws ({numbers}). Run more steps."
 
 
 def diagnose(
-    draws: NDArray[Any], names: list[str] | None = None, nodes: NDArray[np.int64] | None = None
+    draws: NDArray[Any],
+    names: list[str] | None = None,
+    nodes: NDArray[np.int64] | None = None,
+    *,
+    shift: tuple[float, int] = (0.0, -1),
 ) -> Diagnostics:
     """R-hat (rank-normalized, split), bulk and tail ESS of draws of shape (chains, draws, quantities).
 
@@ -88,7 +114,7 @@ def diagnose(
     r_hat[still], bulk[still], tail[still] = np.inf, 0.0, 0.0
     # Quantiles of few values may all be one: then the tails say nothing, and the bulk stands for them.
     tail = np.where(np.isnan(tail), bulk, tail)
-    return Diagnostics(r_hat, bulk, tail, names, nodes)
+    return Diagnostics(r_hat, bulk, tail, names, nodes, shift)
 
 
 def split_r_hat(draws: NDArray[Any]) -> Array:

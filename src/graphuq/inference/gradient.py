@@ -37,7 +37,10 @@ class EllipticalSlice:
         from blackjax.mcmc import elliptical_slice
 
         kernel = elliptical_slice.build_kernel(jnp.ones_like(state.position), jnp.zeros_like(state.position))
-        state, info = kernel(key, state, lambda z: -problem.potential(z))
+        # Relative to Phi at z: a slice just below a huge Phi would be rounded to it, and no point lie above.
+        here = problem.potential(state.position)
+        level = state._replace(logdensity=jnp.zeros_like(here))
+        state, info = kernel(key, level, lambda z: here - problem.potential(z))
         return state, Info(jnp.ones((), state.position.dtype), jnp.asarray(info.subiter, jnp.int32))
 
     warm_step = step  # there is nothing to adapt

@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from graphuq.inference.checkpoint import Log
+from graphuq.inference.contradictions import needs_double_precision
 from graphuq.inference.diagnostics import split_r_hat
 from graphuq.inference.sampler import Sampler
 from graphuq.inference.start import starting_points
@@ -47,7 +48,7 @@ def sample(
     stop: Stop | Sequence[Stop] = (),
     checkpoint: str | Path | None = None,
     progress: bool = False,
-    dtype: str = "float32",
+    dtype: str = "auto",
 ) -> Draws:
     """Sample the posterior of u given the labels.
 
@@ -68,7 +69,8 @@ def sample(
             the first one reached ends it.
         checkpoint: a file from which a killed run resumes with the same draws.
         progress: show a bar with acceptance and the worst R-hat.
-        dtype: "float32", or "float64" for double precision inside the chains.
+        dtype: "float32", "float64" for double precision inside the chains, or "auto": double where near rows have
+            contradictory labels, or the noise is small, which single precision would blur.
 
     Ctrl-C ends the run and returns what has been drawn. A posterior that has not converged says so in
     a warning and in its `diagnostics`.
@@ -83,9 +85,11 @@ def sample(
             raise ValueError(f"{name} must be at least {least}, got {value}.")
     if thin > n_steps:
         raise ValueError(f"thin = {thin} would keep none of n_steps = {n_steps} steps.")
-    if dtype not in ("float32", "float64"):
-        raise ValueError(f"dtype must be 'float32' or 'float64', got {dtype!r}.")
+    if dtype not in ("auto", "float32", "float64"):
+        raise ValueError(f"dtype must be 'auto', 'float32' or 'float64', got {dtype!r}.")
     check_in_graph(model.nodes, prior.n_nodes)
+    if dtype == "auto":
+        dtype = "float64" if needs_double_precision(prior, model) else "float32"
     stops = tuple(stop) if isinstance(stop, Sequence) else (stop,)
     for rule in stops:
         if not hasattr(rule, "reached"):

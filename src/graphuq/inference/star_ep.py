@@ -27,8 +27,8 @@ from graphuq.inference.sweeps import Settled, settle
 
 # By modes, a sweep costs less up to so many coordinates of all fields a label; measured for 3 to 32 classes.
 FEW_MODES = 1.5
-# Multiplications in a sweep, some tens of seconds, and bytes: beyond these it is refused.
-LARGEST_SWEEP, LARGEST_MEMORY = 3e11, 8 * 2**30
+# Multiplications in a sweep, some seconds, and bytes: beyond these it is refused.
+LARGEST_SWEEP, LARGEST_MEMORY = 3e10, 8 * 2**30
 
 
 class FieldMoments(NamedTuple):
@@ -159,6 +159,7 @@ def _refuse_large(n_labeled: int, k: int, n_classes: int, few_modes: bool) -> No
         3 * n_classes * (n_labeled + k) * k,
     )
     work, numbers = by_modes if few_modes else by_nodes
+    numbers += 10 * n_classes**2 * n_labeled  # covariances between fields at every label
     if work > LARGEST_SWEEP or 8 * numbers > LARGEST_MEMORY:
         raise ValueError(
             f"Expectation propagation with {n_classes:,} classes and {n_labeled:,} labels would take about "

@@ -61,7 +61,7 @@ class EffectiveSize:
 
     def holds(self, found: Diagnostics) -> bool:
         """Whether these diagnostics are good enough."""
-        return bool(found.ess_bulk.min() >= self.target and found.worst_r_hat < self.r_hat)
+        return bool(found.ess_bulk.min() >= self.target and found.worst_r_hat < self.r_hat and found.balanced)
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,8 @@ def learn(
 
         log P(y | theta) + log p(theta),
 
-    is climbed from several starts along its exact gradient. The posterior then is an average over points around each
-    peak: what few labels leave open about the hyper-parameters is part of the uncertainty.
+    is climbed along its exact gradient, for each structure: the graph alone, the features alone, both. The posterior
+    then is an average over points around each peak: what few labels leave open is part of the uncertainty.
 
     Args:
         spectrum: the eigenpairs; more of them cost time, but hardly change the result.

@@ -14,6 +14,7 @@ import numpy as np
 from jax.scipy.special import ndtr
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq.inference.contradictions import missed
 from graphuq.inference.diagnostics import Diagnostics, batch_starts, diagnose, error_of_batches
 from graphuq.inference.largest import largest_probability
 from graphuq.inference.watch import N_AT_ONCE, quantities, watched_nodes
@@ -147,7 +148,8 @@ class Draws:
     def diagnostics(self, nodes: ArrayLike | None = None) -> Diagnostics:
         """R-hat and effective sample sizes of what is reported: u and the classes at some nodes, and Phi."""
         chosen = None if nodes is None else check_nodes(nodes, self.n_nodes)
-        return diagnose(*quantities(self.whitening, self.model, self.z, chosen))
+        shift = missed(self.whitening, self.model, self.z) if nodes is None else (0.0, -1)
+        return diagnose(*quantities(self.whitening, self.model, self.z, chosen), shift=shift)
 
     def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
         """An ArviZ object: `u` at some nodes (by default the watched ones), acceptance and work.

@@ -48,7 +48,10 @@ class Mixture:
     temperature: float = 1.0
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Mixture:
-        """The mixture of other labels: each component anew, and weighed by how its evidence has changed."""
+        """The mixture of other labels: each component anew, and weighed by how its evidence has changed.
+
+        A component whose sweeps do not converge is left out, unless that is true of all.
+        """
         components = [
             each.with_labels(nodes, y) for each in self.components if isinstance(each, GaussianPosterior)
         ]
@@ -57,9 +60,10 @@ class Mixture:
             for new, old in zip(components, self.components, strict=True)
             if isinstance(old, GaussianPosterior)
         ]
-        log_weights = np.log(self.weights) + gains
+        trusted = np.array([each.fit.converged for each in components])
+        log_weights = np.log(self.weights) + gains - np.where(trusted | ~trusted.any(), 0.0, np.inf)
         weights = np.exp(log_weights - log_weights.max())
-        order = np.argsort(-weights, kind="stable")
+        order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
         return replace(
             self, components=tuple(components[i] for i in order), weights=weights[order] / weights.sum()
         )

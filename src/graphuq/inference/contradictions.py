@@ -1,0 +1,171 @@
+"""Near rows whose labels contradict each other in; where chains may be stuck, and whether they are, out.
+
+Between two such rows only a slab of the prior has both labels right. It may be a millionth wide and still hold most
+of the posterior, if wrong labels cost enough: chains that have not found it agree with each other, and are wrong.
+Others that are in it do not leave. What chains show of themselves, R-hat, cannot tell; one more move across the
+slab, made of the draws they left, can.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.tree_util import Partial
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from graphuq._pytree import is_pytree
+from graphuq.inference.diagnostics import standard_error
+from graphuq.inference.whiten import Whitening
+from graphuq.models.base import Model, ask, offer, offers
+from graphuq.prior import GaussianPrior
+
+Array = NDArray[np.float64]
+Nodes = NDArray[np.int64]
+
+NEAR = 0.99  # the correlation of rows from which on their labels may contradict each other
+MOST_PAIRS = 10
+BLOCK = 1024  # labels whose correlations with all others are held at once
+
+# Single precision carries errors of 1e-7 through hundreds of bounces: it does not tell a slab under the first number
+# of prior deviations from none, and noise under the second drowns in it (both measured against quadrature).
+THINNEST_SLAB = 5e-3
+LEAST_NOISE = 1e-2
+
+N_DRAWS = 64  # of each chain, from which a move across is tried
+N_TRIES = 8  # moves from each of them
+MOST_NUMBERS = 2**22  # of u at the labeled nodes in all of the tries
+N_ERRORS = 4  # so many Monte-Carlo errors are no surprise
+
+
+class Pairs(NamedTuple):
+    """Labels that contradict each other, the closest rows first: places in `model.nodes`.
+
+    Attributes:
+        one, other: the two labels of a pair, shape (n_pairs,).
+        width: how thin the slab between them is, in deviations of the prior (and the noise), shape (n_pairs,).
+    """
+
+    one: Nodes
+    other: Nodes
+    width: Array
+
+
+def contradictions(prior: GaussianPrior, model: Model) -> Pairs:
+    """For each label the nearest row of another class, where that is near; of many such pairs some, the closest too."""
+    none = np.empty(0, dtype=np.int64)
+    if not offers(model, "y") or offer(model, "sees_all_nodes"):
+        return Pairs(none, none, np.empty(0))
+    nodes, y = np.asarray(model.nodes), np.asarray(model.y)  # type: ignore[attr-defined]
+    deviation = np.sqrt(prior.marginal_variance(nodes) + float(offer(model, "noise")) ** 2)
+    nearest, correlation = np.empty(len(nodes), dtype=np.int64), np.empty(len(nodes))
+    for first in range(0, len(nodes), BLOCK):
+        some = slice(first, first + BLOCK)
+        found = prior.covariance(nodes[some], nodes) / np.maximum(np.outer(deviation[some], deviation), 1e-300)
+        found[y[some, None] == y] = -np.inf
+        nearest[some] = found.argmax(axis=1)
+        correlation[some] = found.max(axis=1)
+    near = np.flatnonzero(correlation > NEAR)
+    near = near[np.argsort(-correlation[near], kind="stable")]
+    one = near[np.linspace(0, len(near) - 1, min(MOST_PAIRS, len(near))).astype(int)]
+    other = nearest[one]
+    return Pairs(one, other, _width(prior, nodes[one], nodes[other], deviation[one], deviation[other], model))
+
+
+def _width(prior: GaussianPrior, i: Nodes, j: Nodes, s_i: Array, s_j: Array, model: Model) -> Array:
+    """The deviation of ``g_i / s_i - g_j / s_j``, from differences of rows: one less the correlation is rounding."""
+    apart = prior.rows(i) / s_i[:, None] - prior.rows(j) / s_j[:, None]
+    own = prior.tail_variance + float(offer(model, "noise")) ** 2
+    squared = np.square(apart) @ (prior.variances - prior.tail_variance) + own * (s_i**-2 + s_j**-2)
+    return np.sqrt(np.maximum(squared, 0))
+
+
+def needs_double_precision(prior: GaussianPrior, model: Model) -> bool:
+    """Whether single precision could blur what the labels cut out: thin slabs, or noise far below the prior."""
+    if offer(model, "sees_all_nodes"):
+        return False
+    noise, deviation = float(offer(model, "noise")), np.sqrt(prior.marginal_variance(model.nodes).max())
+    if 0 < noise < LEAST_NOISE * deviation:
+        return True
+    return bool(np.any(contradictions(prior, model).width < THINNEST_SLAB))
+
+
+def missed(whitening: Whitening, model: Model, z: NDArray[Any]) -> tuple[float, int]:
+    """How far one more move would change the probability of a class, and the node; (0, -1) where nothing is missed.
+
+    For each pair of contradicting labels, u moves along the direction of one of them: with t its standard normal
+    coordinate there, t' is drawn from a mixture q of N(0, 1) and a normal as thin as the slab, and taken with
+
+        min(1, pi(t') q(t) / (pi(t) q(t'))),    pi(t) ~ exp(-t^2 / 2 - Phi(u)),
+
+    which leaves the posterior as it is (Metropolis and Hastings). Draws of the posterior therefore have the same
+    class probabilities after it, up to Monte-Carlo errors; those of chains that miss a slab, or are stuck in one,
+    have not.
+
+    Args:
+        whitening: what z says about u.
+        model: the likelihood; without walls of finite height nothing is looked for.
+        z: draws, shape (n_chains, n_draws, n_fields * n_latent).
+    """
+    if not offers(model, "walls") or np.isinf(ask(model, "walls").height) or z.shape[1] < 8:
+        return 0.0, -1
+    prior, nodes, n_fields = whitening.prior, np.asarray(model.nodes), int(offer(model, "n_fields"))
+    pairs, y = contradictions(prior, model), np.asarray(ask(model, "y"))
+    size = len(nodes) * n_fields * (64 if n_fields > 1 and offer(model, "noise") else 1)  # Phi is an integral there
+    n_draws = min(N_DRAWS, z.shape[1], max(8, MOST_NUMBERS // (size * N_TRIES * z.shape[0])))
+    some = z[:, np.linspace(0, z.shape[1] - 1, n_draws).astype(int)].astype(float)
+    flat = whitening.mean(some.reshape(-1, whitening.n_latent), nodes)
+    u = np.moveaxis(flat.reshape(*some.shape[:2], n_fields, len(nodes)), 2, 3)[:, :, None]
+    phi, rng = _phi(model, u), np.random.default_rng(0)
+    worst, place = 0.0, -1
+    for one, other, width in zip(*pairs, strict=True):
+        fields = np.zeros(n_fields)
+        fields[0] = 1.0
+        if n_fields > 1:
+            fields[:] = 0
+            fields[y[one]], fields[y[other]] = np.sqrt(0.5), -np.sqrt(0.5)
+        along = prior.covariance(nodes, nodes[[one]])[:, 0]
+        deviation = np.sqrt(along[one])
+        thin = min(max(float(width), 1e-12), 1.0)
+        t = u[..., one, :] @ fields / deviation
+        new = rng.standard_normal((*t.shape[:2], N_TRIES)) * np.where(np.arange(N_TRIES) % 2, thin, 1.0)
+        moved = u + ((new - t) / deviation)[..., None, None] * along[:, None] * fields
+        gain = _log_weight(new, thin) - _phi(model, moved) - _log_weight(t, thin) + phi
+        taken = np.exp(np.minimum(gain, 0))
+        for label in (one, other):
+            change = taken * (_side(model, moved, label, y) - _side(model, u, label, y))
+            shift, error = change.mean(), standard_error(change.mean(axis=2, keepdims=True))[0]
+            if abs(shift) > max(worst, N_ERRORS * error):
+                worst, place = float(abs(shift)), int(nodes[label])
+    return worst, place
+
+
+def _log_weight(t: Array, thin: float) -> Array:
+    """``log N(t; 0, 1) / q(t)``."""
+    return -(t**2) / 2 - np.logaddexp(-(t**2) / 2, -((t / thin) ** 2) / 2 - np.log(thin))
+
+
+def _side(model: Model, u: Array, label: int, y: Nodes) -> Array:
+    """How far u speaks for a label: 0 no, 1 yes."""
+    values = u[..., label, :]
+    own = values[..., y[label]] if u.shape[-1] > 1 else values[..., 0] * (2 * y[label] - 1)
+    if u.shape[-1] > 1:
+        own = own - np.delete(values, y[label], axis=-1).max(axis=-1)
+    noise = float(offer(model, "noise"))
+    return np.asarray(ndtr(own / noise) if noise > 0 else (own >= 0).astype(float))
+
+
+def _phi(model: Model, u: Array) -> Array:
+    """Phi of each u, shape (..., n_labeled, n_fields), in double precision."""
+    bound: Any = Partial(type(model).phi, model) if is_pytree(model) else Partial(model.phi)
+    flat = u.reshape(-1, *u.shape[-2:])
+    with jax.enable_x64(True):
+        found = _each_phi(bound, flat[..., 0] if u.shape[-1] == 1 else flat)
+    return np.asarray(found).reshape(u.shape[:-2])
+
+
+@jax.jit
+def _each_phi(phi: Partial, u: jax.Array) -> jax.Array:
+    return jax.lax.map(phi, u, batch_size=64)
