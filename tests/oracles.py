@@ -128,8 +128,11 @@ def likelihood_weights(model, u, rng):
     return np.prod(ratio**rank / np.sum(ratio ** np.arange(model.n_classes)), axis=1)
 
 
-def simulated_classes(prior, model, nodes, *, noise=False, n_draws=200_000, seed=0):
-    """P(class) at nodes given the labels, by weighing draws from the prior; and its error, both (n_nodes, n_classes)."""
+def simulated_classes(prior, model, nodes, *, n_draws=200_000, seed=0):
+    """P(class) at nodes given the labels, by weighing draws from the prior: without noise and with it.
+
+    Each is a pair of arrays, the probabilities and their errors, both (n_nodes, n_classes).
+    """
     rng = np.random.default_rng(seed)
     seen = np.arange(prior.n_nodes) if isinstance(model, GinzburgLandau) else model.nodes
     where = np.concatenate([seen, np.setdiff1d(nodes, seen)])
@@ -138,10 +141,15 @@ def simulated_classes(prior, model, nodes, *, noise=False, n_draws=200_000, seed
     u = np.moveaxis(rng.standard_normal((n_draws, model.n_fields, len(where))) @ factor.T, 1, 2)
     weights = likelihood_weights(model, u[:, : len(seen)], rng)
     g = u[:, [list(where).index(node) for node in nodes]]
-    if noise and isinstance(model, Probit):
-        g = g + model.gamma * rng.standard_normal(g.shape)
-    chosen = (g[..., 0] >= 0).astype(int) if model.n_fields == 1 else g.argmax(axis=2)
-    indicator = chosen[..., None] == np.arange(model.n_classes)
-    mean = np.tensordot(weights, indicator, 1) / weights.sum()
-    error = np.sqrt(np.tensordot(weights**2, np.square(indicator - mean), 1)) / weights.sum()
-    return mean, error
+    found = []
+    for noise in (0.0, model.gamma if isinstance(model, Probit) else 0.0):
+        g = g + noise * rng.standard_normal(g.shape) if noise else g
+        chosen = (g[..., 0] >= 0).astype(int) if model.n_fields == 1 else g.argmax(axis=2)
+        p, square = (
+            np.stack([(each[:, None] * (chosen == k)).sum(axis=0) for k in range(model.n_classes)], axis=1)
+            for each in (weights / weights.sum(), np.square(weights / weights.sum()))
+        )
+        total = np.square(weights / weights.sum()).sum()
+        # sum w^2 (1 - p)^2 where it is the class, sum w^2 p^2 where not
+        found.append((p, np.sqrt(square * (1 - 2 * p) + total * p**2)))
+    return found

@@ -8,13 +8,14 @@ from itertools import product
 import numpy as np
 import pytest
 
+from graphuq import prior as priors
 from graphuq import uncertainty
 from graphuq.inference.whiten import OnLabels, OnModes, OnModesAndLabels, whiten
 from graphuq.models import Probit
 from graphuq.posterior import Draws, GaussianPosterior, Mixture, load
 from graphuq.prior import NewRows
 from tests.oracles import dense_covariance, signed_cdf, simulated_classes
-from tests.posterior.problems import KINDS, LEAVES, NODES, PRIORS, WEIGHTS, Y, model, posterior
+from tests.posterior.problems import KINDS, LEAVES, NODES, PRIORS, SPECTRUM, WEIGHTS, Y, model, posterior
 
 every_leaf = pytest.mark.parametrize("leaf", LEAVES, ids=["-".join(map(str, leaf)) for leaf in LEAVES])
 OTHERS = np.setdiff1d(np.arange(30), NODES)
@@ -76,7 +77,7 @@ def test_noise_lowers_confidence(leaf):
     with_noise, without = (
         uncertainty.confidence(found.classes(noise=noise).probability) for noise in (True, False)
     )
-    assert with_noise.mean() < without.mean() - 0.01
+    assert with_noise.mean() < without.mean()
     np.testing.assert_array_equal(found.probability(), found.classes().probability)
 
 
@@ -178,7 +179,8 @@ def test_draws_of_the_latent_fields_have_the_moments_told(leaf):
     assert np.abs((u.mean(axis=0) - mean) / np.sqrt(variance / n_effective)).max() < 5
     np.testing.assert_allclose(u.var(axis=0), variance, rtol=0.35)
     np.testing.assert_array_equal(found.latent([3], seed=1), found.latent([3], seed=1))
-    assert not np.array_equal(found.latent([3], seed=1), found.latent([3], seed=2))
+    if leaf[0] != "draws" or leaf[2] != "project":  # there z leaves nothing open
+        assert not np.array_equal(found.latent([3], seed=1), found.latent([3], seed=2))
 
 
 @every_leaf
@@ -254,6 +256,11 @@ def test_files_that_are_not_posteriors_are_refused(tmp_path):
 # Left out: of a few labels in closed form or by simulation, of more by leaving each out in turn.
 
 
+def without(labels, j):
+    kept = np.arange(len(labels.nodes)) != j
+    return labels.nodes[kept], labels.y[kept]
+
+
 @pytest.mark.parametrize("kind", ["draws", "gaussian"])
 @pytest.mark.parametrize("n_labels", [2, 3])
 @pytest.mark.parametrize("delta", [0.0, 0.1])
@@ -277,38 +284,39 @@ def test_left_out_of_two_classes_is_a_ratio_of_orthants(kind, n_labels, delta):
     np.testing.assert_allclose(found.left_out()[:, 1], up, atol=0.005)
 
 
+@pytest.mark.parametrize(("prior", "tolerance"), [("full", 0.001), ("project", 0.045)])
 @pytest.mark.parametrize("delta", [0.0, 0.1])
-def test_left_out_of_three_classes_is_that_of_a_simulation(delta):
+def test_left_out_of_three_classes_is_that_of_a_simulation(delta, prior, tolerance):
+    """On three modes a label says much about the next one, and what its site became of it stays a little."""
     labels = replace(model(3, nodes=NODES[:3], y=Y[3][:3]), delta=delta)
-    found = GaussianPosterior.of(PRIORS["full"], labels).left_out()
+    posterior = GaussianPosterior.of(PRIORS[prior], labels)
     for j, node in enumerate(labels.nodes):
-        kept = np.arange(3) != j
-        others = replace(labels, nodes=labels.nodes[kept], y=labels.y[kept])
-        expected, error = simulated_classes(PRIORS["full"], others, [node], noise=True, seed=j)
-        np.testing.assert_allclose(found[j], expected[0], atol=0.01 + 5 * error.max())
+        nodes, y = without(labels, j)
+        _, (expected, error) = simulated_classes(PRIORS[prior], replace(labels, nodes=nodes, y=y), [node], seed=j)
+        off = np.abs(posterior.left_out()[j] - expected[0])
+        assert off.max() < tolerance + 5 * error.max()
+        if prior == "project":  # as far as the label itself would move it
+            assert np.abs(posterior.probability([node])[0] - expected[0]).max() > 3 * tolerance
 
 
-def without(labels, j):
-    kept = np.arange(len(labels.nodes)) != j
-    return labels.nodes[kept], labels.y[kept]
-
-
-@pytest.mark.filterwarnings("ignore:Every label is")
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("prior", PRIORS)
-def test_left_out_is_what_a_fit_without_the_label_says(n_classes, prior):
+@pytest.mark.parametrize("tail", [False, True])
+def test_left_out_is_what_a_fit_without_the_label_says(n_classes, tail):
     """The other sites would move a little if the label were gone: that much it may differ."""
-    rng = np.random.default_rng(4)
-    nodes = rng.choice(30, 12, replace=False)
-    y = np.digitize(PRIORS[prior].sample(seed=3)[0][nodes], [0.0] if n_classes == 2 else [-0.4, 0.4])
-    components = tuple(GaussianPosterior.of(PRIORS[prior], model(n_classes, g, nodes, y)) for g in (0.4, 1.0))
+    prior = priors.matern(SPECTRUM, tau=0.3, alpha=2, n_modes=8, tail=tail)
+    nodes = np.random.default_rng(4).choice(30, 12, replace=False)
+    u = prior.sample(seed=3)[0][nodes]
+    y = np.digitize(u, np.quantile(u, [0.5] if n_classes == 2 else [0.3, 0.7]))
+    components = tuple(GaussianPosterior.of(prior, model(n_classes, g, nodes, y)) for g in (0.4, 1.0))
     mixture = Mixture(components, WEIGHTS)
     for found in (components[0], mixture):
         refitted = np.array(
             [found.with_labels(*without(found.model, j)).probability([node])[0] for j, node in enumerate(nodes)]
         )
-        np.testing.assert_allclose(found.left_out(), refitted, atol=0.02)
-    assert np.abs(components[0].left_out() - components[0].probability(nodes)).max() > 0.1
+        off = np.abs(found.left_out() - refitted)
+        assert off.max() < 0.05
+        assert off.mean() < 0.015
+        assert np.abs(found.left_out() - found.probability(nodes)).max() > 0.1
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
