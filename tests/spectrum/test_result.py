@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from graphuq import graph, laplacian, spectrum
+from graphuq import archive, graph, laplacian, spectrum
 from graphuq.spectrum import Spectrum
 
 from .problems import points
@@ -64,7 +64,7 @@ def test_other_files_are_refused(tmp_path):
     np.savez(path, values=np.ones(3))
     with pytest.raises(ValueError, match="is not a spectrum of graphuq"):
         Spectrum.load(path)
-    np.savez(path, format="graphuq spectrum 99")
+    archive.write(path, "graphuq spectrum 99", {}, {})
     with pytest.raises(ValueError, match="holds the format 'graphuq spectrum 99', and this version reads"):
         Spectrum.load(path)
     np.savez(path, format=np.array([{}], dtype=object))

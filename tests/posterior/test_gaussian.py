@@ -1,0 +1,69 @@
+"""The posterior of expectation propagation, against orthant probabilities, simulations and draws."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from graphuq.models import GinzburgLandau, LevelSet, Probit
+from graphuq.posterior import GaussianPosterior
+from tests.oracles import exact_label_means, four_priors, random_spectrum, simulated_classes
+
+PRIORS = four_priors(random_spectrum(seed=2))
+NODES, Y = np.array([4, 21]), np.array([1, 0])
+ASKED = np.array([0, 4, 9, 15, 26])
+MODELS = {
+    "probit": Probit(NODES, Y, gamma=0.8),
+    "probit_with_mistakes": Probit(NODES, Y, gamma=0.8, delta=0.1),
+    "level_set": LevelSet(NODES, Y, gamma=0.8),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Every label is")
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("n_labels", [1, 2])
+def test_probabilities_match_closed_forms(prior, model, n_labels):
+    """One label to the error of a quadrature: there the method is exact; two roughly.
+
+    Under the smoothest prior a node all but shares the label's u, and a step in it is what eight points resolve least.
+    """
+    hardest = prior == "matern" and model == "level_set"
+    tolerance = {1: 0.012 if hardest else 1e-3, 2: 0.06 if hardest else 0.02}[n_labels]
+    labels = replace(MODELS[model], nodes=NODES[:n_labels], y=Y[:n_labels])
+    found = GaussianPosterior.of(PRIORS[prior], labels)
+    means = exact_label_means(PRIORS[prior], labels, ASKED)
+    np.testing.assert_allclose(found.label_mean(ASKED), means, atol=tolerance)
+    np.testing.assert_allclose(found.label_variance(ASKED), 1 - means**2, atol=2 * tolerance)
+    predictive = exact_label_means(PRIORS[prior], labels, ASKED, predictive=True)
+    found_p = found.probability(ASKED)
+    np.testing.assert_allclose(found_p[:, 1] - found_p[:, 0], predictive, atol=tolerance)
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.1])
+@pytest.mark.parametrize("prior", PRIORS)
+def test_three_classes_match_simulations(prior, delta):
+    """Three labels: half-spaces are cut out of Gaussians, which a Gaussian renders to a few hundredths."""
+    labels = Probit([4, 21, 9], [0, 2, 1], gamma=0.8, delta=delta)
+    found = GaussianPosterior.of(PRIORS[prior], labels)
+    for noise, (expected, error) in enumerate(simulated_classes(PRIORS[prior], labels, ASKED, n_draws=100_000)):
+        off = np.abs(found.classes(ASKED, noise=bool(noise)).probability - expected)
+        assert off.max() < 0.03 + 5 * error.max()
+        assert off.mean() < 0.01 + 5 * error.mean()
+
+
+@pytest.mark.parametrize(
+    "model", [GinzburgLandau(NODES, Y), LevelSet(NODES, Y, n_fields=2), LevelSet([1, 2, 3], [0, 1, 2])]
+)
+def test_a_model_that_expectation_propagation_does_not_know_is_refused(model):
+    with pytest.raises(TypeError, match=f"{type(model).__name__} offers no sites"):
+        GaussianPosterior.of(PRIORS["full"], model)
+
+
+def test_labels_that_contradict_each_other_are_reported():
+    rng = np.random.default_rng(1)
+    labels = LevelSet(np.arange(30), rng.integers(0, 2, 30), gamma=0.1)
+    found = GaussianPosterior.of(PRIORS["project"], labels).diagnostics()
+    assert not found.converged
+    assert "did not converge" in str(found)
+    assert "converged after" in str(GaussianPosterior.of(PRIORS["full"], MODELS["probit"]).diagnostics())
