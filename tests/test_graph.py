@@ -140,6 +140,30 @@ def test_sparse_features_need_a_projection(make):
         make(sparse.csr_array(bad), n_components=2)
 
 
+RECIPES = {
+    "self_tuning": (graph.self_tuning, {"n_neighbors": 3}),
+    "gaussian": (graph.gaussian, {"tau": 1.3, "n_components": 2}),
+    "knn": (graph.knn, {"n_neighbors": 3}),
+    "cosine": (graph.cosine, {}),
+    "nystrom": (graph.nystrom, {"tau": 1.3, "n_landmarks": 10}),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_without_features_a_constructor_is_a_recipe(name):
+    make, settings = RECIPES[name]
+    X = np.abs(points())
+    direct, later, by_name = make(X, **settings), make(**settings)(X), make(X=X, **settings)
+    for made in (later, by_name):
+        assert type(made) is type(direct)
+        np.testing.assert_array_equal(made.degrees, direct.degrees)
+        for each in ("weights", "factor"):
+            if hasattr(direct, each):
+                np.testing.assert_array_equal(to_dense(getattr(made, each)), to_dense(getattr(direct, each)))
+    with pytest.raises(TypeError, match="n_neighbours"):
+        make(n_neighbours=3)
+
+
 @pytest.mark.parametrize("n_neighbors", [0, 40, 100])
 @pytest.mark.parametrize("make", [graph.self_tuning, graph.knn])
 def test_n_neighbors_must_be_a_number_of_other_nodes(make, n_neighbors):

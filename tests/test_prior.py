@@ -132,6 +132,25 @@ def test_bad_settings_are_refused():
         priors.matern(SPECTRUM, tau=1, alpha=1, constant=-1)
 
 
+RECIPES = {
+    "full": (priors.full, {}),
+    "project": (priors.project, {"n_modes": 8}),
+    "approximate": (priors.approximate, {"n_modes": 8, "lambda_bar": 2.0}),
+    "matern": (priors.matern, {"tau": 0.4, "alpha": 2.0, "n_modes": 8, "tail": True}),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_without_a_spectrum_a_constructor_is_a_recipe(name):
+    make, settings = RECIPES[name]
+    direct = make(SPECTRUM, **settings)
+    for made in (make(**settings)(SPECTRUM), make(spectrum=SPECTRUM, **settings)):
+        np.testing.assert_array_equal(made.variances, direct.variances)
+        assert (made.tail_variance, made.name) == (direct.tail_variance, direct.name)
+    with pytest.raises(TypeError, match="modes"):
+        make(modes=8)
+
+
 def test_same_seed_same_draw():
     prior = PRIORS["approximate"]
     assert np.array_equal(prior.sample(3, seed=4), prior.sample(3, seed=4))

@@ -21,10 +21,17 @@ from graphuq.inference.tempering import Tempered
 from graphuq.inference.whiten import OnLabels, OnModes, OnModesAndLabels, whiten
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from tests.inference.chains import draws as chains
-from tests.oracles import exact_label_means, four_priors, random_spectrum, simulated_classes
+from tests.oracles import exact_label_means, random_spectrum, simulated_classes
 
-# Of three modes, so that two or three labels are enough for every kind of whitening.
-PRIORS = four_priors(random_spectrum(seed=2), n_modes=3)
+# Of three modes, so that two or three labels are enough for every kind of whitening, and say much about each other.
+SPECTRUM = random_spectrum(seed=2)
+PRIORS = {
+    "full": priors.full(SPECTRUM),
+    "project": priors.project(SPECTRUM, n_modes=3),
+    "approximate": priors.approximate(SPECTRUM, n_modes=3, lambda_bar=20.0),
+    "matern": priors.matern(SPECTRUM, tau=0.4, alpha=2.0, n_modes=3),
+    "matern_tail": priors.matern(SPECTRUM, tau=0.4, alpha=1.5, n_modes=3, tail=True, lambda_bar=20.0),
+}
 SMALL = {"three nodes": priors.full(random_spectrum(3, seed=1))}
 ASKED = np.array([0, 4, 9, 15, 26])
 TWO = {"nodes": [4, 21], "y": [1, 0]}
@@ -154,7 +161,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_step_fails_the_same_test(name):
-    prior = [*priors_of(name)][-1]
+    prior = "project" if "project" in priors_of(name) else "three nodes"
     assert worst_z_score(chains(priors_of(name)[prior], MODELS[name], *WRONG[name]), prior, name) > 5
 
 
@@ -174,7 +181,7 @@ def test_two_fields_are_one_field_of_twice_the_variance(name):
         two = replace(two, gamma=one.gamma / np.sqrt(2))
     if isinstance(one, Probit):
         two = replace(two, gamma=one.gamma / np.sqrt(2))
-    each = [*priors_of(name)][-1]
+    each = "project" if "project" in priors_of(name) else "three nodes"
     prior = priors_of(name)[each]
     half = replace(prior, variances=prior.variances / 2, tail_variance=prior.tail_variance / 2)
     sampler = SAMPLERS["tempered" if name == "ginzburg_landau" else "orthant"]
@@ -212,11 +219,12 @@ def node_space_pcn(prior, model, *, beta, n_steps, n_chains, seed):
 def test_reduced_chain_and_chain_over_all_nodes_agree(prior):
     model = MODELS["level_set"]
     signs = node_space_pcn(PRIORS[prior], model, beta=0.5, n_steps=2000, n_chains=32, seed=1)
-    found = chains(PRIORS[prior], model, *SAMPLERS["pcn"]).labels(ASKED)
+    found = chains(PRIORS[prior], model, PCN(), 200, 1800).labels(ASKED)
     difference = signs.mean(axis=(0, 1)) - found.mean
     error = np.hypot(standard_error(signs), found.error)
     assert np.abs(difference / error).max() < 5
-    assert (found.error < standard_error(signs)).all()  # averaging closed forms is less noisy than signs
+    # Averaging closed forms is less noisy than signs, where z does not decide them.
+    assert (found.error < standard_error(signs))[~np.isin(ASKED, model.nodes)].all()
 
 
 def test_acceptance_is_that_of_the_chain_over_all_nodes():

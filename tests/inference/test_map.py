@@ -278,9 +278,118 @@ def test_a_flow_cut_short_says_so():
     assert "Raise n_steps" in mode.message
 
 
-def test_level_set_has_no_mode():
+@pytest.mark.parametrize("y", [[1, 0], [2, 0]])
+def test_level_set_has_no_mode(y):
     with pytest.raises(TypeError, match="infimum is not attained"):
-        find_mode(PRIORS["full"], LevelSet([0, 1], [1, -1]))
+        find_mode(PRIORS["full"], LevelSet([0, 1], y))
+
+
+# Several fields.
+
+
+def three_classes(nodes, **settings):
+    return Probit(nodes, np.arange(len(nodes)) * 2 % 3, **settings)
+
+
+def phi_of_three(model, u):
+    """Phi of K-class probit by Gauss-Hermite quadrature over the noise of the label's own field."""
+    points, weights = np.polynomial.hermite_e.hermegauss(60)
+    total = 0.0
+    for each, label in zip(u[model.nodes], model.y, strict=True):
+        ahead = norm.cdf(points[:, None] + (each[label] - np.delete(each, label)) / model.gamma)
+        total -= np.log(weights @ ahead.prod(axis=1) / weights.sum())
+    return total
+
+
+@every_size
+@every_prior
+def test_newton_and_gradient_flow_agree_on_three_classes(prior, nodes):
+    model = three_classes(nodes, gamma=0.3)
+    newton = find_mode(prior, model, method="newton", tolerance=1e-10)
+    flow = find_mode(prior, model, method="gradient_flow", start="random", tolerance=1e-8)
+    assert newton.converged
+    assert flow.converged
+    assert newton.u.shape == (N_NODES, 3)
+    np.testing.assert_allclose(flow.u, newton.u, atol=1e-6)
+    assert flow.energy == pytest.approx(newton.energy, rel=1e-9)
+    energy = sum(prior.energy(field) for field in newton.u.T) + phi_of_three(model, newton.u)
+    assert newton.energy == pytest.approx(energy, rel=1e-6)
+
+
+@every_prior
+def test_the_mode_of_three_classes_is_a_minimum(prior):
+    """No step along a draw of the prior goes lower, and a wrong Phi would have another minimum."""
+    model = three_classes(LABELED["few"], gamma=0.3)
+    mode = find_mode(prior, model, tolerance=1e-10)
+
+    def energy(u):
+        return sum(prior.energy(field) for field in u.T) + phi_of_three(model, u)
+
+    for direction in np.moveaxis(prior.sample(12, seed=2).reshape(4, 3, -1), 1, 2):
+        up, here, down = (energy(mode.u + step * direction) for step in (1e-2, 0.0, -1e-2))
+        assert min(up, down) > here
+        assert abs(up - down) < 0.05 * (up + down - 2 * here)
+    np.testing.assert_allclose(mode.u.sum(axis=1), 0, atol=1e-8)  # only differences are pulled apart
+
+
+@every_prior
+def test_two_fields_have_the_mode_of_their_difference(prior):
+    nodes = LABELED["few"]
+    half = replace(prior, variances=prior.variances / 2, tail_variance=prior.tail_variance / 2)
+    for one, two in (
+        (Probit(nodes, signs(nodes), gamma=0.5), Probit(nodes, signs(nodes), gamma=0.5 / np.sqrt(2), n_fields=2)),
+        (
+            GinzburgLandau(nodes, signs(nodes), gamma=0.5, epsilon=2.0),
+            GinzburgLandau(nodes, signs(nodes), gamma=0.5, epsilon=2.0, n_fields=2),
+        ),
+    ):
+        single, double = find_mode(prior, one, tolerance=1e-9), find_mode(half, two, tolerance=1e-9)
+        np.testing.assert_allclose(double.u[:, 1] - double.u[:, 0], single.u, atol=1e-6)
+        assert double.energy == pytest.approx(single.energy, rel=1e-7)
+
+
+@pytest.mark.parametrize("method", ["newton", "gradient_flow"])
+def test_renamed_classes_rename_the_fields_of_the_mode(method):
+    model, order = three_classes(LABELED["few"], gamma=0.3), np.array([2, 0, 1])
+    one = find_mode(PRIORS["approximate"], model, method=method, tolerance=1e-9)
+    other = find_mode(PRIORS["approximate"], replace(model, y=order[model.y]), method=method, tolerance=1e-9)
+    np.testing.assert_allclose(other.u[:, order], one.u, atol=1e-6)
+
+
+@every_prior
+def test_ginzburg_landau_of_three_classes_has_no_gradient_at_its_mode(prior):
+    nodes = LABELED["few"]
+    model = GinzburgLandau(nodes, [0, 1, 2, 1], gamma=0.5, epsilon=1.0)
+    mode = find_mode(prior, model, start="random", seed=3, tolerance=1e-9)
+    root = factor(prior)
+    z = np.linalg.lstsq(root, mode.u, rcond=None)[0]
+
+    def energy(flat):
+        with jax.enable_x64(True):
+            u = jnp.asarray(root @ flat.reshape(z.shape))
+            return float(flat @ flat / 2 + _phi(model, u))
+
+    assert energy(z.ravel()) == pytest.approx(mode.energy, rel=1e-9)
+    rng = np.random.default_rng(0)
+    for direction in rng.standard_normal((5, z.size)):
+        up, down = (energy(z.ravel() + step * direction) for step in (1e-4, -1e-4))
+        assert abs(up - down) / 2e-4 < 1e-5 * np.linalg.norm(direction) * max(1.0, np.linalg.norm(z))
+
+
+@jax.jit
+def _phi(model, u):
+    return model.phi(u)
+
+
+def test_starts_of_several_fields():
+    prior, model = PRIORS["project"], three_classes(LABELED["few"], gamma=0.3)
+    given = np.moveaxis(prior.sample(6, seed=1).reshape(2, 3, -1), 1, 2)
+    flow = {"method": "gradient_flow", "tolerance": 1e-8}
+    for start in (given[0], given, "random"):
+        modes = find_modes(prior, [model, model], start=start, **flow)
+        np.testing.assert_allclose(modes[0].u, modes[1].u, atol=1e-5)  # it has one mode
+    with pytest.raises(ValueError, match=r"start must have shape \(24, 3\)"):
+        find_mode(prior, model, start=np.zeros(N_NODES), **flow)
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,8 @@ def test_class_probabilities_match_draws_of_u(posterior):
         np.testing.assert_allclose(found.mean, p if posterior.n_classes > 2 else p[:, 1] - p[:, 0], atol=1e-12)
     mean, variance = posterior.moments()
     flat = u.reshape(-1, 30, posterior.n_fields)
-    np.testing.assert_allclose(mean, flat.mean(axis=0), atol=0.02)
-    np.testing.assert_allclose(variance, flat.var(axis=0), rtol=0.05, atol=0.01)
+    np.testing.assert_allclose(mean, flat.mean(axis=0), atol=0.03)
+    np.testing.assert_allclose(variance, flat.var(axis=0), rtol=0.1, atol=0.01)
 
 
 def test_closed_form_at_one_draw():
@@ -135,14 +135,14 @@ def test_arviz_leaves_labels_out_and_compares_models(y):
 
     nodes = np.array([0, 3, 8, 11, 15, 19, 22, 28])
     made = {
-        gamma: draws(PRIORS["project"], Probit(nodes, y, gamma=gamma), Orthant(), 50, 300) for gamma in (0.3, 3.0)
+        gamma: draws(PRIORS["project"], Probit(nodes, y, gamma=gamma), Orthant(), 50, 300) for gamma in (1.0, 10.0)
     }
     data = {f"gamma {gamma}": each.to_arviz() for gamma, each in made.items()}
     for gamma, each in made.items():
         found = az.loo(data[f"gamma {gamma}"], pointwise=True)
         expected = np.log(each.left_out()[np.arange(8), y])
         pointwise = getattr(found, "elpd_i", getattr(found, "loo_i", None))
-        np.testing.assert_allclose(np.asarray(pointwise), expected, atol=0.15)
+        np.testing.assert_allclose(np.asarray(pointwise), expected, atol=0.05)
     ranked = az.compare(data)
     best = max(made, key=lambda gamma: np.log(made[gamma].left_out()[np.arange(8), y]).sum())
     assert ranked.index[0] == f"gamma {best}"

@@ -34,7 +34,7 @@ BLOCK = 1024  # labels whose correlations with all others are held at once
 THINNEST_SLAB = 5e-3
 LEAST_NOISE = 1e-2
 
-N_DRAWS = 64  # of each chain, from which a move across is tried
+N_DRAWS = 256  # of each chain, from which a move across is tried
 N_TRIES = 8  # moves from each of them
 MOST_NUMBERS = 2**22  # of u at the labeled nodes in all of the tries
 N_ERRORS = 4  # so many Monte-Carlo errors are no surprise
@@ -113,7 +113,9 @@ def missed(whitening: Whitening, model: Model, z: NDArray[Any]) -> tuple[float, 
         return 0.0, -1
     prior, nodes, n_fields = whitening.prior, np.asarray(model.nodes), int(offer(model, "n_fields"))
     pairs, y = contradictions(prior, model), np.asarray(ask(model, "y"))
-    size = len(nodes) * n_fields * (64 if n_fields > 1 and offer(model, "noise") else 1)  # Phi is an integral there
+    size = (
+        len(nodes) * n_fields * (64 if n_fields > 1 and offer(model, "noise") else 1)
+    )  # Phi is an integral there
     n_draws = min(N_DRAWS, z.shape[1], max(8, MOST_NUMBERS // (size * N_TRIES * z.shape[0])))
     some = z[:, np.linspace(0, z.shape[1] - 1, n_draws).astype(int)].astype(float)
     flat = whitening.mean(some.reshape(-1, whitening.n_latent), nodes)
@@ -134,11 +136,13 @@ def missed(whitening: Whitening, model: Model, z: NDArray[Any]) -> tuple[float, 
         moved = u + ((new - t) / deviation)[..., None, None] * along[:, None] * fields
         gain = _log_weight(new, thin) - _phi(model, moved) - _log_weight(t, thin) + phi
         taken = np.exp(np.minimum(gain, 0))
-        for label in (one, other):
-            change = taken * (_side(model, moved, label, y) - _side(model, u, label, y))
-            shift, error = change.mean(), standard_error(change.mean(axis=2, keepdims=True))[0]
-            if abs(shift) > max(worst, N_ERRORS * error):
-                worst, place = float(abs(shift)), int(nodes[label])
+        # That both labels are right is known best: moves from one side of the slab to the other leave it.
+        before, after = (_sides(model, at, [one, other], y) for at in (u, moved))
+        change = (taken[..., None] * (after - before)).mean(axis=2)
+        shift = np.abs(change.mean(axis=(0, 1)))
+        shift[shift <= N_ERRORS * standard_error(change)] = 0
+        if shift.max() > worst:
+            worst, place = float(shift.max()), int(nodes[other if shift.argmax() == 1 else one])
     return worst, place
 
 
@@ -147,14 +151,17 @@ def _log_weight(t: Array, thin: float) -> Array:
     return -(t**2) / 2 - np.logaddexp(-(t**2) / 2, -((t / thin) ** 2) / 2 - np.log(thin))
 
 
-def _side(model: Model, u: Array, label: int, y: Nodes) -> Array:
-    """How far u speaks for a label: 0 no, 1 yes."""
-    values = u[..., label, :]
-    own = values[..., y[label]] if u.shape[-1] > 1 else values[..., 0] * (2 * y[label] - 1)
-    if u.shape[-1] > 1:
-        own = own - np.delete(values, y[label], axis=-1).max(axis=-1)
+def _sides(model: Model, u: Array, pair: list[int], y: Nodes) -> Array:
+    """How far u speaks for the labels of a pair, 0 no and 1 yes: for each, and for both; shape (..., 3)."""
+    values, classes = u[..., pair, :], y[pair]
+    if u.shape[-1] == 1:
+        lead = values[..., 0] * (2 * classes - 1)
+    else:
+        own = np.arange(u.shape[-1]) == classes[:, None]
+        lead = np.where(own, values, 0).sum(axis=-1) - np.where(own, -np.inf, values).max(axis=-1)
     noise = float(offer(model, "noise"))
-    return np.asarray(ndtr(own / noise) if noise > 0 else (own >= 0).astype(float))
+    side = ndtr(lead / noise) if noise > 0 else (lead >= 0).astype(float)
+    return np.concatenate([side, side.prod(axis=-1, keepdims=True)], axis=-1)
 
 
 def _phi(model: Model, u: Array) -> Array:

@@ -23,6 +23,7 @@ from graphuq.models.base import ask, signs
 
 _JITTER = 0.2  # times differ by this share, so that no direction comes back to where it was each time
 _GROWTH = 0.25  # see `Orthant.warm_step`
+_MANY, _DENSE = 100, 10  # labels, and labels for each mode: with fewer, shorter trajectories do not pay
 _BATCH = 256  # columns of the Gram matrix computed together
 _LARGEST_GRAM = 2**30  # bytes; beyond, its columns are computed when needed
 _NEAREST = 1e-12  # a wall is never closer than this, so the sign of its value is always its side
@@ -193,8 +194,9 @@ class Orthant:
 
     Attributes:
         time: the length of a trajectory, in (0, 2.5]: an angle.
-        adapt: whether the warm-up may shorten it, which pays where walls are dense: thousands of labels
-            on a few modes.
+        adapt: whether the warm-up may shorten it, which pays where walls are dense, thousands of labels on a few
+            modes, and is done there alone: a field that is held between two close walls grows no further, while the
+            noise that moves these walls still needs all of the time.
         max_bounces: a trajectory with more is given up and the chain stays where it is. The way back
             has as many bounces, so the posterior stays invariant; it only guards against endless ones.
     """
@@ -260,7 +262,7 @@ class Orthant:
         where a longer trajectory leads no further.
         """
         state, info, growth = self._move(key, state, problem)
-        if not self.adapt:
+        if not self.adapt or len(problem.scale) < max(_MANY, _DENSE * problem.one.n_latent):
             return state, info
         n = state.n_adapted + 1
         log_time = state.log_time + n**-0.6 * (growth - _GROWTH)

@@ -114,11 +114,13 @@ def _phi(whitening: Whitening, model: Model, z: NDArray[Any], n_fields: int) -> 
     u = _fields(whitening, z, whitening.nodes, n_fields)
     bound: Any = Partial(type(model).phi, model) if is_pytree(model) else Partial(model.phi)
     with jax.enable_x64(z.dtype == np.float64):
-        found = np.stack([np.asarray(_each_phi(bound, chain[..., 0] if n_fields == 1 else chain)) for chain in u])
+        found = np.stack(
+            [np.asarray(at_each_draw(bound, chain[..., 0] if n_fields == 1 else chain)) for chain in u]
+        )
     return found if np.ptp(found) > 0 else None
 
 
 @jax.jit
-def _each_phi(phi: Partial, u: jax.Array) -> jax.Array:
-    """Of one draw after another, some at a time: of several fields Phi is an integral, which takes room."""
-    return jax.lax.map(phi, u, batch_size=N_AT_ONCE)
+def at_each_draw(function: Partial, u: jax.Array) -> jax.Array:
+    """A function of u at one draw after another, some at a time: Phi of several fields is an integral, which takes room."""
+    return jax.lax.map(function, u, batch_size=N_AT_ONCE)

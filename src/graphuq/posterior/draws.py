@@ -12,12 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
+from jax.tree_util import Partial
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq._pytree import is_pytree
 from graphuq.inference.contradictions import missed
 from graphuq.inference.diagnostics import Diagnostics, batch_starts, diagnose, error_of_batches
 from graphuq.inference.largest import largest_probability
-from graphuq.inference.watch import N_AT_ONCE, quantities, watched_nodes
+from graphuq.inference.watch import at_each_draw, quantities, watched_nodes
 from graphuq.inference.whiten import Where, Whitening
 from graphuq.models.base import Model, check_nodes, offer
 from graphuq.posterior import base
@@ -179,10 +181,11 @@ class Draws:
     def _log_likelihood(self) -> NDArray[Any]:
         """That of every label at every draw, shape (n_chains, n_draws, n_labeled)."""
         u = self._conditional(self.whitening.nodes)[0]
-        each: Any = self.model.log_likelihood  # type: ignore[attr-defined]
-        chains = (jnp.asarray(chain[..., 0] if self.n_fields == 1 else chain) for chain in u)
+        model: Any = self.model
+        each = Partial(type(model).log_likelihood, model) if is_pytree(model) else Partial(model.log_likelihood)
         with jax.enable_x64(self.z.dtype == np.float64):
-            return np.stack([np.asarray(jax.lax.map(each, chain, batch_size=N_AT_ONCE)) for chain in chains])
+            chains = [at_each_draw(each, chain[..., 0] if self.n_fields == 1 else chain) for chain in u]
+            return np.stack([np.asarray(chain) for chain in chains])
 
     def _blocks(self, where: ArrayLike | NewRows | None) -> Any:
         """The rows asked for, a block at a time."""
