@@ -60,6 +60,8 @@ def verdict(found: Diagnosis) -> str:
     if found.converged:
         steadier = "" if ENOUGH.holds(found) else " More --draws, or a larger --time-limit, make numbers steadier."
         return f"{found}{steadier}"
+    if not found.balanced and found.worst_r_hat < R_HAT_LIMIT:
+        return in_options(str(found))
     if np.isnan(found.worst_r_hat):
         return "Cannot say whether the chains converged: that takes at least 8 --draws."
     return (
