@@ -28,7 +28,7 @@ from scipy.sparse import load_npz, save_npz
 from graphuq import calibration, datasets, graph
 
 PER_CLASS, N_CLASSES = 5, 10
-LIMIT_SECONDS, LIMIT_GB = 900, 6
+LIMIT_SECONDS, LIMIT_GB = 180, 6
 OURS = "graphuq GraphClassifier"
 # The stages as `fit` calls them.
 STAGES = {"make_graph": "graph", "make_spectrum": "spectrum", "learn": "learning"}

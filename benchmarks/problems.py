@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphuq import baselines, datasets, graph, laplacian, prior, spectrum
-from graphuq.demo import few_labels
+from graphuq.app.demo import few_labels
 from graphuq.inference.watch import watched_nodes
 from graphuq.inference.whiten import whiten
 from graphuq.models import LevelSet, Model, Probit

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments import page, runner
-from graphuq.shell import sentence, whole_output
+from graphuq.app.shell import sentence, whole_output
 
 RECORDS = Path("docs/reproduction")
 PAGE = Path("docs/reproduction.md")

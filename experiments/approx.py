@@ -39,7 +39,7 @@ def trials(config: Config) -> list[Trial]:
 def run(config: Config, trial: Trial) -> dict[str, Any]:
     from experiments import problems
     from graphuq import prior
-    from graphuq.demo import few_labels
+    from graphuq.app.demo import few_labels
 
     votes, modes = problems.voting()
     nodes, y = few_labels(votes.y, {1: config.n_democrats, -1: config.n_republicans}, seed=trial["seed"])

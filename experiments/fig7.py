@@ -55,7 +55,7 @@ def run(config: Config, trial: Trial) -> dict[str, Any]:
     """All models, since the members shown depend on all of them."""
     from experiments import problems
     from graphuq import prior
-    from graphuq.demo import few_labels
+    from graphuq.app.demo import few_labels
     from graphuq.models import GinzburgLandau
 
     votes, modes = problems.voting()

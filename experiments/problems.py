@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from experiments.spectra import cached
 from graphuq import calibration, datasets, graph, laplacian, sample, spectrum
+from graphuq.app.demo import few_labels
 from graphuq.datasets import Dataset
-from graphuq.demo import few_labels
 from graphuq.learning import Hyperprior, learn
 from graphuq.models import LevelSet, Model, Probit
 from graphuq.posterior import Draws

@@ -103,7 +103,7 @@ def problem(config: Config, data: str) -> Problem:
     """One of the three, timed without the reading of its data."""
     from experiments.problems import choose
     from graphuq import baselines, datasets, graph, laplacian, prior, spectrum
-    from graphuq.demo import few_labels
+    from graphuq.app.demo import few_labels
 
     if data == "voting":
         votes = datasets.voting_records()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graphuq import datasets, graph, laplacian, prior, sample, spectrum
-from graphuq.demo import few_labels
+from graphuq.app.demo import few_labels
 from graphuq.models import Probit
 
 

@@ -28,7 +28,7 @@ def test_every_command_on_a_page_exists():
     """`graphuq NAME` in the pages names a command, and its options are options."""
     import typer
 
-    from graphuq.cli import app
+    from graphuq.app.cli import app
 
     commands = typer.main.get_command(app).commands
     for page in ("README.md", "docs/quickstart.md"):

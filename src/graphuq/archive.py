@@ -1,14 +1,18 @@
 """Named arrays and facts in; one file that is written whole, checked when it is read, and never executed, out.
 
-The file is an uncompressed NPZ: NumPy opens it. One member, `facts`, is JSON with the format and, for every other
-member, its SHA-256.
+The file is an uncompressed NPZ: NumPy opens it. One member, `facts`, is JSON with the format and the SHA-256 of all
+the rest.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,13 +24,23 @@ from graphuq.files import whole_file
 
 Arrays = dict[str, NDArray[Any]]
 
+# All that zipfile, zlib and NumPy raise where the bytes are not what they should be.
+DAMAGE = (
+    zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, ValueError, KeyError, TypeError, AttributeError,
+    EOFError, OSError, NotImplementedError, RecursionError, MemoryError, RuntimeError, OverflowError, SyntaxError,
+    IndexError, AssertionError,
+)  # fmt: skip
+
+
+class Pickled(ValueError):
+    """An array holds objects, which could run code when they are loaded."""
+
 
 def write(path: Path, form: str, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write one file, whole or not at all."""
-    kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    sums = {name: _digest(array) for name, array in kept.items()}
-    told = {"format": form, "facts": dict(facts), "sha256": sums}
-    body = json.dumps({**told, "seal": _seal(told)}, allow_nan=False).encode()
+    kept = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    told = json.dumps(dict(facts), allow_nan=False)
+    body = json.dumps({"format": form, "facts": told, "sha256": _digest(form, told, kept)}).encode()
     with whole_file(path) as part, part.open("wb") as file:
         np.savez(file, facts=np.frombuffer(body, dtype=np.uint8), **kept)  # type: ignore[arg-type]
 
@@ -34,27 +48,69 @@ def write(path: Path, form: str, facts: Mapping[str, Any], arrays: Mapping[str, 
 def read(path: Path, form: str, what: str) -> tuple[dict[str, Any], Arrays]:
     """The facts and arrays of a file, or a sentence that says what is wrong with it; `what` is "a spectrum", say."""
     try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays: Arrays = {name: file[name] for name in file.files}
-        told = json.loads(arrays.pop("facts").tobytes())
-        seal, found = told.pop("seal"), told["format"]
-        sums: dict[str, str] = dict(told["sha256"])
+        arrays = read_npz(path)
+        head = json.loads(arrays.pop("facts").tobytes())
+        found, told, seal = str(head["format"]), str(head["facts"]), str(head["sha256"])
+        whole = seal == _digest(found, told, arrays)
     except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
-    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError, EOFError, OSError, NotImplementedError,
-            RecursionError, MemoryError, RuntimeError, OverflowError, SyntaxError, zipfile.LargeZipFile) as error:  # fmt: skip
+    except DAMAGE as error:
         raise ValueError(f"{path} is not {what} of graphuq, or is damaged.") from error
     if found != form:
         raise ValueError(f"{path} holds the format {found!r}, and this version reads {form!r}: make it again.")
-    if seal != _seal(told) or {name: _digest(array) for name, array in arrays.items()} != sums:
+    if not whole:
         raise ValueError(f"{path} was changed or damaged after it was written: its checksum is another.")
-    return dict(told["facts"]), arrays
+    return dict(json.loads(told)), arrays
 
 
-def _digest(array: NDArray[Any]) -> str:
-    head = f"{array.dtype.str} {array.shape}".encode()
-    return hashlib.sha256(head + np.ascontiguousarray(array).data).hexdigest()
+def read_npz(path: Path) -> Arrays:
+    """The arrays of an NPZ file; objects are never loaded. Whatever else is wrong raises one of `DAMAGE`."""
+    if not os.path.isfile(path) and os.path.exists(path) and not os.path.isdir(path):
+        raise ValueError("it is no regular file")  # reading a pipe would wait for ever
+    arrays: Arrays = {}
+    # opened here, since np.load leaves a damaged file open
+    with open(path, "rb") as stream, zipfile.ZipFile(stream) as members:
+        if any(each.flag_bits & 1 for each in members.infolist()):
+            raise ValueError("it is encrypted")
+        for name in members.namelist():
+            if not name.endswith(".npy"):
+                raise ValueError(f"it holds more than arrays: {name[:80]!r}")
+        size, room = sum(each.file_size for each in members.infolist()), _memory()
+        if size > room:
+            raise MemoryError(f"it unpacks to {size / 1e9:,.0f} GB, and this machine has {room / 1e9:,.0f}")
+        for each in members.infolist():
+            with members.open(each) as member:
+                _check_heading(member, each)
+            with members.open(each) as member:
+                arrays[each.filename.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
+                if member.read(1):  # at the end of a member its checksum is compared
+                    raise ValueError(f"{each.filename[:80]!r} holds more than its heading says")
+    return arrays
 
 
-def _seal(told: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+def _check_heading(member: Any, entry: zipfile.ZipInfo) -> None:
+    """Refuse objects, and what promises more than the member holds, before room is made for it."""
+    version = np.lib.format.read_magic(member)
+    heading = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = heading(member)
+    if dtype.hasobject:
+        raise Pickled(entry.filename.removesuffix(".npy"))
+    if int(np.prod(shape, dtype=object)) * dtype.itemsize > entry.file_size:
+        raise ValueError(f"{entry.filename[:80]!r} holds less than its heading says")
+
+
+def _memory() -> float:
+    """Bytes of this machine, where that can be known."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
+
+
+def _digest(form: str, told: str, arrays: Mapping[str, NDArray[Any]]) -> str:
+    digest = hashlib.sha256(json.dumps([form, told]).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(array.data if array.size else b"")
+    return digest.hexdigest()

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from tqdm.auto import tqdm
 
 from graphuq import graph as graphs
-from graphuq import spectrum, uncertainty
+from graphuq import queries, spectrum, uncertainty
 from graphuq.classes import Labels, read_labels, relabel
 from graphuq.inference.auto import sample_enough
 from graphuq.inference.run import sample
@@ -168,7 +168,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             self.classes_ = labels.classes
             self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
             self._linear = None if self.graph == "precomputed" or self.prior != "learned" else LinearPiece.of(X)
-            self._infer(labels, X)
+            self._columns = None if self._linear is None else self._linear.columns(X)
+            self._infer(labels)
             stages.update()
         self.seconds_ = time.perf_counter() - began
         return self
@@ -215,6 +216,27 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         unlabeled = np.setdiff1d(np.arange(self.graph_.n_nodes), self.labels_.nodes)
         return uncertainty.most_uncertain(self.label_distributions_, n, among=unlabeled)
+
+    def next_queries(
+        self, n: int = 1, *, strategy: str = "error", candidates: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
+        """The rows of `fit` without a label to ask a person about, best first; see `queries.next_queries`."""
+        check_is_fitted(self)
+        known: dict[str, Any] = {"probability": self.label_distributions_, "seed": self._seed}
+        return queries.next_queries(self.posterior_, n, strategy=strategy, candidates=candidates, **known)
+
+    def expected_gain(self, n: int = 1) -> queries.ExpectedGain:
+        """The share of rows expected to be wrong now and after n more answers, and in words whether to go on."""
+        check_is_fitted(self)
+        return queries.expected_gain(
+            self.posterior_, n, probability=self.label_distributions_, seed=self._seed
+        )
+
+    def relearn(self) -> GraphClassifier:
+        """Learn the hyper-parameters again from all labels given since; the graph and its spectrum stay."""
+        check_is_fitted(self)
+        self._infer(self.labels_)
+        return self
 
     def suspicious_labels(self, n: int | None = None) -> SuspiciousLabels:
         """The given labels from the most to the least suspicious: the probability that each is a mistake, given all others."""
@@ -322,7 +344,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         has_value = np.concatenate([np.ones(columns.shape[1], dtype=bool), has_value])
         return nodes, new, NewRows(np.hstack([columns, extend]), has_value, LEAST_QUANTILE, beyond)
 
-    def _infer(self, labels: Labels, X: Any) -> None:
+    def _infer(self, labels: Labels) -> None:
         """The prior, made or learned, and the posterior."""
         self.hyperparameters_: dict[str, float] = {}
         self.hyperparameter_spread_: dict[str, float] = {}
@@ -335,7 +357,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         if self.inference == "ep":
             ask(model, "sites")  # or a sentence that says why not
         if self.prior == "learned":
-            beliefs = self._learn(labels, model, X)
+            beliefs = self._learn(labels, model)
         else:
             prior = make_prior(self, self.spectrum_)
             if self.prior == "matern":
@@ -345,7 +367,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self._believe(labels, beliefs)
         _ = self.label_distributions_  # here, where there is a progress bar, and not when first asked for
 
-    def _learn(self, labels: Labels, model: Any, X: Any) -> Beliefs:
+    def _learn(self, labels: Labels, model: Any) -> Beliefs:
         """The posterior averaged over the hyper-parameters that the labels speak for.
 
         A model without evidence to climb, such as Ginzburg-Landau, gets the prior that probit learns.
@@ -357,8 +379,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             # Noise is the unit of the learned prior: to fix gamma where u has deviation 1 is to fix that of the graph.
             fixed = {"gamma": LogNormal(float(self.gamma), 1.0)} if believed.gamma.factor > 1 else {}
             believed = replace(believed, **(fixed or {"graph": LogNormal(1 / float(self.gamma), 1.0)}))
-        features = None if self._linear is None else self._linear.columns(X)
-        found = learn(self.spectrum_, climbed, features=features, hyperprior=believed)
+        found = learn(self.spectrum_, climbed, features=self._columns, hyperprior=believed)
         self.spectrum_ = found.spectrum
         spread = {name: float(np.exp(value)) for name, value in found.log_deviations._asdict().items()}
         learned = found.hyperparameters._asdict()

@@ -12,12 +12,15 @@ from graphuq.posterior import Draws
 
 
 def draws(prior, model, sampler, n_warmup, n_steps, *, seed=5, n_chains=32):
-    """A posterior from draws; one compilation serves all priors of one kind of whitening."""
+    """A posterior from draws after `n_warmup` others: nothing is adapted, so that one step alone is compiled.
+
+    One compilation serves all priors of one kind of whitening.
+    """
     whitening = whiten(prior, np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else model.nodes)
     target = Target.of(whitening.field("float32"), model)
     z = jax.random.normal(jax.random.key(seed), (n_chains, target.n_latent))
-    found, info, _ = run(sampler, target, z, n_warmup=n_warmup, n_steps=n_steps, seed=seed)
-    return Draws(whitening, model, found, info.acceptance, info.work, {})
+    found, info, _ = run(sampler, target, z, n_warmup=0, n_steps=n_warmup + n_steps, seed=seed)
+    return Draws(whitening, model, found[:, n_warmup:], info.acceptance[:, n_warmup:], info.work[:, n_warmup:], {})
 
 
 def run(sampler, target, z, *, n_warmup, n_steps, seed=0):

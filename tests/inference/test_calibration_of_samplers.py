@@ -21,7 +21,7 @@ MODELS = {
     "probit_with_mistakes_3": Probit([4, 9], [0, 1], gamma=0.7, delta=0.1, n_classes=3),
     "level_set_3": LevelSet([4, 9], [0, 1], gamma=1.0, n_classes=3),
 }
-SAMPLERS = {"orthant": (Orthant(), 20, 100), "pcn": (PCN(), 200, 600)}
+SAMPLERS = {"orthant": (Orthant(), 20, 100), "pcn": (PCN(beta=0.5), 200, 600)}
 CASES = [(name, "orthant") for name in MODELS] + [("probit", "pcn"), ("level_set", "pcn")]
 
 

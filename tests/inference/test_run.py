@@ -176,7 +176,7 @@ def test_a_checkpoint_of_another_problem_is_refused_and_the_difference_named(tmp
         sample(PRIOR, MODEL, PCN(beta=0.9), **QUICK, checkpoint=path)
     assert path.read_bytes() == before
     path.write_text("my thesis")
-    with pytest.raises(CheckpointError, match="not a checkpoint"):
+    with pytest.raises(CheckpointError, match="not a checkpoint of this version"):
         sample(PRIOR, MODEL, PCN(), **QUICK, checkpoint=path)
     assert path.read_text() == "my thesis"
 

@@ -30,7 +30,7 @@ EVERY = np.arange(30)
 
 @pytest.fixture(scope="module", params=MODELS)
 def posterior(request):
-    return draws(PRIORS["project"], MODELS[request.param], PCN(), 500, 2000, n_chains=8)
+    return draws(PRIORS["project"], MODELS[request.param], PCN(beta=0.4), 500, 2000, n_chains=8)
 
 
 def test_class_probabilities_match_draws_of_u(posterior):
@@ -99,7 +99,7 @@ def test_a_model_of_ones_own_must_be_given_again(tmp_path):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_saved(name, tmp_path):
-    saved = draws(PRIORS["project"], MODELS[name], PCN(), 500, 2000, n_chains=8)
+    saved = draws(PRIORS["project"], MODELS[name], PCN(beta=0.4), 500, 2000, n_chains=8)
     saved.save(tmp_path / "posterior.npz")
     loaded = load(tmp_path / "posterior.npz")
     assert type(loaded.model) is type(saved.model)

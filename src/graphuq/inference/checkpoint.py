@@ -1,7 +1,8 @@
 """A file that a killed run goes on from: blocks of arrays in, appended whole or not at all.
 
-The file is a line of JSON that says which problem it belongs to, followed by records, each with its
-length and checksum before it. A record cut short by a kill is recognized and overwritten.
+The file is a line of JSON that says which problem it belongs to, and its checksum, followed by records, each with its
+number, length and checksum before it. A record cut short by a kill is recognized and overwritten. The process that
+writes a file holds a lock on it.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import os
 import struct
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.files import whole_file
+from graphuq.files import InUseError, lock
 
-MAGIC = b"graphuq checkpoint 1\n"
+MAGIC = b"graphuq checkpoint 2\n"
 BLOCK_SIZE = "draws a block"
-HEAD = struct.Struct("<QI")  # length and CRC-32 of the record that follows
+HEAD = struct.Struct("<QQI")  # number and length of the record that follows, and the CRC-32 of all three
 
 Record = dict[str, NDArray[Any]]
 
@@ -41,15 +42,27 @@ class Log:
     """
 
     def __init__(self, path: str | Path | None, problem: dict[str, Any], *, block_size: int) -> None:
-        self.path = None if path is None else Path(path)
         self.block_size = block_size
         self.records: list[Record] = []
-        if self.path is None:
+        self._file = None if path is None else _open(Path(path))
+        if self._file is None:
             return
-        if self.path.exists():
-            self.block_size, self.records = _resume(self.path, problem)
-        else:
-            _start(self.path, problem | {BLOCK_SIZE: block_size})
+        try:
+            if (found := _resume(self._file, problem)) is not None:
+                self.block_size, self.records = found
+            else:
+                _start(self._file, problem | {BLOCK_SIZE: block_size})
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let others use the file."""
+        if self._file is not None:
+            self._file.close()
 
     @property
     def n_blocks(self) -> int:
@@ -69,8 +82,8 @@ class Log:
         """Add a block: the states of the chains after it, and what it drew unless it was warm-up."""
         record = {f"state{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
         record |= {name: np.asarray(array) for name, array in (draws or {}).items()}
-        if self.path is not None:
-            _append(self.path, record)
+        if self._file is not None:
+            _append(self._file, self.n_blocks, record)
         self.records.append(record)
 
     def state_like(self, state: Any) -> Any:
@@ -90,60 +103,84 @@ class Log:
         return history
 
 
-def _start(path: Path, head: dict[str, Any]) -> None:
-    """Make a new file."""
-    with whole_file(path) as part, part.open("wb") as file:
-        file.write(MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+def _open(path: Path) -> IO[bytes]:
+    """The file, locked, if it is one; a new one if there is none."""
+    if path.exists() and not path.is_file():
+        raise CheckpointError(f"{path} is not a regular file: give another file name.")
+    try:
+        return lock(path)
+    except InUseError:
+        raise CheckpointError(
+            f"{path} is in use by another process: wait for it, or give another file name."
+        ) from None
 
 
-def _append(path: Path, record: Record) -> None:
+def _start(file: IO[bytes], head: dict[str, Any]) -> None:
+    """Write the first lines."""
+    file.truncate(0)
+    line = json.dumps(head, sort_keys=True).encode()
+    file.write(MAGIC + line + b" %08x\n" % zlib.crc32(line))
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _append(file: IO[bytes], number: int, record: Record) -> None:
     """Add one record at the end."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **record)
     body = buffer.getvalue()
-    with path.open("ab") as file:
-        file.write(HEAD.pack(len(body), zlib.crc32(body)) + body)
+    file.write(HEAD.pack(number, len(body), _checksum(number, body)) + body)
+    file.flush()
 
 
-def _resume(path: Path, problem: dict[str, Any]) -> tuple[int, list[Record]]:
-    """The block size and the whole records of a file; whatever follows the last one is cut off."""
-    with path.open("rb") as file:
-        if file.read(len(MAGIC)) != MAGIC:
-            raise CheckpointError(f"{path} is not a checkpoint of graphuq: give another file name.")
-        try:
-            stored = json.loads(file.readline())
-            block_size = int(stored.pop(BLOCK_SIZE))
-        except (ValueError, KeyError, AttributeError) as error:
-            raise CheckpointError(f"{path} has a damaged first line: delete it to start anew.") from error
-        differences = [
-            f"{name} was {stored.get(name)!r} and is now {problem.get(name)!r}"
-            for name in sorted(stored.keys() | problem.keys())
-            if stored.get(name) != problem.get(name)
-        ]
-        if differences:
-            raise CheckpointError(
-                f"{path} belongs to another problem: {'; '.join(differences)}. Give another file name."
-            )
-        end, records = file.tell(), []
-        while (record := _read(file)) is not None:
-            end = file.tell()
-            records.append(record)
-    os.truncate(path, end)
+def _checksum(number: int, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(b"%d %d" % (number, len(body))))
+
+
+def _resume(file: IO[bytes], problem: dict[str, Any]) -> tuple[int, list[Record]] | None:
+    """The block size and the whole records of a file; whatever follows the last one is cut off.
+
+    None for a file that ends within its first lines, as that of a run killed at once does.
+    """
+    file.seek(0)
+    magic = file.read(len(MAGIC))
+    if not MAGIC.startswith(magic):
+        raise CheckpointError(f"{file.name} is not a checkpoint of this version of graphuq: give another file name.")
+    heading = file.readline()
+    if not heading.endswith(b"\n"):
+        return None
+    line, _, checksum = heading[:-1].rpartition(b" ")
+    if checksum != b"%08x" % zlib.crc32(line):
+        raise CheckpointError(f"{file.name} has a damaged first line: delete it to start anew.")
+    stored = json.loads(line)
+    block_size = int(stored.pop(BLOCK_SIZE))
+    differences = [
+        f"{name} was {stored.get(name)!r} and is now {problem.get(name)!r}"
+        for name in sorted(stored.keys() | problem.keys())
+        if stored.get(name) != problem.get(name)
+    ]
+    if differences:
+        raise CheckpointError(
+            f"{file.name} belongs to another problem: {'; '.join(differences)}. Give another file name."
+        )
+    end, records = file.tell(), []
+    while (record := _read(file, len(records))) is not None:
+        end = file.tell()
+        records.append(record)
+    file.truncate(end)
     return block_size, records
 
 
-def _read(file: io.BufferedReader) -> Record | None:
-    """The next record, or None where the file ends or the record is not whole."""
+def _read(file: IO[bytes], number: int) -> Record | None:
+    """The next record, or None where the file ends or the record is not whole, or not that number."""
     head = file.read(HEAD.size)
     if len(head) < HEAD.size:
         return None
-    length, checksum = HEAD.unpack(head)
-    if length > os.fstat(file.fileno()).st_size - file.tell():
+    found, length, checksum = HEAD.unpack(head)
+    if found != number or length > os.fstat(file.fileno()).st_size - file.tell():
         return None
     body = file.read(length)
-    if zlib.crc32(body) != checksum:
+    if _checksum(number, body) != checksum:
         return None
     with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
         return dict(arrays)

@@ -6,6 +6,7 @@ import hashlib
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def sample(
     n_draws = n_steps // thin
     began = time.perf_counter()
 
-    with jax.enable_x64(dtype == "float64"):
+    with ExitStack() as held, jax.enable_x64(dtype == "float64"):
         target = Target.of(whitening.field(dtype), model, dtype)
         problem = sampler.prepare(target)
         key = jax.random.key(seed)
@@ -118,7 +119,7 @@ def sample(
             "thin": thin,
             "dtype": dtype,
         }
-        log = Log(checkpoint, identity, block_size=-(-n_draws // N_BLOCKS))
+        log = held.enter_context(Log(checkpoint, identity, block_size=-(-n_draws // N_BLOCKS)))
         state = log.state_like(state)
 
         def so_far() -> Progress:

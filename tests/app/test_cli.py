@@ -14,7 +14,7 @@ from sklearn.datasets import load_iris
 from typer.testing import CliRunner
 
 from graphuq import datasets
-from graphuq.cli import _found, app
+from graphuq.app.cli import _found, app
 
 VOTES = datasets.voting_records()
 KNOWN = (2, 7, 103, 0, 1)
@@ -458,7 +458,7 @@ def test_a_disk_that_is_full(tmp_path):
     """No file may grow beyond 100 kB, so that the model cannot be written: nothing is left."""
     write_votes(tmp_path / "votes.csv")
     asked = ["fit", "votes.csv", "--label", "party", "--id", "member", "--drop", "truth", "--out", "out", *PLAIN]
-    limited = ["bash", "-c", 'ulimit -f 100 && exec "$0" "$@"', sys.executable, "-m", "graphuq.cli", *asked]
+    limited = ["bash", "-c", 'ulimit -f 100 && exec "$0" "$@"', sys.executable, "-m", "graphuq.app.cli", *asked]
     done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, check=False, env=ENVIRONMENT)
     assert done.returncode == 2, done.stderr
     assert "could not be written, and nothing was" in done.stderr
@@ -491,7 +491,7 @@ def test_changed_folders_are_refused(votes, tmp_path, name):
 
 def test_a_model_of_another_version_is_refused(votes, tmp_path, monkeypatch):
     folder, _ = votes
-    monkeypatch.setattr("graphuq.folder.__version__", "9.9.9")
+    monkeypatch.setattr("graphuq.app.folder.__version__", "9.9.9")
     done = run("predict", folder / "out", folder / "votes.csv")
     assert done.exit_code == 2
     assert "this is 9.9.9" in done.stderr
@@ -545,7 +545,9 @@ def test_help_names_every_command():
 
 def test_help_imports_nothing_heavy():
     """What makes help slow is imports; which ones there are can be said exactly, seconds cannot."""
-    code = "import sys, graphuq.cli; print([m for m in ('numpy', 'scipy', 'jax', 'sklearn') if m in sys.modules])"
+    code = (
+        "import sys, graphuq.app.cli; print([m for m in ('numpy', 'scipy', 'jax', 'sklearn') if m in sys.modules])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT
     )

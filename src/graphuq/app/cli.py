@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import typer
 
 from graphuq import __version__
+from graphuq.app.shell import exit_on_signals, one_sentence, printable, whole_output
 from graphuq.files import check_target
-from graphuq.shell import exit_on_signals, one_sentence, printable, whole_output
 
 app = typer.Typer(
     help="Much data, few labels: the class of every row, how sure it is, and which rows a person should look at.",
@@ -90,7 +90,7 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Classify the House of 1984 from five known members, and handwritten digits from five of each."""
-    from graphuq import demo as shown
+    from graphuq.app import demo as shown
 
     with one_sentence():
         silent = quiet or json
@@ -158,8 +158,8 @@ def fit(
 ) -> None:
     """Classify every row of a table from those that have a class."""
     with one_sentence():
+        from graphuq.app.fitting import Question, fit_folder
         from graphuq.estimator import GraphClassifier
-        from graphuq.fitting import Question, fit_folder
 
         question = Question(
             table=table,
@@ -211,9 +211,9 @@ def predict(
     """Classify the rows of a new table with a fitted model."""
     with one_sentence():
         check_target(out, force)
+        from graphuq.app.fitting import predict_table
+        from graphuq.app.tables import write_csv
         from graphuq.files import whole_file
-        from graphuq.fitting import predict_table
-        from graphuq.tables import write_csv
 
         answers, notes = predict_table(folder, table, separator=separator)
         if out is not None:
@@ -241,7 +241,7 @@ def report(
     """Write the report of a fitted model anew."""
     with one_sentence():
         check_target(out, force)
-        from graphuq.fitting import write_report
+        from graphuq.app.fitting import write_report
 
         written = write_report(folder, out)
     if not quiet:
@@ -332,7 +332,7 @@ def _note(notes: list[str], silent: bool) -> None:
 
 def _print_fit(summary: dict[str, Any], out: Path) -> None:
     """The outcome, for a person."""
-    from graphuq.wording import percent
+    from graphuq.app.wording import percent
 
     found = _found(summary["found"])
     typer.echo(f"{summary['rows']:,} rows, {summary['labeled']:,} with a class. Of the others: {found}.")

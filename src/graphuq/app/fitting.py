@@ -14,19 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq import archive, folder, uncertainty
+from graphuq import uncertainty
+from graphuq.app import folder
+from graphuq.app.report.content import MAX_CELLS, Content, Rows, collect
+from graphuq.app.report.page import render
+from graphuq.app.tables import Encoding, Table, fit_encoding, read_table, scaling_in_words, write_csv
+from graphuq.app.wording import vague, words_of_the_shell
 from graphuq.classes import Labels, in_words, read_labels
 from graphuq.estimator import GraphClassifier
-from graphuq.files import whole_file
-from graphuq.report.content import MAX_CELLS, Content, Rows, collect
-from graphuq.report.page import render
-from graphuq.tables import Encoding, Table, fit_encoding, read_table, scaling_in_words, write_csv
-from graphuq.wording import vague, words_of_the_shell
+from graphuq.files import whole_file, whole_folder
 
 Array = NDArray[np.float64]
 
-REPORT, ANSWERS, ROWS = "report.html", "predictions.csv", "rows.npz"
-ROWS_FORMAT = "graphuq rows 1"
 N_LISTED = 10
 MOST_LONELY = 20  # classes of one label each: more are numbers, or names of rows
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
@@ -83,27 +82,17 @@ class Data:
     encoding: Encoding
     rows: Rows
     notes: list[str]
+    table: Table
 
 
-def read_data(question: Question) -> Data:
-    """Read the table, and doubt it."""
+def read_data(question: Question, *, any_labels: bool = False) -> Data:
+    """Read the table, and doubt it; `any_labels` where a person is yet to be asked, so that there may be none."""
     table = read_table(question.table, separator=question.separator)
     y = table.text(question.label)
     if question.unlabeled:
         y = np.where(y == question.unlabeled, "", y)
     notes = _missing_words(table, question.label, "unlabeled", unless=question.unlabeled)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what there is to warn of is noted in the fit
-            labels = read_labels(y)
-    except ValueError as error:
-        raise ValueError(" ".join([f"Column {question.label!r}: {error}", *notes])) from None
-    if len(labels.nodes) == table.n_rows:
-        raise ValueError(
-            f"Every row of {table.source.name} has a class in {question.label!r}, so there is nothing to find "
-            "out: leave that cell empty in the rows in question."
-        )
-    notes += _lonely(labels, question.label)
+    labels = None if any_labels else _labels(y, table, question, notes)
     names = _features(table, question)
     categories = question.categories
     if categories == ("all",):
@@ -115,10 +104,11 @@ def read_data(question: Question) -> Data:
         notes += _missing_words(table, name, "missing")
     encoding = fit_encoding(table, names, categories=categories, scale=question.scale, impute=question.impute)
     truth = None
-    if question.truth is not None:
+    if question.truth is not None and labels is not None:
         truth = _truth(table.text(question.truth), labels, question)
         notes += _missing_words(table, question.truth, "not known")
-    return Data(encoding.encode(table), y, encoding, _rows(table, names, question.row_id, truth), notes)
+    rows = _rows(table, names, question.row_id, truth)
+    return Data(encoding.encode(table), y, encoding, rows, notes, table)
 
 
 def fit_folder(
@@ -130,7 +120,7 @@ def fit_folder(
     """
     began = time.perf_counter()
     folder.refuse_objects(classifier)
-    with folder.whole_folder(out, replace=replace) as part:
+    with whole_folder(out, replace=replace, foreign=folder.foreign) as part:
         data = read_data(question)
         with words_of_the_shell(data.rows.names) as notes:
             classifier.fit(data.X, data.y)
@@ -155,13 +145,10 @@ def fit_folder(
             "self_check": content.self_check,
             "suspicious_labels": None if content.suspicious is None else len(content.suspicious),
         }
-        with (part / ANSWERS).open("w", encoding="utf-8", newline="") as file:
+        with (part / folder.ANSWERS).open("w", encoding="utf-8", newline="") as file:
             write_csv(file, _answers(classifier, data.rows.names))
-        (part / REPORT).write_text(render(content), encoding="utf-8")
-        # text as facts, since an array of text is as wide as its longest cell
-        archive.write(part / ROWS, ROWS_FORMAT, *folder.apart(data.rows))
-        folder.save_model(classifier, part)
-        folder.seal(part, record)
+        (part / folder.REPORT).write_text(render(content), encoding="utf-8")
+        folder.write(part, classifier, data.rows, record)
     return _summary(classifier, content, record)
 
 
@@ -169,11 +156,10 @@ def predict_table(
     model: Path, table: Path, *, separator: str | None = None
 ) -> tuple[dict[str, Sequence[Any]], list[str]]:
     """The answers for the rows of a new table, by column, from the model in a folder; and what there is to note."""
-    run = folder.read_run(model)
-    classifier = folder.load_model(model, run)
+    classifier, _, record = folder.read(model)
     data = read_table(table, separator=separator)
-    X = Encoding.from_json(run["encoding"]).encode(data)
-    names = _names(data, run["row_id"] if run["row_id"] in data.columns else None)
+    X = Encoding.from_json(record["encoding"]).encode(data)
+    names = _names(data, record["row_id"] if record["row_id"] in data.columns else None)
     with words_of_the_shell(names) as notes:
         answers = _new_answers(classifier, names, X)
     return answers, notes
@@ -181,17 +167,10 @@ def predict_table(
 
 def write_report(model: Path, out: Path | None = None) -> Path:
     """Write the report of a fitted folder anew, into it or elsewhere."""
-    run = folder.read_run(model)
-    folder.check_files(model, run, ROWS)
-    facts, arrays = archive.read(model / ROWS, ROWS_FORMAT, "a list of rows")
-    classifier, rows = folder.load_model(model, run), Rows(**{**facts, **arrays})
-    target = model / REPORT if out is None else out
-    page = render(_content(classifier, rows, run))
+    target = model / folder.REPORT if out is None else out
+    page = render(_content(*folder.read(model)))
     with whole_file(target) as part:
         part.write_text(page, encoding="utf-8")
-    if out is None:
-        run["files"][REPORT] = folder.sha256(target)
-        folder.write_run(model, run)
     return target
 
 
@@ -205,6 +184,23 @@ def _content(classifier: GraphClassifier, rows: Rows, record: dict[str, Any]) ->
     }
     notes = record["diagnostics"]["warnings"]
     return collect(classifier, rows, title=record["title"], settings=settings, notes=notes)
+
+
+def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str]) -> Labels:
+    """The labels of a column, of two classes or more, and not of every row; what is odd about them is noted."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what there is to warn of is noted in the fit
+            labels = read_labels(y)
+    except ValueError as error:
+        raise ValueError(" ".join([f"Column {question.label!r}: {error}", *notes])) from None
+    if len(labels.nodes) == table.n_rows:
+        raise ValueError(
+            f"Every row of {table.source.name} has a class in {question.label!r}, so there is nothing to find "
+            "out: leave that cell empty in the rows in question."
+        )
+    notes += _lonely(labels, question.label)
+    return labels
 
 
 def _features(table: Table, question: Question) -> list[str]:

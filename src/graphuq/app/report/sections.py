@@ -7,9 +7,9 @@ from html import escape
 
 import numpy as np
 
-from graphuq.report import html
-from graphuq.report.content import MAX_CHECKED_LABELS, N_MARGINALS, Content
-from graphuq.wording import percent
+from graphuq.app.report import html
+from graphuq.app.report.content import MAX_CHECKED_LABELS, N_MARGINALS, Content
+from graphuq.app.wording import percent
 
 MAX_MATRIX = 20  # classes of a confusion matrix that a person can read
 

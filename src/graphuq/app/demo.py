@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from graphuq import __version__, datasets
+from graphuq.app.report.content import Content, Rows, collect
+from graphuq.app.report.figures import faded, overview
+from graphuq.app.report.page import GENERATOR, render
+from graphuq.app.report.palette import colors
+from graphuq.app.wording import percent
 from graphuq.estimator import GraphClassifier
 from graphuq.files import refuse_irregular, whole_file
-from graphuq.report.content import Content, Rows, collect
-from graphuq.report.figures import faded, overview
-from graphuq.report.page import GENERATOR, render
-from graphuq.report.palette import colors
-from graphuq.wording import percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphuq.tables import Encoding, Table, fit_encoding, scaling_in_words, write_csv
+from graphuq.app.tables import Encoding, Table, fit_encoding, scaling_in_words, write_csv
 
 TABLE = Table(
     Path("t.csv"),

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from graphuq.tables import fit_encoding, read_table
+from graphuq.app.tables import fit_encoding, read_table
 
 
 def written(tmp_path, content, name="t.csv"):

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from graphuq.report.palette import SHAPES
-from graphuq.wording import percent
+from graphuq.app.report.palette import SHAPES
+from graphuq.app.wording import percent
 
 
 def section(title: str, body: str, note: str = "") -> str:

@@ -7,8 +7,8 @@ import numpy as np
 from sklearn.datasets import make_blobs
 
 from graphuq import GraphClassifier, datasets
+from graphuq.app.report.content import Rows, collect
 from graphuq.posterior import GaussianPosterior, Mixture
-from graphuq.report.content import Rows, collect
 
 KINDS = ("draws", "gaussian", "mixture", "mixture of draws")
 SETTINGS = {"prior": "matern", "n_neighbors": 20, "gamma": 0.5}

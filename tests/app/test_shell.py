@@ -9,15 +9,17 @@ import time
 
 import pytest
 
-from graphuq.cli import _for_eyes
+from graphuq.app.cli import _for_eyes
+from graphuq.app.folder import whole_folder
+from graphuq.app.shell import exit_on_signals, sentence
 from graphuq.files import whole_file
-from graphuq.folder import whole_folder
-from graphuq.shell import exit_on_signals, sentence
-from tests.test_cli import ENVIRONMENT, fit_blobs, refused, run, write_blobs
+from tests.app.test_cli import ENVIRONMENT, fit_blobs, refused, run, write_blobs
 
 FULL = "/dev/full"
 # What a command does that writes a table: more than a buffer holds, no flush.
-TABLE = "import sys, graphuq.shell\nwith graphuq.shell.whole_output(): sys.stdout.write('row,class\\n' * {n})"
+TABLE = (
+    "import sys, graphuq.app.shell\nwith graphuq.app.shell.whole_output(): sys.stdout.write('row,class\\n' * {n})"
+)
 
 
 def start(*words, **streams):
@@ -30,8 +32,8 @@ def start(*words, **streams):
     [
         ["-c", TABLE.format(n=10)],
         ["-c", TABLE.format(n=100_000)],
-        ["-m", "graphuq.cli", "--help"],
-        ["-m", "graphuq.cli", "data", "voting", "--json"],
+        ["-m", "graphuq.app.cli", "--help"],
+        ["-m", "graphuq.app.cli", "data", "voting", "--json"],
     ],
 )
 def test_standard_output_that_is_full(words):
@@ -50,10 +52,10 @@ def test_a_closed_pipe_ends_quietly():
 
 
 def test_exit_codes_pass_through():
-    done = start("-m", "graphuq.cli", "data", "irises", capture_output=True)
+    done = start("-m", "graphuq.app.cli", "data", "irises", capture_output=True)
     assert done.returncode == 2
     assert done.stderr.startswith("graphuq: There is no data set 'irises'")
-    assert start("-m", "graphuq.cli", "--version", capture_output=True).returncode == 0
+    assert start("-m", "graphuq.app.cli", "--version", capture_output=True).returncode == 0
 
 
 def test_a_file_where_a_folder_is_needed(tmp_path):
@@ -100,9 +102,9 @@ def test_links_stay_and_what_they_point_to_is_written(tmp_path):
 
 # A fit that lasts, as reading a large table does.
 LASTING = """
-import time, graphuq.fitting
-graphuq.fitting.read_data = lambda question: time.sleep(60)
-from graphuq.cli import main
+import time, graphuq.app.fitting
+graphuq.app.fitting.read_data = lambda question: time.sleep(60)
+from graphuq.app.cli import main
 main()
 """
 

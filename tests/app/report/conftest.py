@@ -1,6 +1,6 @@
 import pytest
 
-from tests.report.fits import KINDS, drawn, of_kind
+from tests.app.report.fits import KINDS, drawn, of_kind
 
 
 @pytest.fixture(scope="package")

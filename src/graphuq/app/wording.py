@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from graphuq.app.shell import printable
 from graphuq.inference.auto import ENOUGH
 from graphuq.inference.diagnostics import ESS_LIMIT, R_HAT_LIMIT, Diagnostics
 from graphuq.posterior.base import Diagnosis
 from graphuq.posterior.mixture import MixtureDiagnosis
-from graphuq.shell import printable
 
 # What is said to people who write Python, and what they would type at a shell.
 OPTIONS = {

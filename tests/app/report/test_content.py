@@ -7,12 +7,12 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from graphuq import sample
+from graphuq.app.report import plots
+from graphuq.app.report.content import MAX_POINTS, _shown
+from graphuq.app.report.words import Suspicious, sentences
 from graphuq.posterior import Mixture
-from graphuq.report import plots
-from graphuq.report.content import MAX_POINTS, _shown
-from graphuq.report.words import Suspicious, sentences
 from graphuq.settings import without_effect
-from tests.report.fits import blobs, content_of, few, fit, moons, numbers, of_kind
+from tests.app.report.fits import blobs, content_of, few, fit, moons, numbers, of_kind
 
 
 def test_what_it_says(any_kind):

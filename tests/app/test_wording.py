@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
+from graphuq.app.wording import in_options, percent, vague, verdict, with_names, words_of_the_shell
 from graphuq.inference.diagnostics import Diagnostics
 from graphuq.posterior.gaussian import EPDiagnosis
 from graphuq.posterior.mixture import MixtureDiagnosis
-from graphuq.wording import in_options, percent, vague, verdict, with_names, words_of_the_shell
-from tests.test_cli import KNOWN, PLAIN, fit_votes, refused, run, write_votes
+from tests.app.test_cli import KNOWN, PLAIN, fit_votes, refused, run, write_votes
 
 
 def test_arguments_become_options():

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graphuq.report.content import Content
-from graphuq.report.page import MAX_LEGEND, render
-from graphuq.report.sections import MAX_MATRIX
-from graphuq.report.words import Suspicious
-from tests.report.browser import CHROMIUM, console, probe
-from tests.report.fits import content_of, of_kind
+from graphuq.app.report.content import Content
+from graphuq.app.report.page import MAX_LEGEND, render
+from graphuq.app.report.sections import MAX_MATRIX
+from graphuq.app.report.words import Suspicious
+from tests.app.report.browser import CHROMIUM, console, probe
+from tests.app.report.fits import content_of, of_kind
 
 HOSTILE = "<img src=x onerror=\"alert(1)\"></script><script>alert('run')</script>&=1+1"
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.tables.read import Table
+from graphuq.app.tables.read import Table
 
 Array = NDArray[np.float64]
 

@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import calibration, uncertainty
+from graphuq.app.report import plots
+from graphuq.app.report.palette import SHAPES
+from graphuq.app.report.words import Suspicious, measures, sentences, tiles
+from graphuq.app.wording import VAGUE, verdict
 from graphuq.estimator import GraphClassifier
 from graphuq.inference.diagnostics import Diagnostics
 from graphuq.models.base import offers
 from graphuq.posterior import Draws, Mixture, Posterior
-from graphuq.report import plots
-from graphuq.report.palette import SHAPES
-from graphuq.report.words import Suspicious, measures, sentences, tiles
 from graphuq.self_check import SelfCheck, self_check
 from graphuq.settings import without_effect
 from graphuq.suspicion import suspicious_labels
-from graphuq.wording import VAGUE, verdict
 
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]

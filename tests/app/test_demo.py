@@ -4,7 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from graphuq import datasets, demo
+from graphuq import datasets
+from graphuq.app import demo
 
 
 def test_the_demonstration(tmp_path, monkeypatch):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from graphuq.report.figures import MIDDLE, faded, overview
-from graphuq.report.palette import colors
+from graphuq.app.report.figures import MIDDLE, faded, overview
+from graphuq.app.report.palette import colors
 
 
 def test_colors_fade_with_confidence():

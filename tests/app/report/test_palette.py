@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from graphuq.report.palette import DARK, LIGHT, SHAPES, _lab, colors, variables
+from graphuq.app.report.palette import DARK, LIGHT, SHAPES, _lab, colors, variables
 
 
 def parsed(color):

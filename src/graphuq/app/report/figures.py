@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import uncertainty
-from graphuq.report.palette import colors
+from graphuq.app.report.palette import colors
 from graphuq.spectrum.result import Spectrum
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from importlib.resources import files
 from typing import Any
 
 from graphuq import __version__
-from graphuq.report import html, sections
-from graphuq.report.content import Content
-from graphuq.report.palette import variables
-from graphuq.wording import percent
+from graphuq.app.report import html, sections
+from graphuq.app.report.content import Content
+from graphuq.app.report.palette import variables
+from graphuq.app.wording import percent
 
 GENERATOR = '<meta name="generator" content="graphuq'  # how a page of ours is known
 MAX_LEGEND = 12  # classes of a legend that are shown without asking

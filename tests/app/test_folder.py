@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from graphuq import GraphClassifier, archive, folder, prior
+from graphuq import GraphClassifier, archive, prior
+from graphuq.app import folder
 
 FLOWERS = load_iris()
 ROWS = np.arange(0, 150, 2)
