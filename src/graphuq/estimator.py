@@ -228,12 +228,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def expected_gain(self, n: int = 1) -> queries.ExpectedGain:
         """The share of rows expected to be wrong now and after n more answers, and in words whether to go on."""
         check_is_fitted(self)
-        return queries.expected_gain(
-            self.posterior_, n, probability=self.label_distributions_, seed=self._seed
-        )
+        return queries.expected_gain(self.posterior_, n, probability=self.label_distributions_, seed=self._seed)
 
     def relearn(self) -> GraphClassifier:
-        """Learn the hyper-parameters again from all labels given since; the graph and its spectrum stay."""
+        """Learn the hyper-parameters again from all labels given since; the graph and its spectrum stay.
+
+        It takes as long as `fit` less its graph. To go on answering meanwhile, relearn a copy (`copy.copy`), and hand
+        it the labels that came in the meantime by `partial_fit_labels`.
+        """
         check_is_fitted(self)
         self._infer(self.labels_)
         return self

@@ -1,0 +1,260 @@
+"""A posterior in; the rows whose answer would teach it most, and what more answers are worth, out."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from graphuq import uncertainty
+from graphuq.models.base import check_nodes, offer
+from graphuq.posterior.base import Posterior
+from graphuq.queries.joint import Joint, heaviest, joint
+from graphuq.queries.spreading import most_telling, spread
+
+__all__ = ["STRATEGIES", "ExpectedGain", "expected_gain", "next_queries", "spread"]
+
+Array = NDArray[np.floating]
+Rows = NDArray[np.int64]
+
+STRATEGIES = ("error", "variance", "margin", "entropy", "v_optimality", "sigma_optimality", "random")
+# Rows whose answer is weighed: half are the least sure, half are spread over all others.
+N_CANDIDATES = 200
+# Rows whose answer is looked at before and after: all, or so many drawn by how unsure they are. With K classes each
+# has K^2 numbers for every candidate, so there are fewer.
+N_TARGETS, N_TARGETS_MANY = 2000, 400
+# No row has less than this share of the average chance to be a target.
+LEAST_CHANCE = 0.1
+# In a batch, rows whose answers have more in common than this are asked once.
+NEAR_DUPLICATE = 0.5
+
+
+@dataclass(frozen=True)
+class ExpectedGain:
+    """What some more answers are worth.
+
+    Attributes:
+        n_answers: how many.
+        n_rows: rows there are.
+        error_now: the expected share of rows whose class is wrong, those with a label counted as right.
+        error_after: the same after so many answers to the best questions.
+    """
+
+    n_answers: int
+    n_rows: int
+    error_now: float
+    error_after: float
+
+    @property
+    def n_corrected(self) -> float:
+        """Rows that are expected to be wrong now and right then."""
+        return self.n_rows * (self.error_now - self.error_after)
+
+    def in_words(self) -> str:
+        """A sentence or two for the person who answers."""
+        answers = "One more answer is" if self.n_answers == 1 else f"{self.n_answers:,} more answers are"
+        now, gain = self.n_rows * self.error_now, self.n_corrected
+        wrong = (
+            f"about {now:,.0f} are expected to be wrong now"
+            if now >= 0.5
+            else "hardly any is expected to be wrong now"
+        )
+        corrected = f"about {gain:,.0f}" if gain >= 0.95 else "less than one" if gain >= 0.05 else "none"
+        rate = gain / self.n_answers
+        advice = (
+            "Go on." if rate >= 2 else "Each answer hardly helps more than its own row: stop when that is not worth it." if rate >= 0.5
+            else "You can stop here."
+        )  # fmt: skip
+        return f"{answers} expected to correct {corrected} of {self.n_rows:,} rows; {wrong}. {advice}"
+
+
+def next_queries(
+    posterior: Posterior,
+    n: int = 1,
+    *,
+    strategy: str = "error",
+    candidates: ArrayLike | None = None,
+    probability: Array | None = None,
+    seed: int = 0,
+) -> Rows:
+    """The rows to ask a person about, best first; fewer than n where fewer have no label.
+
+    | strategy | the row |
+    |---|---|
+    | error | whose answer is expected to leave the fewest rows wrong |
+    | variance | whose answer is expected to leave the least mean label variance (3.2) |
+    | margin, entropy | whose own class is least sure |
+    | v_optimality, sigma_optimality | that says most of the others, whatever its class |
+    | random | any |
+
+    A batch holds no near-duplicates: after each choice what its answer would say is taken away from the rest.
+
+    Args:
+        posterior: of any kind.
+        n: how many.
+        strategy: one of the above.
+        candidates: rows to choose from, by default all without a label.
+        probability: what `posterior.probability()` returns, where that is at hand.
+        seed: of random choices and draws.
+    """
+    if strategy not in STRATEGIES:
+        raise ValueError(f"strategy must be one of {', '.join(map(repr, STRATEGIES))}, got {strategy!r}.")
+    number = _number(n)
+    open_rows = _open_rows(posterior, candidates)
+    if not open_rows.size:
+        return open_rows
+    if strategy == "random":
+        rng = np.random.default_rng([seed, len(posterior.model.nodes)])
+        return rng.permutation(open_rows)[:number]
+    if strategy in ("v_optimality", "sigma_optimality"):
+        best = heaviest(posterior)[0][0]
+        noise, known = float(offer(best.model, "noise")), np.asarray(best.model.nodes)
+        return most_telling(best.prior, noise, open_rows, number, known=known, summed=strategy.startswith("sigma"))
+    p = posterior.classes().probability if probability is None else probability
+    if strategy in ("margin", "entropy"):
+        return _least_sure(posterior, p, open_rows, number, strategy, seed)
+    asked = _candidates(p, open_rows, max(N_CANDIDATES, 2 * number), seed)
+    return asked[_batch(posterior, p, asked, number, strategy, seed)[0]]
+
+
+def expected_gain(
+    posterior: Posterior, n: int = 1, *, probability: Array | None = None, seed: int = 0
+) -> ExpectedGain:
+    """What n more answers are expected to correct, if the rows to ask are chosen by `next_queries`."""
+    number = _number(n)
+    p = posterior.classes().probability if probability is None else probability
+    open_rows = _open_rows(posterior, None)
+    wrong = 1 - uncertainty.confidence(p)[open_rows]
+    now = float(wrong.sum()) / len(p)
+    if not open_rows.size:
+        return ExpectedGain(number, len(p), now, now)
+    asked = _candidates(p, open_rows, max(N_CANDIDATES, 2 * number), seed)
+    _, losses = _batch(posterior, p, asked, number, "error", seed)
+    # The joint probabilities are those before the temperature: the share that is left is what carries over.
+    left = max(0.0, 1 - sum(1 - each / losses[0] for each in losses[1:])) if losses[0] > 0 else 1.0
+    return ExpectedGain(number, len(p), now, now * min(1.0, left))
+
+
+def _number(n: int) -> int:
+    try:
+        number = operator.index(n)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise ValueError(f"n must be a whole number, 1 or more, got {n!r}.")
+    return number
+
+
+def _open_rows(posterior: Posterior, candidates: ArrayLike | None) -> Rows:
+    """The rows without a label that may be asked."""
+    rows = (
+        np.arange(posterior.n_nodes)
+        if candidates is None
+        else np.unique(check_nodes(candidates, posterior.n_nodes))
+    )
+    return np.setdiff1d(rows, posterior.model.nodes)
+
+
+def _candidates(p: Array, open_rows: Rows, n: int, seed: int) -> Rows:
+    """The least sure rows, and as many spread over the others: a sure row can stand for many unsure ones."""
+    if len(open_rows) <= n:
+        return open_rows
+    ranked = uncertainty.ranked(p, open_rows)
+    rest = np.random.default_rng(seed).permutation(ranked[n // 2 :])
+    return np.concatenate([ranked[: n // 2], rest[: n - n // 2]])
+
+
+def _targets(p: Array, open_rows: Rows, n: int, seed: int) -> tuple[Rows, Array]:
+    """Rows to look at and what each stands for: all, or drawn by label variance, evenly along the sum of their chances."""
+    if len(open_rows) <= n:
+        return open_rows, np.ones(len(open_rows))
+    size = uncertainty.label_variance(p)[open_rows]
+    chance = size + LEAST_CHANCE * max(float(size.mean()), 1e-12)
+    chance /= chance.sum()
+    order = np.random.default_rng(seed).permutation(len(open_rows))
+    points = (np.arange(n) + 0.5) / n
+    drawn = order[np.minimum(np.searchsorted(np.cumsum(chance[order]), points), len(order) - 1)]
+    rows, counts = np.unique(drawn, return_counts=True)
+    return open_rows[rows], counts / (n * chance[rows])
+
+
+def _batch(
+    posterior: Posterior, p: Array, asked: Rows, n: int, strategy: str, seed: int
+) -> tuple[list[int], list[float]]:
+    """The candidates chosen, by position, and the expected loss before and after each alone, given those before it."""
+    open_rows = _open_rows(posterior, None)
+    most = N_TARGETS if posterior.n_classes == 2 else N_TARGETS_MANY
+    targets, weights = _targets(p, open_rows, most, seed)
+    rows = np.append(targets, asked) if n > 1 else targets
+    found = joint(posterior, rows, asked, seed=seed)
+    same = targets[:, None] == asked
+    loss = {"error": _error, "variance": _variance}[strategy]
+    chosen: list[int] = []
+    losses: list[float] = []
+    for _ in range(min(n, len(asked))):
+        seen = Joint(found.probability[: len(targets)], found.answer, found.covariance[: len(targets)])
+        before, after = loss(seen)
+        expected = weights @ np.where(same, 0.0, after)
+        if not losses:
+            losses.append(float(weights @ before))
+        expected[chosen] = np.inf
+        best = int(np.argmin(expected))
+        chosen.append(best)
+        losses.append(float(expected[best]))
+        if n > 1:
+            found = _known(found, best, len(targets))
+    return chosen, losses
+
+
+def _error(found: Joint) -> tuple[Array, Array]:
+    """``1 - max_k p_k`` at each row, and its expectation after each answer: ``1 - sum_a max_k P(y_j = k, a)``."""
+    together = found.covariance + found.probability[:, :, None, None] * found.answer
+    return 1 - found.probability.max(axis=1), 1 - together.max(axis=1).sum(axis=2)
+
+
+def _variance(found: Joint) -> tuple[Array, Array]:
+    """The label variance (3.2) at each row, and its expectation after each answer."""
+    n_classes = found.probability.shape[1]
+    before = 1 - np.square(found.probability).sum(axis=1)
+    square = np.square(found.covariance).sum(axis=1) / np.maximum(found.answer, 1e-12)
+    scale = n_classes / (n_classes - 1)
+    return scale * before, scale * (before[:, None] - square.sum(axis=2))
+
+
+def _known(found: Joint, c: int, n_targets: int) -> Joint:
+    """What is left in common once the answer at c is known, as far as it is linear in it.
+
+    Cov(j, d | c) = Cov(j, d) - Cov(j, c) Cov(c, c)^+ Cov(c, d),    Cov(c, c) = diag(q) - q q^T
+    """
+    q = found.answer[c]
+    inverse = np.linalg.pinv(np.diag(q) - np.outer(q, q), rcond=1e-6, hermitian=True)
+    with_c = found.covariance[:, :, c]  # of every class of every row with every answer at c
+    to_asked = with_c[n_targets:]  # (n_asked, n_classes, n_classes)
+    taken = np.tensordot(with_c @ inverse, to_asked, (2, 2))
+    return found._replace(covariance=found.covariance - taken.astype(found.covariance.dtype))
+
+
+def _least_sure(posterior: Posterior, p: Array, open_rows: Rows, n: int, strategy: str, seed: int) -> Rows:
+    """The least sure rows, of which near-duplicates are passed over while there are others."""
+    size = -uncertainty.margin(p) if strategy == "margin" else uncertainty.entropy(p)
+    ranked = open_rows[np.argsort(-size[open_rows], kind="stable")]
+    if n == 1:
+        return ranked[:1]
+    among = ranked[: max(N_CANDIDATES, 2 * n)]
+    found = joint(posterior, among, among, seed=seed)
+    chosen: list[int] = []
+    passed: list[int] = []
+    for i in range(len(among)):
+        (passed if chosen and _alike(found, i, chosen).max() > NEAR_DUPLICATE else chosen).append(i)
+        if len(chosen) == n:
+            break
+    return among[sorted(chosen + passed[: n - len(chosen)])]
+
+
+def _alike(found: Joint, i: int, others: list[int]) -> Array:
+    """How much of the class of a row the answers at others tell, 0 to 1: the largest correlation of a class."""
+    p, q = found.probability[i], found.answer[others]
+    shared = np.einsum("kck->ck", found.covariance[i][:, others])
+    return np.asarray((shared / np.sqrt(np.maximum(p * (1 - p) * q * (1 - q), 1e-12))).max(axis=1))

@@ -1,0 +1,175 @@
+"""A posterior and two lists of rows in; how the class of each row depends on the answer at each other one out.
+
+Nothing is fitted again: what row j would be given the answer at row c is what the posterior says of both together,
+
+    P(y_j = k | y_c = a) = P(y_j = k, y_c = a) / P(y_c = a).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from graphuq.inference.ep import EP
+from graphuq.inference.largest import largest_probability
+from graphuq.inference.star_ep import StarEP
+from graphuq.inference.whiten import OnModes
+from graphuq.models.base import offer
+from graphuq.posterior.base import Posterior
+from graphuq.posterior.draws import Draws
+from graphuq.posterior.gaussian import GaussianPosterior
+from graphuq.posterior.mixture import Mixture
+
+Array = NDArray[np.floating]
+Rows = NDArray[np.int64]
+
+# Components of a mixture that are asked: the heaviest that together weigh this much, and no more than so many. The
+# others would each cost as much, and change the choice of a row as little as they weigh.
+HEAVY, MOST_COMPONENTS = 0.9, 4
+# Joint draws of several fields. An answer that says nothing of a row then seems to by 1 / sqrt(n_draws) of its deviation.
+N_DRAWS = 1024
+# What rounding leaves of a covariance, relative to its largest variance.
+JITTER = 1e-10
+
+
+class Joint(NamedTuple):
+    """The classes of some rows, the answers at others, and what they have in common."""
+
+    probability: Array  # P(y_j = k), shape (n_rows, n_classes)
+    answer: Array  # P(answer a at c), shape (n_asked, n_classes)
+    covariance: (
+        Array  # P(y_j = k, answer a at c) - P(y_j = k) P(answer a at c), (n_rows, n_classes, n_asked, n_classes)
+    )
+
+
+def joint(posterior: Posterior, rows: Rows, asked: Rows, *, n_draws: int = N_DRAWS, seed: int = 0) -> Joint:
+    """Of one field in closed form, of several from joint draws of them; of a mixture, averaged over components."""
+    parts, weights = heaviest(posterior)
+    if all(isinstance(each, GaussianPosterior) and isinstance(each.fit, EP) for each in parts):
+        found = [_of_one_field(each, rows, asked) for each in parts]
+    else:
+        counts = np.maximum(2, np.round(n_draws * weights)).astype(int)
+        found = [
+            _of_draws(_class_draws(each, np.append(rows, asked), int(count), seed), len(rows))
+            for each, count in zip(parts, counts, strict=True)
+        ]
+    probability, answer = (
+        np.asarray(np.tensordot(weights, np.array([each[i] for each in found]), 1)) for i in (0, 1)
+    )
+    covariance = 0.0
+    for weight, each in zip(
+        weights, found, strict=True
+    ):  # and what differs between components is common to all rows
+        between = np.multiply.outer(each.probability - probability, each.answer - answer)
+        covariance = covariance + weight.astype(each.covariance.dtype) * (
+            each.covariance + between.astype(each.covariance.dtype)
+        )
+    return Joint(probability, answer, np.asarray(covariance))
+
+
+def heaviest(posterior: Posterior) -> tuple[tuple[Any, ...], NDArray[np.float64]]:
+    """The components that count and their weights; a posterior that is no mixture is one component."""
+    if not isinstance(posterior, Mixture):
+        return (posterior,), np.ones(1)
+    n = min(MOST_COMPONENTS, 1 + int(np.searchsorted(np.cumsum(posterior.weights), HEAVY)))
+    return posterior.components[:n], posterior.weights[:n] / posterior.weights[:n].sum()
+
+
+def _of_one_field(posterior: GaussianPosterior, rows: Rows, asked: Rows) -> Joint:
+    """With ``s^2 = Sigma_cc + gamma^2``, ``z = y m_c / s`` and ``r = (1 - 2 delta) psi(z) / Z``, the answer y, of probability
+    ``Z = delta + (1 - 2 delta) Psi(z)``, moves mean and variance at row j to
+
+        m_j + y Sigma_jc r / s,    Sigma_jj - Sigma_jc^2 r (z + r) / s^2.
+    """
+    noise, flip = float(offer(posterior.model, "noise")) ** 2, _mistakes(posterior.model)
+    mean, variance = (each[:, 0] for each in posterior.moments(rows))
+    mean_c, variance_c = (each[:, 0] for each in posterior.moments(asked))
+    s = np.sqrt(variance_c + noise)
+    score = covariance(posterior, rows, asked) / s
+    second, total = ndtr(mean / np.sqrt(variance + noise)), variance[:, None] + noise
+    answer, together = [], []
+    for y in (-1.0, 1.0):
+        z = y * mean_c / s
+        Z = flip + (1 - 2 * flip) * ndtr(z)
+        r = (1 - 2 * flip) * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi) / np.maximum(Z, 1e-300)
+        left = np.maximum(total - np.square(score) * (r * (z + r)), JITTER * total)
+        answer.append(Z)
+        together.append(Z * ndtr((mean[:, None] + y * score * r) / np.sqrt(left)))
+    # Gaussian matching does not quite keep the mean over the two answers: what it is off by is shared between them.
+    off = (together[0] + together[1] - second[:, None]) / 2
+    above = np.stack([(together[i] - off) - second[:, None] * answer[i] for i in (0, 1)], axis=-1)
+    return Joint(np.column_stack([1 - second, second]), np.column_stack(answer), np.stack([-above, above], axis=1))
+
+
+def covariance(posterior: GaussianPosterior, rows: Rows, columns: Rows) -> NDArray[np.float64]:
+    """``Sigma[rows, columns]`` of one field: that of the prior less what the labels took, ``C - M (I - S) M^T``."""
+    fit: Any = posterior.fit
+    left, right = (posterior.whitening.matrix(each) @ fit.basis for each in (rows, columns))
+    return np.asarray(
+        posterior.prior.covariance(rows, columns) - left @ right.T + (left @ fit.root) @ (right @ fit.root).T
+    )
+
+
+def _mistakes(model: Any) -> float:
+    return float(np.exp(model.sites().log_flip))
+
+
+def _class_draws(posterior: Any, rows: Rows, n_draws: int, seed: int) -> Array:
+    """The probability of each class given a joint draw of the fields at all rows, shape (n_draws, n_rows, n_classes)."""
+    u = _field_draws(posterior, rows, n_draws, seed).astype(np.float32)
+    noise = float(offer(posterior.model, "noise"))
+    if u.shape[2] > 1:
+        return np.asarray(largest_probability(u, np.float32(noise)))
+    second = ndtr(u[..., 0] / noise) if noise > 0 else (u[..., 0] >= 0).astype(np.float32)
+    return np.stack([1 - second, second], axis=-1)
+
+
+def _field_draws(posterior: Any, rows: Rows, n_draws: int, seed: int) -> Array:
+    """Fields at rows, shape (n_draws, n_rows, n_fields)."""
+    if isinstance(posterior, Draws):
+        unique, where = np.unique(rows, return_inverse=True)
+        kept = np.concatenate(posterior.latent(unique, seed=seed))
+        kept = kept[np.linspace(0, len(kept) - 1, min(n_draws, len(kept))).astype(int)][:, where]
+        return kept if kept.ndim == 3 else kept[..., None]
+    rng = np.random.default_rng(seed)
+    matrix = posterior.whitening.matrix(rows).astype(np.float32)
+    z = latent_draws(posterior.fit, n_draws, rng)
+    u = np.moveaxis(z @ matrix.T, 1, 2)
+    if not isinstance(posterior.whitening, OnModes):  # what z leaves open is common to rows too
+        rest = posterior.prior.covariance(rows, rows) - matrix @ matrix.T
+        values, vectors = np.linalg.eigh(rest)
+        root = (vectors * np.sqrt(np.maximum(values, 0))).astype(np.float32)
+        u = u + root @ rng.standard_normal(u.shape, dtype=np.float32)
+    return np.asarray(u)
+
+
+def latent_draws(fit: StarEP, n_draws: int, rng: np.random.Generator) -> Array:
+    """Draws of z, one column for each field: shape (n_draws, n_fields, n_latent)."""
+    n_fields, n_latent = fit.z_mean.shape
+    k = fit.basis.shape[1]
+
+    def normal(*shape: int) -> Array:
+        return rng.standard_normal((n_draws, *shape), dtype=np.float32)
+
+    basis, alone, shared = (each.astype(np.float32) for each in (fit.basis, fit.alone, fit.shared))
+    inside = np.tensordot(normal(shared.shape[2]), shared, (1, 2))
+    if alone.shape[2]:
+        inside += np.einsum("sfr,fkr->sfk", normal(n_fields, alone.shape[2]), alone, optimize=True)
+    z = fit.z_mean.astype(np.float32) + inside @ basis.T
+    if k < n_latent:  # what no label touches
+        free = normal(n_fields, n_latent)
+        z += free - (free @ basis) @ basis.T
+    return np.asarray(z)
+
+
+def _of_draws(draws: Array, n_rows: int) -> Joint:
+    """Averages over draws."""
+    mean = draws.mean(axis=0)
+    off = (draws - mean).reshape(len(draws), -1)
+    n_first = n_rows * draws.shape[2]
+    found = off[:, :n_first].T @ off[:, n_first:] / len(draws)
+    asked = mean[n_rows:]
+    return Joint(mean[:n_rows], asked, found.reshape(n_rows, -1, *asked.shape))

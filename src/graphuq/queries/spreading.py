@@ -1,0 +1,86 @@
+"""A graph or a prior in; rows that together say most of all others, whatever their classes are, out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from graphuq import graph as graphs
+from graphuq import laplacian, prior
+from graphuq.inference.ep import blas_threads
+from graphuq.models.base import check_nodes
+from graphuq.prior import GaussianPrior
+from graphuq.spectrum import Spectrum, leading, low_rank
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+# The medians of the learned prior's hyperprior: diffusion alpha / tau^2 = 80, alpha = 8, u twelve times the noise.
+TAU, ALPHA, NOISE = 0.1**0.5, 8.0, 1 / 12
+N_MODES = 60
+# Modes beyond the last that has this share of the variance say nothing of where to ask.
+NEGLIGIBLE = 1e-4
+
+
+def spread(
+    where: Spectrum | graphs.Graph | graphs.LowRankGraph, n: int, *, taken: ArrayLike | Sequence[int] = ()
+) -> Rows:
+    """So many rows spread over the graph, each the one that says most of all rows given those before it.
+
+    For tables without labels, or with those of one class: nothing but the graph is known then.
+
+    Args:
+        where: a graph, or its spectrum.
+        n: how many; fewer where fewer are left.
+        taken: rows that are known already, which are not asked again.
+    """
+    if not isinstance(where, Spectrum):
+        n_modes = min(N_MODES, where.n_nodes)
+        modes = where
+        where = (
+            low_rank(modes)
+            if isinstance(modes, graphs.LowRankGraph)
+            else leading(laplacian.normalized(modes), n_modes=n_modes)
+        )
+    found = prior.matern(where, tau=TAU, alpha=ALPHA, n_modes=min(where.n_modes, max(2, N_MODES)))
+    known = check_nodes(taken, where.n_nodes) if np.size(taken) else np.empty(0, np.int64)
+    candidates = np.setdiff1d(np.arange(where.n_nodes), known)
+    return most_telling(found, NOISE, candidates, n, known=known)
+
+
+def most_telling(
+    prior: GaussianPrior, noise: float, candidates: Rows, n: int, *, known: Rows, summed: bool = False
+) -> Rows:
+    """Greedy V-optimality (Ji and Han 2012), or Sigma-optimality (Ma, Garnett and Schneider 2013).
+
+    Where every label were u plus Gaussian noise, one more at c would lower the variance summed over all rows, or that
+    of the sum over all rows, by
+
+        sum_j Sigma_jc^2 / (Sigma_cc + noise^2),    (sum_j Sigma_jc)^2 / (Sigma_cc + noise^2).
+
+    Args:
+        prior: of u; a tail counts as noise.
+        noise: deviation of the noise of a label.
+        candidates: rows to choose from.
+        n: how many.
+        known: rows that have a label.
+        summed: Sigma-optimality.
+    """
+    kept = prior.variances >= NEGLIGIBLE * prior.variances.sum()
+    F = prior.vectors[:, kept] * np.sqrt(prior.variances[kept])
+    noise_variance = noise**2 + prior.tail_variance
+    with blas_threads(F.shape[0] * F.shape[1] ** 2 / 10):
+        gram, total = F.T @ F, F.sum(axis=0)
+        A = np.linalg.inv(np.eye(F.shape[1]) + F[known].T @ F[known] / noise_variance)
+        among, left, chosen = F[candidates], np.ones(len(candidates), bool), []
+        for _ in range(min(n, len(candidates))):
+            half = among @ A
+            own = np.einsum("ij,ij->i", half, among) + noise_variance
+            explained = np.square(half @ total) if summed else np.einsum("ij,ij->i", half @ gram, half)
+            best = int(np.argmax(np.where(left, explained / own, -np.inf)))
+            left[best] = False
+            chosen.append(candidates[best])
+            A -= np.outer(half[best], half[best]) / own[best]
+    return np.array(chosen, dtype=np.int64)
