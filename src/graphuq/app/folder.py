@@ -79,7 +79,7 @@ def write(folder: Path, classifier: GraphClassifier, rows: Rows, record: dict[st
         "fingerprints": np.frombuffer(b"".join(classifier._fingerprints), dtype=np.uint8).reshape(-1, 16),
         "probability": classifier.label_distributions_,
         "error": classifier.label_errors_,
-        "linear": _linear_columns(classifier),
+        "linear": np.empty((graph.n_nodes, 0)) if classifier._columns is None else classifier._columns,
     }
     arrays = {f"{part} {name}": array for part, each in parts.items() for name, array in each.items()}
     archive.write(folder / MODEL, FORMAT, facts, arrays)
@@ -115,6 +115,7 @@ def read(folder: Path) -> tuple[GraphClassifier, Rows, dict[str, Any]]:
     classifier.graph_ = _graph(parts["weights"], piece.get("features"), piece.get("kernel"))
     classifier.spectrum_, classifier._linear = piece["spectrum"], piece.get("linear")
     classifier._learned = classifier.prior == "learned"
+    classifier._columns = None if classifier._linear is None else rows["linear"]
     classifier._fingerprints = [row.tobytes() for row in rows["fingerprints"]]
     classifier._rows = first_rows(classifier._fingerprints)
     classifier._seed = facts["seed"]
@@ -126,17 +127,7 @@ def read(folder: Path) -> tuple[GraphClassifier, Rows, dict[str, Any]]:
     model: Any = posterior.model
     classifier._believe(Labels(classifier.classes_, model.nodes, model.y), posterior)
     classifier._distributions, classifier._errors = rows["probability"], rows["error"]
-    return classifier, Rows(**facts["table"], **parts["table"]), facts["record"]
-
-
-def _linear_columns(classifier: GraphClassifier) -> NDArray[np.float64]:
-    """The columns linear in the features at the rows of the fit, shape (n_rows, n_linear); zeros where unused."""
-    posterior: Any = classifier.posterior_
-    n_linear = 0 if classifier._linear is None else classifier._linear.weights.shape[1]
-    for each in getattr(posterior, "components", (posterior,)):
-        if each.prior.first == 0:
-            return np.asarray(each.prior.vectors[:, :n_linear])
-    return np.zeros((posterior.n_nodes, n_linear))
+    return classifier, Rows(**{**facts["table"], **parts["table"]}), facts["record"]
 
 
 def _basis(classifier: GraphClassifier, linear: NDArray[np.float64]) -> NDArray[np.float64]:
