@@ -1,13 +1,12 @@
 """A model on disk is the model that was fitted: every kind of graph, prior and posterior."""
 
-import json
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
 from graphuq import GraphClassifier, archive, prior
 from graphuq.app import folder
+from graphuq.app.report.content import Rows
 
 FLOWERS = load_iris()
 ROWS = np.arange(0, 150, 2)
@@ -34,9 +33,11 @@ def fitted(settings, n_classes):
 
 def saved(classifier, path):
     path.mkdir()
-    folder.save_model(classifier, path)
-    folder.seal(path, {"asked": "nothing"})
-    return folder.load_model(path, folder.read_run(path))
+    rows = Rows(names=[f"flower {k}" for k in range(classifier.graph_.n_nodes)], columns=["width"])
+    folder.write(path, classifier, rows, {"asked": "nothing"})
+    after, named, record = folder.read(path)
+    assert (named.names, named.columns, record) == (rows.names, rows.columns, {"asked": "nothing"})
+    return after
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -83,14 +84,16 @@ def test_settings_that_no_file_keeps_are_refused():
     folder.refuse_objects(GraphClassifier())
 
 
-def test_a_model_of_another_folder_is_refused(tmp_path):
-    """Each file is whole, but they do not belong together."""
-    for name in ("one", "other"):
-        saved(fitted({"prior": "matern", **QUICK, "random_state": len(name)}, 2), tmp_path / name)
-    (tmp_path / "one" / folder.MODEL).write_bytes((tmp_path / "other" / folder.MODEL).read_bytes())
-    with pytest.raises(ValueError, match=r"model\.npz was changed since it was written"):
-        folder.load_model(tmp_path / "one", folder.read_run(tmp_path / "one"))
-    run = json.loads((tmp_path / "one" / folder.RUN).read_text())
-    (tmp_path / "one" / folder.RUN).write_text(json.dumps(run))  # the same, without line breaks
-    with pytest.raises(ValueError, match=r"run\.json was changed"):
-        folder.read_run(tmp_path / "one")
+def test_a_model_that_was_changed_is_refused(tmp_path):
+    saved(fitted({"prior": "matern", **QUICK}, 2), tmp_path / "out")
+    facts, arrays = archive.read(tmp_path / "out" / folder.MODEL, folder.FORMAT, "a model")
+    arrays["rows probability"][0, 0] += 1e-9
+    np.savez(tmp_path / "out" / folder.MODEL, facts=np.load(tmp_path / "out" / folder.MODEL)["facts"], **arrays)
+    with pytest.raises(ValueError, match=r"model\.npz was changed or damaged"):
+        folder.read(tmp_path / "out")
+    archive.write(tmp_path / "out" / folder.MODEL, folder.FORMAT, {**facts, "version": "0.0.1"}, arrays)
+    with pytest.raises(ValueError, match=r"written by graphuq 0\.0\.1, and this is"):
+        folder.read(tmp_path / "out")
+    (tmp_path / "out" / folder.MODEL).unlink()
+    with pytest.raises(ValueError, match=r"holds no model: it has no model\.npz"):
+        folder.read(tmp_path / "out")

@@ -10,9 +10,8 @@ import time
 import pytest
 
 from graphuq.app.cli import _for_eyes
-from graphuq.app.folder import whole_folder
 from graphuq.app.shell import exit_on_signals, sentence
-from graphuq.files import whole_file
+from graphuq.files import whole_file, whole_folder
 from tests.app.test_cli import ENVIRONMENT, fit_blobs, refused, run, write_blobs
 
 FULL = "/dev/full"

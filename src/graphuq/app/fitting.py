@@ -124,31 +124,39 @@ def fit_folder(
         data = read_data(question)
         with words_of_the_shell(data.rows.names) as notes:
             classifier.fit(data.X, data.y)
-        record: dict[str, Any] = {
-            "title": f"{question.label} of every row in {question.table.name}",
-            "table": question.table.name,
-            "label": question.label,
-            "row_id": question.row_id,
-            "encoding": data.encoding.to_json(),
-            "scaling": scaling_in_words(data.encoding, data.X),
-            "seed": classifier.random_state,
-            "seconds": round(time.perf_counter() - began, 3),
-            "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
-            "diagnostics": {"warnings": [*data.notes, *notes, *vague(classifier.hyperparameter_spread_)]},
-        }
-        content = _content(classifier, data.rows, record)
-        record["diagnostics"] |= {
-            "converged": content.converged,
-            "r_hat": _finite(max((each[2] for each in content.convergence), default=np.nan)),
-            "effective_draws": _finite(min((each[3] for each in content.convergence), default=np.nan)),
-            "verdict": content.verdict,
-            "self_check": content.self_check,
-            "suspicious_labels": None if content.suspicious is None else len(content.suspicious),
-        }
-        with (part / folder.ANSWERS).open("w", encoding="utf-8", newline="") as file:
-            write_csv(file, _answers(classifier, data.rows.names))
-        (part / folder.REPORT).write_text(render(content), encoding="utf-8")
-        folder.write(part, classifier, data.rows, record)
+        seconds = time.perf_counter() - began
+        return write_results(part, question, data, classifier, notes=notes, seconds=seconds)
+
+
+def write_results(
+    part: Path, question: Question, data: Data, classifier: GraphClassifier, *, notes: list[str], seconds: float
+) -> dict[str, Any]:
+    """Write what a fitted classifier says of a table into a folder; returns a summary."""
+    record: dict[str, Any] = {
+        "title": f"{question.label} of every row in {question.table.name}",
+        "table": question.table.name,
+        "label": question.label,
+        "row_id": question.row_id,
+        "encoding": data.encoding.to_json(),
+        "scaling": scaling_in_words(data.encoding, data.X),
+        "seed": classifier.random_state,
+        "seconds": round(seconds, 3),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
+        "diagnostics": {"warnings": [*data.notes, *notes, *vague(classifier.hyperparameter_spread_)]},
+    }
+    content = _content(classifier, data.rows, record)
+    record["diagnostics"] |= {
+        "converged": content.converged,
+        "r_hat": _finite(max((each[2] for each in content.convergence), default=np.nan)),
+        "effective_draws": _finite(min((each[3] for each in content.convergence), default=np.nan)),
+        "verdict": content.verdict,
+        "self_check": content.self_check,
+        "suspicious_labels": None if content.suspicious is None else len(content.suspicious),
+    }
+    with (part / folder.ANSWERS).open("w", encoding="utf-8", newline="") as file:
+        write_csv(file, _answers(classifier, data.rows.names))
+    (part / folder.REPORT).write_text(render(content), encoding="utf-8")
+    folder.write(part, classifier, data.rows, record)
     return _summary(classifier, content, record)
 
 

@@ -145,7 +145,9 @@ def _resume(file: IO[bytes], problem: dict[str, Any]) -> tuple[int, list[Record]
     file.seek(0)
     magic = file.read(len(MAGIC))
     if not MAGIC.startswith(magic):
-        raise CheckpointError(f"{file.name} is not a checkpoint of this version of graphuq: give another file name.")
+        raise CheckpointError(
+            f"{file.name} is not a checkpoint of this version of graphuq: give another file name."
+        )
     heading = file.readline()
     if not heading.endswith(b"\n"):
         return None
@@ -163,7 +165,8 @@ def _resume(file: IO[bytes], problem: dict[str, Any]) -> tuple[int, list[Record]
         raise CheckpointError(
             f"{file.name} belongs to another problem: {'; '.join(differences)}. Give another file name."
         )
-    end, records = file.tell(), []
+    records: list[Record] = []
+    end = file.tell()
     while (record := _read(file, len(records))) is not None:
         end = file.tell()
         records.append(record)
