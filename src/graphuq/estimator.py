@@ -17,10 +17,10 @@ from tqdm.auto import tqdm
 from graphuq import graph as graphs
 from graphuq import queries, spectrum, uncertainty
 from graphuq.classes import Labels, read_labels, relabel
+from graphuq.feature_piece import FeaturePiece
 from graphuq.inference.auto import sample_enough
 from graphuq.inference.run import sample
 from graphuq.learning import LogNormal, learn, warn_of_unlabeled_components
-from graphuq.linear import LinearPiece
 from graphuq.models import Model, Probit
 from graphuq.models.base import ask, labeled, offers
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
@@ -156,20 +156,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         _refuse_one_versus_rest(labels, X.shape[0])
         began = time.perf_counter()
         with tqdm(total=3, desc="graph", disable=not self.verbose, unit="stage") as stages:
-            self.graph_ = make_graph(self, X)
-            self._fingerprints = fingerprints(X)
-            self._rows = first_rows(self._fingerprints)
+            self._see(X, stages)
             warn_of_contradictions(self._fingerprints, labels)
-            stages.update()
-            stages.set_description("spectrum")
-            self.spectrum_ = make_spectrum(self, self.graph_)
-            stages.update()
             stages.set_description("posterior")
-            self.classes_ = labels.classes
-            self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-            self._linear = None if self.graph == "precomputed" or self.prior != "learned" else LinearPiece.of(X)
-            self._columns = None if self._linear is None else self._linear.columns(X)
             self._infer(labels)
+            _ = self.label_distributions_  # here, where there is a progress bar, and not when first asked for
             stages.update()
         self.seconds_ = time.perf_counter() - began
         return self
@@ -346,8 +337,22 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         has_value = np.concatenate([np.ones(columns.shape[1], dtype=bool), has_value])
         return nodes, new, NewRows(np.hstack([columns, extend]), has_value, LEAST_QUANTILE, beyond)
 
+    def _see(self, X: Any, stages: Any) -> None:
+        """The graph of all rows and its eigenpairs: all that needs no label."""
+        self.graph_ = make_graph(self, X)
+        self._fingerprints = fingerprints(X)
+        self._rows = first_rows(self._fingerprints)
+        stages.update()
+        stages.set_description("spectrum")
+        self.spectrum_ = make_spectrum(self, self.graph_)
+        stages.update()
+        self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self._linear = None if self.graph == "precomputed" or self.prior != "learned" else FeaturePiece.of(X)
+        self._columns = None if self._linear is None else self._linear.columns(X)
+
     def _infer(self, labels: Labels) -> None:
         """The prior, made or learned, and the posterior."""
+        self.classes_ = labels.classes
         self.hyperparameters_: dict[str, float] = {}
         self.hyperparameter_spread_: dict[str, float] = {}
         self._learned = self.prior == "learned"
@@ -367,7 +372,6 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
                 warn_of_unlabeled_components(self.spectrum_, labels.nodes, stacklevel=4)
             beliefs = GaussianPosterior.of(prior, model) if self.inference == "ep" else self._sample(prior, model)
         self._believe(labels, beliefs)
-        _ = self.label_distributions_  # here, where there is a progress bar, and not when first asked for
 
     def _learn(self, labels: Labels, model: Any) -> Beliefs:
         """The posterior averaged over the hyper-parameters that the labels speak for.
