@@ -70,14 +70,10 @@ def read_npz(path: Path) -> Arrays:
     arrays: Arrays = {}
     # opened here, since np.load leaves a damaged file open
     with open(path, "rb") as stream, zipfile.ZipFile(stream) as members:
-        if any(each.flag_bits & 1 for each in members.infolist()):
-            raise ValueError("it is encrypted")
+        check_members(members)
         for name in members.namelist():
             if not name.endswith(".npy"):
                 raise ValueError(f"it holds more than arrays: {name[:80]!r}")
-        size, room = sum(each.file_size for each in members.infolist()), _memory()
-        if size > room:
-            raise MemoryError(f"it unpacks to {size / 1e9:,.0f} GB, and this machine has {room / 1e9:,.0f}")
         for each in members.infolist():
             with members.open(each) as member:
                 _check_heading(member, each)
@@ -86,6 +82,15 @@ def read_npz(path: Path) -> Arrays:
                 if member.read(1):  # at the end of a member its checksum is compared
                     raise ValueError(f"{each.filename[:80]!r} holds more than its heading says")
     return arrays
+
+
+def check_members(members: zipfile.ZipFile) -> None:
+    """Refuse a ZIP file that is encrypted, or larger unpacked than this machine's memory."""
+    if any(each.flag_bits & 1 for each in members.infolist()):
+        raise ValueError("it is encrypted")
+    size, room = sum(each.file_size for each in members.infolist()), _memory()
+    if size > room:
+        raise MemoryError(f"it unpacks to {size / 1e9:,.0f} GB, and this machine has {room / 1e9:,.0f}")
 
 
 def _check_heading(member: Any, entry: zipfile.ZipInfo) -> None:

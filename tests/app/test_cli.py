@@ -192,11 +192,51 @@ def test_categories_and_numbers_give_text_a_place(tmp_path):
     table = write_votes(tmp_path / "votes.csv", rows=120, cell=words.get)
     done = fit_votes(table, tmp_path / "out")
     assert done.exit_code == 2
-    assert "holds text ('n'): call it a category" in done.stderr
+    assert "holds text ('n')" in done.stderr
+    assert "16 columns in all. This would work: --category all." in done.stderr
     assert not (tmp_path / "out").exists()
     done = fit_votes(table, tmp_path / "out", "--category", "all")
     assert done.exit_code == 0, done.output
     assert "16 columns of categories" in done.stdout
+
+
+def test_a_table_as_a_spreadsheet_writes_it_in_germany(tmp_path):
+    """Semicolons, decimal commas, Windows-1252; then new rows with a town that the fit had not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2)) + np.repeat([[0], [4]], 20, axis=0)
+    lines = [
+        f"{k + 1};{'Köln' if k % 3 else 'Düren'};{x:.2f};{y:.2f};{('ja' if k < 20 else 'nein') if k % 4 == 0 else ''}"
+        for k, (x, y) in enumerate(X)
+    ]
+    table = tmp_path / "t.csv"
+    table.write_bytes("\n".join(["Nr;Stadt;Größe;Gewicht;Antwort", *lines]).replace(".", ",").encode("cp1252"))
+    asked = ["fit", table, "--label", "Antwort", "--out", tmp_path / "out", *PLAIN]
+    done = run(*asked)
+    refused(done, "Column 'Stadt' holds text ('Düren'). This would work: --category Stadt.", tmp_path, ["t.csv"])
+    done = run(*asked, "--category", "Stadt")
+    assert done.exit_code == 0, done.output
+    for note in (
+        "read as Windows-1252",
+        "between semicolons",
+        "have a decimal comma",
+        "Column 'Nr' counts the rows",
+    ):
+        assert note in done.stderr
+    assert "3 columns scaled" in done.stdout
+    new = tmp_path / "new.csv"
+    new.write_text("Nr;Stadt;Größe;Gewicht\n1;Bonn;0,1;0,2\n2;Köln;4,1;4,2\n")
+    done = run("predict", tmp_path / "out", new)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert (
+        "Column 'Stadt' holds 'Bonn' or other new categories in row 1, which it did not in the fit. This would"
+        in done.stderr
+    )
+    assert "This would work: --unknown ignore." in done.stderr
+    done = run("predict", tmp_path / "out", new, "--unknown", "ignore")
+    assert done.exit_code == 0, done.output
+    assert "Note: Column 'stadt' holds" not in done.stderr
+    assert "Note: Column 'Stadt' holds 'Bonn' or other new categories in row 1: ignored." in done.stderr
+    assert [line.split(",")[1] for line in done.stdout.splitlines()] == ["class", "ja", "nein"]
 
 
 def test_digits_as_pictures(tmp_path):
@@ -322,7 +362,7 @@ BAD = {
     "no such column": (["--label", "partty"], "no column 'partty': did you mean 'party'?"),
     "no such id": (["--label", "party", "--id", "membre"], "did you mean 'member'?"),
     "no such feature": (["--label", "party", "--column", "crme"], "did you mean 'crime'?"),
-    "no features": (["--label", "party", "--column", "member"], "holds text"),
+    "no features": (["--label", "party", "--column", "member"], "holds another text"),
     "gaussian without width": (
         ["--label", "party", "--drop", "member", "--graph", "gaussian"],
         "--graph gaussian needs a --width",

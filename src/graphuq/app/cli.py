@@ -36,13 +36,14 @@ ModelName = StrEnum("ModelName", ["probit", "level_set", "ginzburg_landau"])
 Inference = StrEnum("Inference", ["auto", "ep", "sample"])
 Scale = StrEnum("Scale", ["auto", "standard", "none"])
 Impute = StrEnum("Impute", ["median", "mean"])
+Unknown = StrEnum("Unknown", ["refuse", "ignore"])
 
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 Separator = Annotated[
-    str | None, typer.Option(help="Between the cells of a text file; by default as its name ends.")
+    str | None, typer.Option(help="Between the cells of a text file; by default as the file looks.")
 ]
 
 
@@ -106,7 +107,7 @@ def demo(
 @app.command()
 def fit(
     table: Annotated[
-        Path, typer.Argument(help="CSV, TSV, Parquet or NPZ file, one row for each thing to classify.")
+        Path, typer.Argument(help="CSV, TSV, Excel, Parquet or NPZ file, one row for each thing to classify.")
     ],
     label: Annotated[str, typer.Option(help="Column with the class of some rows; empty or -1 where unknown.")],
     out: Annotated[Path, typer.Option(help="Folder to write: predictions.csv, report.html, the model.")],
@@ -204,6 +205,9 @@ def predict(
     table: Annotated[Path, typer.Argument(help="New rows, with the same features.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default standard output.")] = None,
     separator: Separator = None,
+    unknown: Annotated[
+        Unknown, typer.Option(help="What to do with a category that the fit had not: refuse it, or ignore it.")
+    ] = Unknown.refuse,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -215,7 +219,8 @@ def predict(
         from graphuq.app.tables import write_csv
         from graphuq.files import whole_file
 
-        answers, notes = predict_table(folder, table, separator=separator)
+        ignored = unknown == Unknown.ignore
+        answers, notes = predict_table(folder, table, separator=separator, ignore_unknown=ignored)
         if out is not None:
             with whole_file(out) as part, part.open("w", encoding="utf-8", newline="") as file:
                 write_csv(file, answers)

@@ -18,7 +18,7 @@ from graphuq import uncertainty
 from graphuq.app import folder
 from graphuq.app.report.content import MAX_CELLS, Content, Rows, collect
 from graphuq.app.report.page import render
-from graphuq.app.tables import Encoding, Table, fit_encoding, read_table, scaling_in_words, write_csv
+from graphuq.app.tables import Encoding, Table, fit_encoding, notes_on, read_table, scaling_in_words, write_csv
 from graphuq.app.wording import vague, words_of_the_shell
 from graphuq.classes import Labels, in_words, read_labels
 from graphuq.estimator import GraphClassifier
@@ -91,7 +91,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     y = table.text(question.label)
     if question.unlabeled:
         y = np.where(y == question.unlabeled, "", y)
-    notes = _missing_words(table, question.label, "unlabeled", unless=question.unlabeled)
+    notes = table.notes + _missing_words(table, question.label, "unlabeled", unless=question.unlabeled)
     labels = None if any_labels else _labels(y, table, question, notes)
     names = _features(table, question)
     categories = question.categories
@@ -102,6 +102,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
         if name not in names:
             raise ValueError(f"Column {name!r} is given as --category, and it is not one of the features.")
         notes += _missing_words(table, name, "missing")
+    notes += [] if labels is None else notes_on(table, names, categories, labels)
     encoding = fit_encoding(table, names, categories=categories, scale=question.scale, impute=question.impute)
     truth = None
     if question.truth is not None and labels is not None:
@@ -161,16 +162,17 @@ def write_results(
 
 
 def predict_table(
-    model: Path, table: Path, *, separator: str | None = None
+    model: Path, table: Path, *, separator: str | None = None, ignore_unknown: bool = False
 ) -> tuple[dict[str, Sequence[Any]], list[str]]:
     """The answers for the rows of a new table, by column, from the model in a folder; and what there is to note."""
     classifier, _, record = folder.read(model)
     data = read_table(table, separator=separator)
-    X = Encoding.from_json(record["encoding"]).encode(data)
+    encoding = Encoding.from_json(record["encoding"])
+    X = encoding.encode(data, ignore_unknown=ignore_unknown)
     names = _names(data, record["row_id"] if record["row_id"] in data.columns else None)
     with words_of_the_shell(names) as notes:
         answers = _new_answers(classifier, names, X)
-    return answers, notes
+    return answers, [*data.notes, *encoding.unknown(data), *notes]
 
 
 def write_report(model: Path, out: Path | None = None) -> Path:

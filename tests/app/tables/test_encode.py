@@ -1,3 +1,5 @@
+import csv
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -45,15 +47,52 @@ def test_gaps_are_refused_unless_imputed():
 
 
 def test_text_that_is_no_category_is_refused():
-    with pytest.raises(ValueError, match=r"'kind' holds text \('a'\): call it a category"):
+    with pytest.raises(
+        ValueError, match=r"^Column 'kind' holds text \('a'\)\. This would work: --category kind\.$"
+    ):
         fit_encoding(TABLE, ["kind"])
+
+
+def test_all_that_is_wrong_is_told_at_once_with_what_would_work():
+    n = 20
+    columns = {
+        "my city": ["Bonn", "Köln"] * (n // 2),
+        "name": [f"person {k}" for k in range(n)],
+        "age": ["?", *map(str, range(n - 1))],
+        "gone": [""] * n,
+    }
+    table = Table(
+        Path("t.csv"),
+        {name: np.array(cells, dtype=object) for name, cells in columns.items()}
+        | {"gap": np.array([np.nan, *range(n - 1)]), "huge": np.full(n, 1e200), "fine": np.arange(n) * 1.5},
+    )
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        fit_encoding(table, list(table.columns))
+    assert str(caught.value) == (
+        "Column 'my city' holds text ('Bonn'); column 'name' holds another text in nearly every row ('person 0'), as names (--id) do; "
+        "column 'age' holds numbers, and text ('?') in 1 of 20 cells: empty those; column 'gone' is empty; column 'gap' "
+        "has missing values, the first in row 1; column 'huge' holds the number 1e+200, too large to compute with (the "
+        "limit is 1e+100): mend it. This would work: --category 'my city' --drop name --drop age --drop gone --impute median."
+    )
+    kept = ["my city", "gap", "fine"]
+    assert fit_encoding(table, kept, categories=["my city"], impute="median").encode(table).shape == (n, 4)
+    many = Table(Path("t.csv"), {f"c{k}": np.array(["a", "b"], dtype=object) for k in range(12)})
+    with pytest.raises(
+        ValueError, match=r"'c7' .*; and so on, 12 columns in all\. This would work: --category all\.$"
+    ):
+        fit_encoding(many, list(many.columns))
 
 
 def test_new_tables_must_look_the_same():
     encoding = fit_encoding(TABLE, ["kind", "pixels"], categories=["kind"], impute="median")
     strange = Table(Path("u.csv"), {"kind": np.array(["c"], dtype=object), "pixels": np.ones((1, 2, 2))})
-    with pytest.raises(ValueError, match="'kind' holds 'c', which it did not in the fit"):
+    with pytest.raises(
+        ValueError, match=r"'kind' holds 'c' or other new categories in row 1, .*This would work: --unknown ignore"
+    ):
         encoding.encode(strange)
+    assert encoding.encode(strange, ignore_unknown=True)[0].tolist() == [0, 0, 1, 1, 1, 1]
+    assert encoding.unknown(strange) == ["Column 'kind' holds 'c' or other new categories in row 1: ignored."]
+    assert encoding.unknown(TABLE) == []
     wide = Table(Path("u.csv"), {"kind": np.array(["a"], dtype=object), "pixels": np.ones((1, 3))})
     with pytest.raises(ValueError, match="3 numbers a row, and had 4 in the fit"):
         encoding.encode(wide)
@@ -74,7 +113,7 @@ def test_what_is_said_of_new_tables_can_be_done_there():
         ValueError, match=r"'x' has missing values, the first in row 3, .* or fit again with --impute"
     ):
         encoding.encode(TABLE)
-    with pytest.raises(ValueError, match=r"'x' holds text \('a'\): in the fit it held numbers\.$"):
+    with pytest.raises(ValueError, match=r"'x' holds text \('a'\), and held numbers in the fit\.$"):
         encoding.encode(Table(Path("u.csv"), {"x": np.array(["a"], dtype=object)}))
 
 
@@ -91,6 +130,17 @@ def test_no_cell_of_a_csv_is_a_formula(tmp_path):
     with path.open("w", newline="") as file:
         write_csv(file, {"=bad": ["=1+1", "@x", "-5", "ok"], "n": [-0.5, 1 / 3, 2, 3]})
     assert path.read_text().splitlines() == ["'=bad,n", "'=1+1,-0.5", "'@x,0.333333", "-5,2", "ok,3"]
+
+
+@pytest.mark.parametrize(
+    "before", ["", "\r", "\n", "\t", " ", "\u200b", "\ufeff", "\u202e\u2066", "\x00", "\xa0", "\u00ad\r"]
+)
+@pytest.mark.parametrize("formula", ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "＝1+1"])
+def test_nothing_unseen_hides_a_formula(before, formula):
+    file = StringIO()
+    write_csv(file, {"row": [before + formula], "name": ["-1.5e3"]})
+    [_, row] = csv.reader(StringIO(file.getvalue(), newline=""))
+    assert row == [f"'{before}{formula}", "-1.5e3"]
 
 
 @pytest.mark.parametrize("scale", ["auto", "none"])

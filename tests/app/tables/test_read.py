@@ -1,6 +1,13 @@
+import io
+import os
+import struct
+import zipfile
+from datetime import date
+
 import numpy as np
 import pyarrow as pa
 import pytest
+from openpyxl import Workbook
 from pyarrow import parquet
 
 from graphuq.app.tables import fit_encoding, read_table
@@ -68,11 +75,13 @@ def test_underscores_make_no_numbers(tmp_path):
     [
         (b"", "t.csv is empty"),
         (b"a,b\n", "has no rows"),
-        (b"a,b\n1,2\n3\n", "ragged: line 3 has 1 cells, and the heading has 2"),
+        (b"a,b\n1,2\n3\n", "ragged: line 3 has 1 cells between commas, and the heading has 2"),
         (b"a,b\n1,2,3\n", "ragged: line 2 has 3 cells"),
         (b"a,a\n1,2\n", "more than one column 'a'"),
         (b"a,\n1,2\n", "Column 2 of t.csv has no name"),
-        ("a\nMüller\n".encode("latin-1"), "not UTF-8 text .byte 0xfc"),
+        (b"a,b\n\x81\xfc,1\n", "neither UTF-8 .byte 0x81 is not. nor Windows-1252 text: save it as CSV in UTF-8"),
+        (b"a,b\nx\0y,1\n", "no text: it holds zero bytes"),
+        ("a,b\n1,2".encode("utf-16")[:-1], "begins as utf-16 text and goes on as none"),
         (b'a,b\n"1,2\n', "not well-formed"),
     ],
 )
@@ -87,8 +96,126 @@ def test_files_that_are_not_there_or_not_readable(tmp_path):
     (tmp_path / "f.csv").mkdir()
     with pytest.raises(ValueError, match="is a folder"):
         read_table(tmp_path / "f.csv")
-    with pytest.raises(ValueError, match="CSV, TSV, Parquet and NPZ"):
-        read_table(written(tmp_path, "x", "t.xlsx"))
+    with pytest.raises(ValueError, match="CSV, TSV, Excel, Parquet and NPZ"):
+        read_table(written(tmp_path, "x", "t.doc"))
+    with pytest.raises(ValueError, match=r"old Excel file: save it as \.xlsx or CSV"):
+        read_table(written(tmp_path, "x", "t.xls"))
+    os.mkfifo(tmp_path / "pipe.csv")
+    os.mkfifo(tmp_path / "pipe.npz")
+    for name in ("pipe.csv", "pipe.npz"):
+        with pytest.raises(ValueError, match="not a regular file: save what it gives"):
+            read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252", "latin-1"]
+)
+def test_encodings(tmp_path, encoding):
+    table = read_table(written(tmp_path, "straße,größe\nMüller,1\nJosé,2\n".encode(encoding)))
+    assert list(table.columns) == ["straße", "größe"]
+    assert table.column("straße").tolist() == ["Müller", "José"]
+    guessed = encoding in ("cp1252", "latin-1")
+    assert [note for note in table.notes if "was read as Windows-1252" in note] == table.notes[: int(guessed)]
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "expected", "note"),
+    [
+        ("x;k\n1,5;a\n-0,25;b\n", "t.csv", [1.5, -0.25], "between semicolons"),
+        ("x;k\n1,500;a\n2,250;b\n", "t.csv", [1.5, 2.25], "'1,500' are taken to have a decimal comma"),
+        ("x;k\n1.234,5;a\n2;b\n", "t.csv", [1234.5, 2], "decimal comma"),
+        ("x;k\n1,5e-3;a\nNA;b\n", "t.csv", [0.0015, np.nan], "decimal comma"),
+        ('x,k\n"1,5",a\n"2,25",b\n', "t.csv", [1.5, 2.25], "decimal comma"),
+        ("x\tk\n1\ta\n2\tb\n", "t.csv", [1, 2], "between tabs"),
+        ("x|k\n1|a\n2|b\n", "t.csv", [1, 2], "between bars"),
+        ("x,k\n1,a\n2,b\n", "t.txt", [1, 2], "between commas"),
+        ("x;k\n1;a, b\n2;c\n", "t.csv", [1, 2], "between semicolons"),
+    ],
+)
+def test_what_a_file_looks_like(tmp_path, content, name, expected, note):
+    table = read_table(written(tmp_path, content, name))
+    np.testing.assert_array_equal(table.column("x"), expected)
+    assert table.column("k").dtype == object
+    assert any(note in each for each in table.notes), table.notes
+
+
+def test_numbers_that_could_be_two_are_not_guessed(tmp_path):
+    """1,234 between commas may be a thousand and more; and beside 1,5 a 1.234 may be one too."""
+    assert read_table(written(tmp_path, 'x,k\n"1,234",a\n')).column("x").tolist() == ["1,234"]
+    assert read_table(written(tmp_path, "x;k\n1,5;a\n2.5;b\n")).column("x").tolist() == ["1,5", "2.5"]
+    table = read_table(written(tmp_path, "x;k;z\n1,5;1.234;1\n0,5;2.500;2\n"))
+    assert table.column("k").tolist() == [1.234, 2.5]
+    assert (
+        "Column 'k' holds numbers such as '1.234', taken as 1.234: if the point parts thousands" in table.notes[-1]
+    )
+
+
+def test_excel(tmp_path):
+    book = Workbook()
+    sheet = book.active
+    sheet.append(["name", "x", "born", "code", None])
+    sheet.append(["Müller", 1.5, date(1990, 5, 1), 7, None])
+    sheet.append(["=1+1", None, None, 2**53 - 1, None])
+    sheet.append([None] * 5)
+    book.create_sheet("others")
+    book.save(tmp_path / "t.xlsx")
+    table = read_table(tmp_path / "t.xlsx")
+    assert list(table.columns) == ["name", "x", "born", "code"]
+    assert table.text("code").tolist() == ["7", "9007199254740991"]
+    np.testing.assert_array_equal(table.column("x"), [1.5, np.nan])
+    assert table.column("name").tolist() == ["Müller", ""]  # a formula that was never computed has no value
+    assert table.notes == ["t.xlsx has 2 sheets, and the first, 'Sheet', was read."]
+    for content in (
+        b"garbage",
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600,
+    ):  # the second is how a locked one begins
+        with pytest.raises(
+            ValueError, match=r"u\.xlsx is not an Excel file, is locked by a password, or is damaged"
+        ):
+            read_table(written(tmp_path, content, "u.xlsx"))
+
+
+def npz_with(path, name, content, *, flags=0, file_size=None):
+    """A ZIP file with one member, whose description may lie."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as members:
+        members.writestr(name, content)
+    if flags or file_size:
+        raw = path.read_bytes()
+        for signature, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+            place = raw.index(signature)
+            raw = raw[: place + at] + struct.pack("<H", flags) + raw[place + at + 2 :]
+            if file_size:
+                size_at = place + (22 if at == 6 else 24)
+                raw = raw[:size_at] + struct.pack("<I", file_size) + raw[size_at + 4 :]
+        path.write_bytes(raw)
+    return path
+
+
+def npy(shape, body=b""):
+    """An array file whose heading says any shape."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"shape": shape, "fortran_order": False, "descr": "<f8"})
+    return file.getvalue() + body
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "lies", "message"),
+    [
+        ("notes.txt", b"hello", {}, "it holds more than arrays: 'notes.txt'"),
+        ("x.npy", b"hello", {}, "is damaged"),
+        ("x.npy", npy((10**9,)), {}, "'x.npy' holds less than its heading says"),
+        ("x.npy", npy((10**15, 10**15)), {}, "'x.npy' holds less than its heading says"),
+        ("x.npy", npy((2,), b"\0" * 24), {}, "'x.npy' holds more than its heading says"),
+        ("x.npy", npy((2,), b"\0" * 8), {}, "holds less than its heading says|is damaged"),
+        ("x.npy", npy((2,), b"\0" * 16), {"flags": 1}, "it is encrypted"),
+        ("x.npy", npy((2,), b"\0" * 16), {"file_size": 2**32 - 2}, "unpacks to 4 GB|is damaged"),
+    ],
+)
+def test_npz_members_that_are_not_what_they_should_be(tmp_path, monkeypatch, name, content, lies, message):
+    monkeypatch.setattr("graphuq.archive._memory", lambda: 1e9)
+    path = npz_with(tmp_path / "t.npz", name, content, **lies)
+    with pytest.raises(ValueError, match=f"t.npz is not an NPZ file, or is damaged: .*{message}|{message}"):
+        read_table(path)
 
 
 def test_the_nearest_column_is_suggested(tmp_path):

@@ -1,7 +1,17 @@
-"""Tables on disk: CSV, TSV, Parquet and NPZ files to numbers, and answers back to CSV."""
+"""Tables on disk: CSV, TSV, Excel, Parquet and NPZ files to numbers, and answers back to CSV."""
 
+from graphuq.app.tables.doubts import notes_on
 from graphuq.app.tables.encode import Encoding, Feature, fit_encoding, scaling_in_words
 from graphuq.app.tables.read import Table, read_table
 from graphuq.app.tables.write import write_csv
 
-__all__ = ["Encoding", "Feature", "Table", "fit_encoding", "read_table", "scaling_in_words", "write_csv"]
+__all__ = [
+    "Encoding",
+    "Feature",
+    "Table",
+    "fit_encoding",
+    "notes_on",
+    "read_table",
+    "scaling_in_words",
+    "write_csv",
+]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from shlex import quote
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,11 @@ Array = NDArray[np.float64]
 SCALES = ("auto", "standard", "none")
 IMPUTES = ("median", "mean")
 LARGEST = 1e100  # distances between rows are sums of squares, which end at 1e308
+MOST_TOLD = 8  # columns, or rows, that a sentence names
+MIN_UNIQUE, NEARLY = 10, 0.9  # so many rows, of which such a share differs, hold names
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -40,15 +46,15 @@ class Feature:
     center: float = 0.0
     scale: float = 1.0
 
-    def encode(self, table: Table) -> Array:
+    def encode(self, table: Table, *, ignore_unknown: bool = False) -> Array:
         """The numbers of this column, shape (n_rows, width or n_levels)."""
-        return self._categories(table) if self.levels else self._numbers(table)
+        return self._categories(table, ignore_unknown) if self.levels else self._numbers(table)
 
     def _numbers(self, table: Table) -> Array:
-        values = _numeric(table, self.name, "in the fit it held numbers").reshape(table.n_rows, -1)
+        values = _numeric(table, self.name, fitted=True).reshape(table.n_rows, -1)
         if values.shape[1] != self.width:
-            raise ValueError(
-                f"{self.name!r} has {values.shape[1]} numbers a row, and had {self.width} in the fit."
+            raise ColumnError(
+                f"column {self.name!r} has {values.shape[1]} numbers a row, and had {self.width} in the fit"
             )
         gaps = np.isnan(values)
         if gaps.any():
@@ -58,20 +64,25 @@ class Feature:
 
     def _filler(self, gaps: Any) -> float | str:
         if self.fill is None:
-            raise ValueError(
-                f"{_gap(self.name, gaps)}, and it was not said in the fit how to impute them: fill them in, or fit "
-                "again with --impute median."
+            raise ColumnError(
+                f"{_gap(self.name, gaps)}, and it was not said in the fit how to impute them: fill them in, or fit again with --impute median"
             )
         return self.fill
 
-    def _categories(self, table: Table) -> Array:
+    def _categories(self, table: Table, ignore_unknown: bool) -> Array:
         values = table.text(self.name)
         if (values == "").any():
             values = np.where(values == "", self._filler(values == ""), values)
-        unknown = ~np.isin(values, self.levels)
-        if unknown.any():
-            raise ValueError(f"Column {self.name!r} holds {values[unknown][0]!r}, which it did not in the fit.")
+        unknown = self.unknown(values)
+        if unknown.any() and not ignore_unknown:
+            raise ColumnError(
+                f"{_unknown(self.name, values, unknown)}, which it did not in the fit", "--unknown ignore"
+            )
         return (values[:, None] == np.array(self.levels)).astype(float)
+
+    def unknown(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which cells hold a category that was not in the fit."""
+        return ~np.isin(values, self.levels) & (values != "")
 
 
 @dataclass(frozen=True)
@@ -80,9 +91,18 @@ class Encoding:
 
     features: tuple[Feature, ...]
 
-    def encode(self, table: Table) -> Array:
-        """The matrix, shape (n_rows, n_numbers)."""
-        return np.concatenate([feature.encode(table) for feature in self.features], axis=1)
+    def encode(self, table: Table, *, ignore_unknown: bool = False) -> Array:
+        """The matrix, shape (n_rows, n_numbers); a category that the fit had not is 0 in all, or refused."""
+        blocks = each_column(lambda feature: feature.encode(table, ignore_unknown=ignore_unknown), self.features)
+        return np.concatenate(blocks, axis=1)
+
+    def unknown(self, table: Table) -> list[str]:
+        """For each column with categories that the fit had not: which, and in which rows."""
+        found = []
+        for feature in self.features:
+            if feature.levels and (strange := feature.unknown(table.text(feature.name))).any():
+                found.append(f"C{_unknown(feature.name, table.text(feature.name), strange)[1:]}: ignored.")
+        return found
 
     def to_json(self) -> list[dict[str, Any]]:
         """For `from_json`."""
@@ -113,7 +133,8 @@ def fit_encoding(
         impute: "median" or "mean" of a column for its missing numbers (its most frequent value for a
             category), or None to refuse them.
     """
-    return Encoding(tuple(_feature(table, name, name in categories, scale, impute) for name in names))
+    features = each_column(lambda name: _feature(table, name, name in categories, scale, impute), names)
+    return Encoding(tuple(features))
 
 
 def scaling_in_words(encoding: Encoding, X: Array) -> str:
@@ -132,26 +153,52 @@ def scaling_in_words(encoding: Encoding, X: Array) -> str:
     return "; ".join(f"{n} column{'s' if n > 1 else ''} {told}" for told, n in counts.items())
 
 
+class ColumnError(ValueError):
+    """What is wrong with one column, and the options that would help."""
+
+    def __init__(self, what: str, *options: str) -> None:
+        super().__init__(what)
+        self.options = options
+
+
+def each_column(work: Callable[[S], T], columns: Sequence[S]) -> list[T]:
+    """The work on every column, or one sentence on all that cannot be used."""
+    done, problems = [], []
+    for each in columns:
+        try:
+            done.append(work(each))
+        except ColumnError as error:
+            problems.append(error)
+    if not problems:
+        return done
+    told = [str(error) for error in problems[:MOST_TOLD]]
+    if len(problems) > MOST_TOLD:
+        told.append(f"and so on, {len(problems)} columns in all")
+    options = list(dict.fromkeys(option for error in problems for option in error.options))
+    categories = [option for option in options if option.startswith("--category")]
+    if len(categories) > MOST_TOLD:
+        options = ["--category all", *(option for option in options if option not in categories)]
+    sentence = "; ".join(told)
+    help_ = f" This would work: {' '.join(options)}." if options else ""
+    raise ValueError(f"{sentence[0].upper()}{sentence[1:]}.{help_}")
+
+
 def _feature(table: Table, name: str, is_category: bool, scale: str, impute: str | None) -> Feature:
+    drop = f"--drop {quote(name)}"
     if is_category:
         text = table.text(name)
         levels, counts = np.unique(text[text != ""], return_counts=True)
         if not len(levels):
-            raise ValueError(f"Column {name!r} is empty: leave it out (--drop).")
+            raise ColumnError(f"column {name!r} is empty", drop)
         if impute is None:
             _refuse_gaps(table, name, text == "")
         fill = None if impute is None else str(levels[counts.argmax()])
         return Feature(name, levels=tuple(str(level) for level in levels), fill=fill)
-    values = _numeric(
-        table,
-        name,
-        f"call it a category (--category {name!r}, or --category all), leave it out (--drop {name!r}), "
-        f"or let it name the rows (--id {name!r})",
-    )
+    values = _numeric(table, name)
     width = int(np.prod(values.shape[1:]))
     present = values[~np.isnan(values)]
     if not present.size:
-        raise ValueError(f"Column {name!r} is empty: leave it out (--drop).")
+        raise ColumnError(f"column {name!r} is empty", drop)
     middle = None
     if impute is None:
         _refuse_gaps(table, name, np.isnan(values).reshape(table.n_rows, -1).any(axis=1))
@@ -167,26 +214,52 @@ def _feature(table: Table, name: str, is_category: bool, scale: str, impute: str
 
 
 def _gap(name: str, gaps: Any) -> str:
-    return f"Column {name!r} has missing values, the first in row {int(np.argmax(gaps)) + 1}"
+    return f"column {name!r} has missing values, the first in row {int(np.argmax(gaps)) + 1}"
+
+
+def _unknown(name: str, values: NDArray[Any], unknown: NDArray[np.bool_]) -> str:
+    rows = np.flatnonzero(unknown)
+    told = ", ".join(str(row + 1) for row in rows[:MOST_TOLD]) + (" and others" if len(rows) > MOST_TOLD else "")
+    return (
+        f"column {name!r} holds {values[rows[0]]!r} or other new categories in row{'s' * (len(rows) > 1)} {told}"
+    )
 
 
 def _refuse_gaps(table: Table, name: str, gaps: Any) -> None:
-    if not np.any(gaps):
-        return
-    words = " and ".join(repr(word) for word in table.missing_words.get(name, ()))
-    counted = f" ({words} counts as missing)" if words else ""
-    raise ValueError(f"{_gap(name, gaps)}{counted}: fill them in, or have them imputed (--impute median).")
+    if np.any(gaps):
+        words = " and ".join(repr(word) for word in table.missing_words.get(name, ()))
+        counted = f" ({words} counts as missing)" if words else ""
+        raise ColumnError(f"{_gap(name, gaps)}{counted}", "--impute median")
 
 
-def _numeric(table: Table, name: str, advice: str) -> Array:
-    """A column as numbers, NaN where a cell is missing; `advice` is for one that holds text."""
+def _numeric(table: Table, name: str, *, fitted: bool = False) -> Array:
+    """A column as numbers, NaN where a cell is missing."""
     values = table.column(name)
     if values.dtype.kind != "f":
-        wrong = next((cell for cell in values if cell and not _is_number(cell)), None)
-        if wrong is not None:
-            raise ValueError(f"Column {name!r} holds text ({str(wrong)[:40]!r}): {advice}.")
+        wrong = [cell for cell in values if cell and not _is_number(cell)]
+        if wrong and fitted:
+            raise ColumnError(f"column {name!r} holds text ({str(wrong[0])[:40]!r}), and held numbers in the fit")
+        if wrong:
+            raise _text(table, name, wrong)
         values = np.array([float(cell) if cell else np.nan for cell in values])
     return _not_too_large(name, values)
+
+
+def _text(table: Table, name: str, wrong: list[str]) -> ColumnError:
+    """What text in a column may be: a few cells among numbers, names of rows, or categories."""
+    values = table.column(name)
+    present, told = int(np.sum(values != "")), repr(str(wrong[0])[:40])
+    if len(wrong) < present / 2:
+        many = f"{len(wrong):,} of {present:,} cells"
+        return ColumnError(
+            f"column {name!r} holds numbers, and text ({told}) in {many}: empty those", f"--drop {quote(name)}"
+        )
+    if present >= MIN_UNIQUE and len(set(values)) > NEARLY * present:
+        return ColumnError(
+            f"column {name!r} holds another text in nearly every row ({told}), as names (--id) do",
+            f"--drop {quote(name)}",
+        )
+    return ColumnError(f"column {name!r} holds text ({told})", f"--category {quote(name)}")
 
 
 def _not_too_large(name: str, values: Array) -> Array:
@@ -195,9 +268,8 @@ def _not_too_large(name: str, values: Array) -> Array:
     if large.any():
         number = float(values[large][0])
         what = f"the number {number:.3g}" if np.isfinite(number) else "an infinite number"
-        raise ValueError(
-            f"Column {name!r} holds {what}, too large to compute with (the limit is {LARGEST:g}): mend it, or leave "
-            "its cell empty."
+        raise ColumnError(
+            f"column {name!r} holds {what}, too large to compute with (the limit is {LARGEST:g}): mend it"
         )
     return values
 

@@ -1,30 +1,29 @@
-"""A CSV, TSV, Parquet or NPZ file in; named columns out, or one sentence that says what is wrong with it.
+"""A CSV, TSV, Excel, Parquet or NPZ file in; named columns out, or one sentence that says what is wrong with it.
 
 No cell is ever run: NPZ files with pickled objects are refused, formulas and HTML are text like any other.
 """
 
 from __future__ import annotations
 
-import csv
-import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import ParseError
 
 import numpy as np
 from numpy.typing import NDArray
 
-SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
+from graphuq import archive
+from graphuq.app.tables.text import SEPARATORS, check_names, columns_of, is_missing, read_text
 
 EXACT = 2**53  # up to here a float64 holds every whole number
 
-# What a file holds, by column: an array, or cells of text that may yet turn out to be numbers.
-Cells = dict[str, NDArray[Any] | list[str]]
+# The columns of a file; of those that were text, their cells; and notes on what had to be guessed.
+Content = tuple[dict[str, NDArray[Any]], dict[str, list[str]], list[str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +37,13 @@ class Table:
             In an NPZ file a column may hold many numbers a row, or a picture.
         missing_words: of a column of cells read as text, the words such as "NA" that count as missing, and in how
             many rows each stands; an empty cell is no word.
+        notes: what had to be guessed of how the file is written.
     """
 
     source: Path
     columns: Mapping[str, NDArray[Any]]
     missing_words: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def n_rows(self) -> int:
@@ -76,111 +77,61 @@ def _digits(value: float) -> str:
 def read_table(path: Path, *, separator: str | None = None) -> Table:
     """Read a file by the ending of its name."""
     ending = path.suffix.lower()
-    readers = {".npz": _read_npz, ".parquet": _read_parquet, ".pq": _read_parquet}
-    if ending not in (*SEPARATORS, *readers):
-        raise ValueError(f"{path.name} is none of the files that can be read: CSV, TSV, Parquet and NPZ.")
+    if ending == ".xls":
+        raise ValueError(f"{path.name} is an old Excel file: save it as .xlsx or CSV.")
+    if ending not in (*SEPARATORS, *_READERS):
+        raise ValueError(f"{path.name} is none of the files that can be read: CSV, TSV, Excel, Parquet and NPZ.")
     if not path.exists():
         raise ValueError(f"There is no file {path}.")
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not a file.")
+    if not path.is_file():
+        raise ValueError(f"{path} is not a regular file: save what it gives, and name that.")
     if path.stat().st_size == 0:
         raise ValueError(f"{path.name} is empty.")
-    if separator is not None and ending in readers:
+    if separator is not None and ending in _READERS:
         raise ValueError(f"A separator is for text files such as CSV, and {path.name} is none: leave it out.")
-    cells = readers[ending](path) if ending in readers else _read_text(path, separator or SEPARATORS[ending])
-    if not cells or len(next(iter(cells.values()))) == 0:
+    columns, cells, notes = _READERS[ending](path) if ending in _READERS else read_text(path, separator)
+    if not columns or len(next(iter(columns.values()))) == 0:
         raise ValueError(f"{path.name} has no rows.")
-    columns = {name: _parse(column) if isinstance(column, list) else column for name, column in cells.items()}
-    words = {
-        name: Counter(cell for cell in column if cell and _is_missing(cell))
-        for name, column in cells.items()
-        if isinstance(column, list)
-    }
-    return Table(path, columns, words)
+    words = {name: Counter(cell for cell in column if cell and is_missing(cell)) for name, column in cells.items()}
+    return Table(path, columns, words, notes)
 
 
-def _read_text(path: Path, separator: str) -> Cells:
-    if len(separator) != 1:
-        raise ValueError(f"The separator must be one character, got {separator!r}.")
+def _read_npz(path: Path) -> Content:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, delimiter=separator, strict=True)
-            names = [name.strip() for name in next(lines, [])]
-            _check_names(path, names)
-            rows = []
-            for row in lines:
-                if not row:  # a blank line
-                    continue
-                if len(row) != len(names):
-                    raise ValueError(
-                        f"{path.name} is ragged: line {lines.line_num} has {len(row)} cells, and the heading has "
-                        f"{len(names)}."
-                    )
-                rows.append(row)
-    except UnicodeDecodeError as error:
-        bad = f"byte 0x{error.object[error.start]:02x}"
-        raise ValueError(f"{path.name} is not UTF-8 text ({bad} is not): save it with that encoding.") from None
-    except csv.Error as error:
-        raise ValueError(f"{path.name} is not well-formed: line {lines.line_num}: {error}.") from None
-    return {name: [row[k].strip() for row in rows] for k, name in enumerate(names)}
-
-
-def _is_missing(cell: str) -> bool:
-    return cell.lower() in MISSING
-
-
-def _parse(cells: list[str]) -> NDArray[Any]:
-    """Numbers where every cell that is not missing is one, else text."""
-    present = ["" if _is_missing(cell) else cell for cell in cells]
-    try:
-        return np.array([_number(cell) if cell else np.nan for cell in present], dtype=np.float64)
-    except ValueError:
-        return np.array(present, dtype=object)
-
-
-def _number(cell: str) -> float:
-    # 007 is a name and not 7, and a float has 15 digits; float() would read 1_000
-    if "_" in cell or re.fullmatch(r"[+-]?(0\d+|\d{16,})", cell):
-        raise ValueError
-    return float(cell)
-
-
-def _read_npz(path: Path) -> Cells:
-    try:
-        # opened here, since np.load leaves a damaged file open
-        with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
-            members = archive.namelist()
-        if not all(member.endswith(".npy") for member in members):
-            raise ValueError(f"{path.name} is not an NPZ file: it holds more than arrays.")
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            _check_names(path, file.files)
-            arrays = {}
-            for name in file.files:
-                try:
-                    arrays[name] = file[name]
-                except ValueError as error:
-                    if "allow_pickle" not in str(error):
-                        raise
-                    raise ValueError(
-                        f"{path.name} holds pickled objects in {name!r}, which can run code when they are loaded: "
-                        "save numbers or text instead."
-                    ) from None
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
-        raise ValueError(f"{path.name} is not an NPZ file, or is damaged: {error}.") from None
+        arrays = archive.read_npz(path)
+    except archive.Pickled as error:
+        raise ValueError(
+            f"{path.name} holds pickled objects in {str(error)!r}, which can run code when they are loaded: save numbers "
+            "or text instead."
+        ) from None
+    except archive.DAMAGE as error:
+        raise ValueError(f"{path.name} is not an NPZ file, or is damaged: {_why(error)}.") from None
+    check_names(path, list(arrays))
     lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name} {n}" for name, n in lengths.items())
         raise ValueError(f"The arrays of {path.name} differ in length: {told}. Each needs one entry a row.")
-    return {name: _plain(path, name, array) for name, array in arrays.items()}
+    words = {name: array for name, array in arrays.items() if array.dtype.kind == "U" and array.ndim == 1}
+    cells = {name: [str(cell).strip() for cell in array] for name, array in words.items()}
+    columns, notes = columns_of(cells)
+    return (
+        {name: columns[name] if name in cells else _plain(path, name, arrays[name]) for name in arrays},
+        cells,
+        notes,
+    )
 
 
-def _plain(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any] | list[str]:
+def _why(error: BaseException) -> str:
+    return " ".join(str(error).rstrip(".").split())[:200] or type(error).__name__
+
+
+def _plain(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind in "iu" and array.ndim == 1:
         return _whole_numbers(array.tolist())
     if array.dtype.kind in "biuf":
         return array.astype(np.float64)
-    if array.dtype.kind == "U" and array.ndim == 1:
-        return [str(cell).strip() for cell in array]
     raise ValueError(f"{name!r} of {path.name} holds {array.dtype}, neither numbers nor text.")
 
 
@@ -191,7 +142,7 @@ def _whole_numbers(values: list[int | None]) -> NDArray[Any]:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
-def _read_parquet(path: Path) -> Cells:
+def _read_parquet(path: Path) -> Content:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -199,30 +150,66 @@ def _read_parquet(path: Path) -> Cells:
         raise ValueError("Parquet files need pyarrow: pip install 'graphuq[parquet]'.") from None
     try:
         table = parquet.ParquetFile(path).read()
-    except pyarrow.ArrowException as error:
-        raise ValueError(
-            f"{path.name} is not a Parquet file, or is damaged: {str(error).splitlines()[0]}."
-        ) from None
-    _check_names(path, table.column_names)
-    columns: Cells = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
+        found = [column.to_pylist() for column in table.columns]
+    except (pyarrow.ArrowException, *archive.DAMAGE) as error:
+        raise ValueError(f"{path.name} is not a Parquet file, or is damaged: {_why(error)}.") from None
+    check_names(path, table.column_names)
+    columns: dict[str, NDArray[Any]] = {}
+    for name, column, values in zip(table.column_names, table.columns, found, strict=True):
         kind = column.type
-        values = column.to_pylist()
         if pyarrow.types.is_integer(kind):
             columns[name] = _whole_numbers(values)
         elif pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind):
             columns[name] = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
         else:
             columns[name] = np.array(["" if value is None else str(value) for value in values], dtype=object)
-    return columns
+    return columns, {}, []
 
 
-def _check_names(path: Path, names: list[str]) -> None:
-    repeated = [name for name, n in Counter(names).items() if n > 1]
-    if repeated:
-        raise ValueError(f"{path.name} has more than one column {repeated[0]!r}: give each its own name.")
-    if "" in names:
-        raise ValueError(f"Column {names.index('') + 1} of {path.name} has no name.")
+def _read_excel(path: Path) -> Content:
+    """The first sheet, its first line the names."""
+    try:
+        from openpyxl import load_workbook
+    except ImportError:
+        raise ValueError("Excel files need openpyxl: pip install 'graphuq[excel]'.") from None
+    try:
+        with path.open("rb") as stream:
+            archive.check_members(zipfile.ZipFile(stream))
+            book = load_workbook(stream, read_only=True, data_only=True)
+            sheets = book.sheetnames
+            lines = [list(line) for line in book.worksheets[0].iter_rows(values_only=True)]
+    except (*archive.DAMAGE, ParseError) as error:
+        raise ValueError(
+            f"{path.name} is not an Excel file, is locked by a password, or is damaged: {_why(error)}."
+        ) from None
+    lines = [[_cell(value) for value in line] for line in lines if any(value is not None for value in line)]
+    names = lines[0] if lines else []
+    while names and not names[-1] and not any(line[len(names) - 1] for line in lines):
+        names.pop()
+    check_names(path, names)
+    cells = {name: [line[k] for line in lines[1:]] for k, name in enumerate(names)}
+    columns, notes = columns_of(cells)
+    if len(sheets) > 1:
+        notes.append(f"{path.name} has {len(sheets)} sheets, and the first, {sheets[0]!r}, was read.")
+    return columns, cells, notes
+
+
+def _cell(value: Any) -> str:
+    """A cell of a spreadsheet as text."""
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer() and abs(value) <= EXACT:
+        return f"{value:.0f}"
+    return str(value).strip()
+
+
+_READERS: dict[str, Callable[[Path], Content]] = {
+    ".npz": _read_npz,
+    ".parquet": _read_parquet,
+    ".pq": _read_parquet,
+    ".xlsx": _read_excel,
+    ".xlsm": _read_excel,
+}
 
 
 def _listed(names: Iterable[str], most: int = 8) -> str:

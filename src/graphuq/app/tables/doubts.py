@@ -1,0 +1,73 @@
+"""A table and the roles of its columns in; what a person may have overlooked out: notes, never refusals."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from shlex import quote
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq.app.tables.encode import MIN_UNIQUE, NEARLY
+from graphuq.app.tables.read import Table
+from graphuq.classes import Labels, in_words
+
+ENOUGH_LABELS = 10  # with fewer, many a column tells the classes apart by chance
+
+
+def notes_on(table: Table, features: Sequence[str], categories: Sequence[str], labels: Labels) -> list[str]:
+    """Columns that count or name rows, give the answer away, or write one thing in two ways."""
+    notes = _alike(labels.classes, "Classes")
+    for name in features:
+        column = table.column(name)
+        if column.ndim > 1:
+            continue
+        if _counts(column):
+            notes.append(
+                f"Column {name!r} counts the rows, which tells nothing of them: leave it out (--drop {quote(name)}), or "
+                f"let it name them (--id {quote(name)})."
+            )
+        elif gives_away(table.text(name), labels):
+            notes.append(
+                f"Column {name!r} tells the class of every labeled row by itself: if it was made from the answer, leave "
+                f"it out (--drop {quote(name)})."
+            )
+        if name in categories:
+            levels = np.unique(column[column != ""] if column.dtype.kind == "O" else table.text(name))
+            notes += _alike(levels, f"Categories of column {name!r},")
+            if len(levels) > NEARLY * table.n_rows >= MIN_UNIQUE:
+                notes.append(f"Column {name!r} has {len(levels):,} categories in {table.n_rows:,} rows: names?")
+    return notes
+
+
+def _counts(column: NDArray[Any]) -> bool:
+    """Whole numbers in steps of one, in any order."""
+    if column.dtype.kind != "f" or len(column) < MIN_UNIQUE:
+        return False
+    return bool((np.diff(np.sort(column)) == 1).all())
+
+
+def gives_away(text: NDArray[Any], labels: Labels) -> bool:
+    """Whether a column is the class under another name: one value for each class, over all rows and the labeled ones."""
+    told = text[labels.nodes]
+    if (told == labels.classes[labels.y].astype(str)).all():
+        return True
+    values = np.unique(text[text != ""].astype(str))
+    pairs = set(zip(told, labels.y.tolist(), strict=True))
+    return len(told) >= ENOUGH_LABELS and len(pairs) == labels.n_classes == len(values) == len(
+        {v for v, _ in pairs}
+    )
+
+
+def _alike(names: Iterable[Any], what: str) -> list[str]:
+    """A note on names that differ only in capitals or spaces."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        groups["".join(str(name).casefold().split())].append(str(name))
+    return [
+        f"{what} {in_words(np.array(group))} differ only in capitals or spaces: if they are one, write them alike."
+        for group in groups.values()
+        if len(group) > 1
+    ]

@@ -1,0 +1,168 @@
+"""The bytes of a text file in; its cells, and what was guessed of how they are written, out."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
+OTHERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "#n/a"})
+N_LOOKED_AT = 50  # lines that tell the separator
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")  # 1,234 may be meant as well
+_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
+
+
+def read_text(
+    path: Path, separator: str | None
+) -> tuple[dict[str, NDArray[Any]], dict[str, list[str]], list[str]]:
+    """Columns, their cells as they stand in the file, and notes on what it does not say itself."""
+    if separator is not None and len(separator) != 1:
+        raise ValueError(f"The separator must be one character, got {separator!r}.")
+    text, notes = _decoded(path)
+    usual = SEPARATORS[path.suffix.lower()]
+    chosen = separator or _separator(text, usual)
+    if separator is None and chosen != usual:
+        notes.append(f"The cells of {path.name} are taken to stand between {OTHERS[chosen]}.")
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=chosen, strict=True)
+    try:
+        names = [name.strip() for name in next(lines, [])]
+        rows = []
+        for row in lines:
+            if not row:  # a blank line
+                continue
+            if len(row) != len(names):
+                raise ValueError(
+                    f"{path.name} is ragged: line {lines.line_num} has {len(row)} cells between {OTHERS.get(chosen, chosen)}, "
+                    f"and the heading has {len(names)}."
+                )
+            rows.append(row)
+    except csv.Error as error:
+        raise ValueError(f"{path.name} is not well-formed: line {lines.line_num}: {error}.") from None
+    check_names(path, names)
+    cells = {name: [row[k].strip() for row in rows] for k, name in enumerate(names)}
+    columns, more = columns_of(cells, commas=chosen == ";")
+    return columns, cells, notes + more
+
+
+def check_names(path: Path, names: Sequence[str]) -> None:
+    """Every column has a name of its own."""
+    repeated = [name for k, name in enumerate(names) if name in names[:k]]
+    if repeated and repeated[0]:
+        raise ValueError(f"{path.name} has more than one column {repeated[0]!r}: give each its own name.")
+    if "" in names:
+        raise ValueError(f"Column {names.index('') + 1} of {path.name} has no name.")
+
+
+def _decoded(path: Path) -> tuple[str, list[str]]:
+    content = path.read_bytes()
+    told = next((name for mark, name in _BOMS if content.startswith(mark)), None)
+    if told is None and (nulls := content[:4000].count(0)) > len(content[:4000]) / 4:
+        told = "utf-16-le" if content[1:4000:2].count(0) > nulls / 2 else "utf-16-be"
+    try:
+        text = content.decode(told or "utf-8")
+    except UnicodeDecodeError as error:
+        if told is not None:
+            raise ValueError(f"{path.name} is not whole: it begins as {told} text and goes on as none.") from None
+        bad = f"byte 0x{error.object[error.start]:02x} is not"
+        try:
+            text = content.decode("cp1252")
+        except UnicodeDecodeError:
+            raise ValueError(
+                f"{path.name} is neither UTF-8 ({bad}) nor Windows-1252 text: save it as CSV in UTF-8."
+            ) from None
+        return text, [f"{path.name} is not UTF-8 ({bad}) and was read as Windows-1252: see if names look right."]
+    if "\0" in text:
+        raise ValueError(f"{path.name} is no text: it holds zero bytes. Save it as CSV in UTF-8.")
+    return text, []
+
+
+def _separator(text: str, usual: str) -> str:
+    """What gives lines one number of cells, two or more: the usual one if it does, else the one that gives most."""
+
+    def n_cells(separator: str) -> int:
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+        try:
+            counts = {len(row) for row, _ in zip(lines, range(N_LOOKED_AT), strict=False) if row}
+        except csv.Error:
+            return 0
+        return counts.pop() if len(counts) == 1 else 0
+
+    if n_cells(usual) > 1:
+        return usual
+    best = max(OTHERS, key=n_cells)
+    return best if n_cells(best) > 1 else usual
+
+
+def columns_of(cells: dict[str, list[str]], *, commas: bool = False) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Each column as numbers where every cell that is not missing is one, else as text; and a note on decimal commas.
+
+    Args:
+        cells: text by column.
+        commas: whether 1,234 is 1.234 rather than unclear.
+    """
+    columns = {name: _parse(column) for name, column in cells.items()}
+    text = {name: column for name, column in columns.items() if column.dtype.kind == "O"}
+    if not commas:
+        commas = any(_with_commas(column, unclear=False) is not None for column in text.values())
+    decimal = {name: found for name in text if (found := _with_commas(text[name], unclear=commas)) is not None}
+    if not decimal:
+        return columns, []
+    example = next(cell for cell in text[next(iter(decimal))] if "," in cell)
+    notes = [f"Numbers such as {example!r} are taken to have a decimal comma."]
+    for name in columns.keys() - text.keys():
+        points = [cell for cell in cells[name] if _POINTS.fullmatch(cell)]
+        if points and len(points) == sum(not is_missing(cell) for cell in cells[name]):
+            notes.append(
+                f"Column {name!r} holds numbers such as {points[0]!r}, taken as {float(points[0]):g}: if the point parts "
+                "thousands, write them without it."
+            )
+    return columns | decimal, notes
+
+
+def _with_commas(column: NDArray[Any], *, unclear: bool) -> NDArray[np.float64] | None:
+    """Numbers with a decimal comma; None where a cell is none, or where all may be thousands and that is unclear."""
+    cells = [cell for cell in column if "," in cell]
+    if not cells or not all(map(_COMMA.fullmatch, cells)) or any("," not in c and "." in c for c in column):
+        return None
+    if not unclear and all(map(_THOUSANDS.fullmatch, cells)):
+        return None
+    found = _parse([cell.replace(".", "").replace(",", ".") for cell in column])
+    return found if found.dtype.kind == "f" else None
+
+
+def is_missing(cell: str) -> bool:
+    """Whether a cell says that there is no value."""
+    return cell.lower() in MISSING
+
+
+def _parse(cells: list[str]) -> NDArray[Any]:
+    present = ["" if is_missing(cell) else cell for cell in cells]
+    try:
+        return np.array([_number(cell) if cell else np.nan for cell in present], dtype=np.float64)
+    except ValueError:
+        return np.array(present, dtype=object)
+
+
+def _number(cell: str) -> float:
+    # 007 is a name and not 7, and a float has 15 digits; float() would read 1_000
+    if "_" in cell or re.fullmatch(r"[+-]?(0\d+|\d{16,})", cell):
+        raise ValueError
+    return float(cell)

@@ -1,0 +1,67 @@
+"""What a person may have overlooked is noted, and what is as it should be is not."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphuq.app.tables import Table, notes_on
+from graphuq.classes import read_labels
+
+N = 40
+RNG = np.random.default_rng(0)
+CLASS = np.array(["no", "yes"], dtype=object)[np.arange(N) % 2]
+
+
+def notes(columns, *, n_labeled=20, classes=CLASS, categories=()):
+    table = Table(Path("t.csv"), {name: np.asarray(column) for name, column in columns.items()})
+    labels = read_labels(np.where(np.arange(N) < n_labeled, classes, ""))
+    return notes_on(table, list(columns), categories, labels)
+
+
+def test_columns_that_count_rows():
+    [note] = notes({"id": RNG.permutation(N) + 100.0})
+    assert note.startswith("Column 'id' counts the rows, which tells nothing of them: leave it out (--drop id)")
+    assert notes({"x": RNG.normal(size=N), "age": RNG.integers(0, 90, N) * 1.0}) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "n_labeled", "gives_away"),
+    [
+        (CLASS, 4, True),  # the same names: a copy
+        (np.arange(N) % 2 * 1.0, 20, True),
+        (np.arange(N) % 2 * 1.0, 4, False),  # by chance, with so few labels
+        (np.where(CLASS == "yes", "j", "n").astype(object), 20, True),
+        (
+            np.arange(N) % 2 + RNG.normal(size=N) * 0.01,
+            20,
+            False,
+        ),  # a number that tells classes apart is a good feature
+        (RNG.integers(0, 2, N) * 1.0, 20, False),
+        (np.zeros(N), 20, False),
+    ],
+)
+def test_columns_that_give_the_answer_away(column, n_labeled, gives_away):
+    found = notes({"made later": column}, n_labeled=n_labeled)
+    assert bool(found) is gives_away
+    if found:
+        assert "tells the class of every labeled row by itself" in found[0]
+        assert "(--drop 'made later')" in found[0]
+
+
+def test_one_thing_written_in_two_ways():
+    classes = CLASS.copy()
+    classes[:4] = ["Yes", "no", "YES", "n o"]
+    found = notes({"x": RNG.normal(size=N)}, classes=classes)
+    assert found == [
+        "Classes 'YES', 'Yes' and 'yes' differ only in capitals or spaces: if they are one, write them alike.",
+        "Classes 'n o' and 'no' differ only in capitals or spaces: if they are one, write them alike.",
+    ]
+    towns = np.array(["Bonn", "bonn ", "Ulm", "Kiel"], dtype=object)[np.arange(N) % 4]
+    [found] = notes({"town": towns}, categories=["town"])
+    assert found.startswith("Categories of column 'town', 'Bonn' and 'bonn ' differ only")
+
+
+def test_categories_that_are_names():
+    [note] = notes({"who": np.array([f"p{k}" for k in range(N)], dtype=object)}, categories=["who"])
+    assert note == "Column 'who' has 40 categories in 40 rows: names?"
