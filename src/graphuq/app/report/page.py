@@ -54,7 +54,10 @@ _STAR = (
 
 def render(content: Content) -> str:
     """The page as text."""
-    style, script = (files(__package__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+    style, *scripts = (
+        files(__package__).joinpath(name).read_text("utf-8") for name in ("page.css", "draw.js", "page.js")
+    )
+    script = "".join(scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     parts = [
         _answer(content),
