@@ -119,3 +119,27 @@ def test_a_number_of_modes_that_does_not_exist(n_modes):
 def test_a_tolerance_that_cannot_be_met(tolerance):
     with pytest.raises(ValueError, match="tolerance must lie between"):
         spectrum.leading(laplacian.normalized(CLOUD), n_modes=5, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
+def test_modes_found_before_are_kept_and_others_found_beside_them(tolerance):
+    L = laplacian.normalized(side_by_side(CLOUD.weights, ring(300, 15)))
+    few = spectrum.leading(L, n_modes=30, tolerance=tolerance)
+    more = spectrum.leading(L, n_modes=90, tolerance=tolerance, start=few)
+    exact_values, exact = np.linalg.eigh(L.matrix.toarray())
+    np.testing.assert_allclose(more.values, exact_values[:90], atol=10 * tolerance**2 / 1e-3)
+    assert np.linalg.norm(L.matrix @ more.vectors - more.vectors * more.values, axis=0).max() < 1.01 * tolerance
+    inside = np.linalg.norm(exact[:, :120].T @ more.vectors, axis=0)
+    np.testing.assert_allclose(inside, 1, atol=1e-3)
+
+
+def test_single_precision_spans_the_same_space():
+    """Vectors of a loose tolerance are orthonormal to rounding of float32, and turn into the exact ones."""
+    L = laplacian.normalized(graph.knn(points(900), n_neighbors=10))
+    loose = spectrum.leading(L, n_modes=60, tolerance=1e-3)
+    exact_values, exact = np.linalg.eigh(L.matrix.toarray())
+    np.testing.assert_allclose(loose.vectors.T @ loose.vectors, np.eye(60), atol=1e-4)
+    np.testing.assert_allclose(loose.values, exact_values[:60], atol=1e-5)
+    gap = exact_values[60:] - loose.values[:50].max()
+    far = exact[:, 60:][:, gap > 0.01]
+    assert np.abs(far.T @ loose.vectors[:, :50]).max() < 1e-3 / 0.01

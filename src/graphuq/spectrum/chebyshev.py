@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from tqdm import tqdm
 
+from graphuq._expect import expect
 from graphuq.laplacian import Laplacian
 from graphuq.spectrum.convention import Array, assemble, check_n_modes, null_space
 from graphuq.spectrum.lapack import dense
@@ -35,14 +37,22 @@ _GUARD = 0.3  # share of extra vectors: fewer converge slower, more cost more
 _AIM = 0.3  # a filter aims at this share of the tolerance, so that few vectors need another one
 _CONTRAST = 1e7  # ratio of amplifications that one filter in float32, and a Gram matrix, can hold
 _SINGLE = 1e-5  # residual, as a share of the largest eigenvalue, above which filters run in float32
+_LOOSE = 1e-4  # tolerance from which everything but the small matrices is in float32
 _BLOCK = 32  # columns filtered together; a few such blocks stay in the cache
 _ROWS = 1024  # rows whose residuals are computed together
 _MAX_DEGREE = 500
+_LARGEST_LOG = 40.0  # exp of twice this is still a float32
 _MAX_ITERATIONS = 100
 
 
 def leading(
-    L: Laplacian, *, n_modes: int, tolerance: float = 1e-6, seed: int = 0, progress: bool = False
+    L: Laplacian,
+    *,
+    n_modes: int,
+    tolerance: float = 1e-6,
+    seed: int = 0,
+    progress: bool = False,
+    start: Spectrum | None = None,
 ) -> Spectrum:
     """The first `n_modes` eigenpairs of L (2.3), sparse or dense.
 
@@ -50,10 +60,13 @@ def leading(
         L: the Laplacian. A small one, or one of which a large part is wanted, goes to LAPACK.
         n_modes: how many, q_0 included.
         tolerance: largest residual ``|L q_j - lambda_j q_j|`` allowed, for ``D - A`` as a share of its
-            largest eigenvalue. An eigenvalue is then right to about the residual squared over the gap.
+            largest eigenvalue. An eigenvalue is then right to about the residual squared over the gap. From
+            1e-4 on vectors are in single precision, which halves time and memory.
         seed: of the random start; the same seed gives the same vectors.
         progress: show a bar of converged modes.
+        start: fewer modes of the same Laplacian, found before: they are kept, and the others found beside them.
     """
+    expect(L, Laplacian, "L", "a Laplacian, as laplacian.normalized(graph) makes")
     n_nodes = L.degrees.size
     check_n_modes(n_modes, n_nodes)
     if not 1e-12 <= tolerance <= 1e-2:
@@ -74,37 +87,75 @@ def leading(
     cut, upper = _cut_and_end(matrix, width / n_nodes, rng)
     allowed = tolerance if L.is_normalized else tolerance * upper
     with tqdm(total=n_modes, disable=not progress, unit="mode") as bar:
-        start = rng.standard_normal((n_nodes, width))
-        values, permuted = _iterate(matrix, Z[order], start, n_wanted, cut, upper, allowed, bar)
-    vectors = np.empty_like(permuted)
-    vectors[order] = permuted
-    return assemble(L, Z, values, vectors, f"chebyshev(tolerance={tolerance:g}, seed={seed})")
+        block = _start(start, Z.shape[1], (n_nodes, width), order, cut, upper, rng, loose=tolerance >= _LOOSE)
+        found = _iterate(matrix, Z[order], block, n_wanted, cut, upper, allowed, bar)
+    vectors = np.empty(found.vectors.shape)
+    vectors[order] = found.vectors
+    method = f"chebyshev(tolerance={tolerance:g}, seed={seed})"
+    return assemble(L, Z, found.values, vectors, method, found.residuals)
+
+
+class _Block(NamedTuple):
+    """Vectors with their Rayleigh quotients and residuals, as far as these are known."""
+
+    vectors: Floats
+    values: Array
+    residuals: Array
+
+
+def _start(
+    found: Spectrum | None,
+    n_null: int,
+    shape: tuple[int, int],
+    order: NDArray[np.integer[Any]],
+    cut: float,
+    upper: float,
+    rng: np.random.Generator,
+    *,
+    loose: bool,
+) -> _Block:
+    """The modes found before, beyond the null space, and random vectors."""
+    dtype = np.float32 if loose else np.float64
+    n_found = 0 if found is None else min(found.n_modes - n_null, shape[1])
+    block = _Block(np.empty(shape, dtype), np.full(shape[1], cut), np.full(shape[1], upper))
+    if found is not None and n_found > 0:
+        kept = slice(n_null, n_null + n_found)
+        block.vectors[:, :n_found] = found.vectors[order, kept]
+        block.values[:n_found], block.residuals[:n_found] = found.values[kept], found.residuals[kept]
+    n_found = max(n_found, 0)
+    for rows in range(0, shape[0], _ROWS):
+        part = block.vectors[rows : rows + _ROWS, n_found:]
+        part[...] = rng.standard_normal(part.shape, dtype=dtype)
+    return block
 
 
 def _iterate(
     matrix: Matrix,
     Z: Array,
-    vectors: Array,
+    block: _Block,
     n_wanted: int,
     cut: float,
     upper: float,
     allowed: float,
     bar: tqdm,
-) -> tuple[Array, Array]:
+) -> _Block:
     """Filter and rotate a block of vectors, orthogonal to the null space Z, until those wanted converge."""
+    vectors, values, residuals = block
+    loose = vectors.dtype == np.float32
     width = vectors.shape[1]
-    values, residuals = np.full(width, cut), np.full(width, upper)
     margin, worst = 0.0, np.inf
     single = matrix.astype(np.float32)
-    W, LW = np.empty((2, *vectors.shape))  # the filtered vectors and L times them
+    exact = single if loose else matrix
+    Z = Z.astype(vectors.dtype)
+    W, LW = np.empty((2, *vectors.shape), vectors.dtype)  # the filtered vectors and L times them
 
     def filtered(start: int) -> None:
-        block = slice(start, start + _BLOCK)
-        operator = single if residuals[block].min() > _SINGLE * upper else matrix
-        X = np.ascontiguousarray(vectors[:, block], dtype=operator.dtype)
-        X = _filter(operator, X, int(degrees[block].max()), cut, upper)
-        X = _complement(Z, X)
-        W[:, block], LW[:, block] = X, matrix @ X
+        columns = slice(start, start + _BLOCK)
+        operator = single if residuals[columns].min() > _SINGLE * upper else exact
+        X = np.ascontiguousarray(vectors[:, columns], dtype=operator.dtype)
+        X = _filter(operator, X, int(degrees[columns].max()), cut, upper)
+        X = _complement(Z, X.astype(vectors.dtype, copy=False))
+        W[:, columns], LW[:, columns] = X, exact @ X
 
     # columns are independent, and sparse products leave Python's lock; dense ones have their own threads
     with ThreadPoolExecutor(1 if isinstance(matrix, np.ndarray) else os.cpu_count()) as pool:
@@ -112,11 +163,11 @@ def _iterate(
             degrees = _degrees(values, residuals / (_AIM * allowed), n_wanted, cut, upper)
             for _ in pool.map(filtered, range(0, width, _BLOCK)):
                 pass
-            values, residuals = _rayleigh_ritz(matrix, W, LW, vectors)
+            values, residuals = _rayleigh_ritz(exact, W, LW, vectors)
             converged = residuals[:n_wanted] <= allowed
             bar.update(Z.shape[1] + int(converged.sum()) - bar.n)
             if converged.all() and _orthonormal(vectors):
-                return values[:n_wanted], vectors[:, :n_wanted]
+                return _Block(vectors[:, :n_wanted], values[:n_wanted], residuals[:n_wanted])
 
             # The last guard vectors are rough and would put the cut too high. Where all of them share
             # the last wanted eigenvalue nothing moves until the cut is above it.
@@ -132,7 +183,7 @@ def _iterate(
         RuntimeWarning,
         stacklevel=3,
     )
-    return values[:n_wanted], vectors[:, :n_wanted]
+    return _Block(vectors[:, :n_wanted], values[:n_wanted], residuals[:n_wanted])
 
 
 def _cut_and_end(matrix: Matrix, share: float, rng: np.random.Generator) -> tuple[float, float]:
@@ -186,33 +237,46 @@ def _degrees(values: Array, ratios: Array, n_wanted: int, cut: float, upper: flo
 
 
 def _filter(matrix: Matrix, X: Floats, degree: int, cut: float, upper: float) -> Floats:
-    """``p(L) X`` for the Chebyshev polynomial p of [cut, upper], scaled to ``p(0) = 1``.
+    """``T_degree(t) X`` up to a factor, T the Chebyshev polynomial and ``t = (center - L) / radius`` of [cut, upper].
 
-    With ``t = (center - L) / radius`` and ``rho_d = T_{d-1}(t_0) / T_d(t_0)``, ``t_0 = center / radius``,
-    the recurrence is ``X_{d+1} = 2 rho_{d+1} t X_d - rho_{d+1} rho_d X_{d-1}``, which cannot overflow.
+    The recurrence ``T_{d+1} = 2 t T_d - T_{d-1}`` grows like ``exp(d growth)``: it is scaled down on the way.
     """
+    if degree == 0:
+        return X
     center, radius = (upper + cut) / 2, (upper - cut) / 2
-    before, rho = X, 0.0
-    for step in range(degree):
-        following = 1 / (2 * center / radius - rho) if step else radius / center
-        W = matrix @ X
-        W -= center * X
-        W *= -(2 if step else 1) * following / radius
-        W -= (following * rho) * before
-        before, X, rho = X, W, following
+    every = max(1, int(_LARGEST_LOG / float(_growth(0.0, cut, upper))))
+    scale = X.dtype.type(np.exp(-_LARGEST_LOG))
+    twice = _shifted(matrix, -2 / radius, 2 * center / radius)
+    before, X = X, twice(X) / 2
+    for step in range(1, degree):
+        W = twice(X)
+        W -= before
+        before, X = X, W
+        if step % every == 0:
+            before *= scale
+            X *= scale
     return X
 
 
-def _complement(Z: Array, X: Floats) -> Array:
+def _shifted(matrix: Matrix, factor: float, shift: float) -> Callable[[Floats], Floats]:
+    """``X -> (factor L + shift) X``; of a sparse L that matrix is made, which saves passes over X."""
+    if isinstance(matrix, np.ndarray):
+        return lambda X: factor * (matrix @ X) + shift * X
+    moved = matrix * matrix.dtype.type(factor)
+    moved.setdiag(moved.diagonal() + moved.dtype.type(shift))
+    return lambda X: moved @ X
+
+
+def _complement(Z: Floats, X: Floats) -> Floats:
     """The columns of X made orthogonal to Z and of length one; twice, since the first time may cancel."""
-    W = X.astype(np.float64)
+    W = X.copy()
     for _ in range(2):
         W -= Z @ (Z.T @ W)
-        W /= np.sqrt(np.einsum("ij,ij->j", W, W)) + np.finfo(float).tiny
+        W /= np.sqrt(np.einsum("ij,ij->j", W, W)) + np.finfo(W.dtype).tiny
     return W
 
 
-def _rayleigh_ritz(matrix: Matrix, W: Array, LW: Array, out: Array) -> tuple[Array, Array]:
+def _rayleigh_ritz(matrix: Matrix, W: Floats, LW: Floats, out: Floats) -> tuple[Array, Array]:
     """The best eigenpairs in the span of W, ``W^T L W U = W^T W U diag(values)``.
 
     With ``W^T W = C C^T`` it is an ordinary problem: the eigenvectors of ``C^-1 W^T L W C^-T`` are ``C^T U``.
@@ -220,22 +284,35 @@ def _rayleigh_ritz(matrix: Matrix, W: Array, LW: Array, out: Array) -> tuple[Arr
     """
     # NumPy alone: SciPy may carry a second BLAS, and two thread pools in turn wait for each other
     try:
-        inverse = np.linalg.inv(np.linalg.cholesky(W.T @ W))
-        values, U = np.linalg.eigh(inverse @ (W.T @ LW) @ inverse.T)
+        inverse = np.linalg.inv(np.linalg.cholesky(_product(W, W)))
+        values, U = np.linalg.eigh(inverse @ _product(W, LW) @ inverse.T)
         U = inverse.T @ U
     except np.linalg.LinAlgError:  # the columns are dependent to rounding
         W = np.linalg.qr(W).Q
         LW = matrix @ W
-        values, U = np.linalg.eigh(W.T @ LW)
+        values, U = np.linalg.eigh(_product(W, LW))
+    U = U.astype(W.dtype)
     np.matmul(W, U, out=out)
     squares = np.zeros(len(values))
     for first in range(0, len(W), _ROWS):  # by rows, so that no third array of this size is made
         rows = slice(first, first + _ROWS)
-        R = LW[rows] @ U - out[rows] * values
+        R = LW[rows] @ U - out[rows] * values.astype(W.dtype)
         squares += np.einsum("ij,ij->j", R, R)
     return values, np.sqrt(squares)
 
 
-def _orthonormal(V: Array) -> bool:
+def _product(W: Floats, V: Floats) -> Array:
+    """``W^T V``, shape (n_columns, n_columns), in float64: nearly dependent columns need every digit."""
+    if W.dtype == np.float64:
+        return np.asarray(W.T @ V)
+    total = np.zeros((W.shape[1], V.shape[1]))
+    for first in range(0, len(W), _ROWS):
+        part = W[first : first + _ROWS].astype(np.float64)
+        total += part.T @ (part if V is W else V[first : first + _ROWS].astype(np.float64))
+    return total
+
+
+def _orthonormal(V: Floats) -> bool:
     """Whether the columns are orthonormal to rounding; ill-conditioned ones need one more rotation."""
-    return bool(np.abs(V.T @ V - np.eye(V.shape[1])).max() < 1e-12)
+    rounding = 1e-12 if V.dtype == np.float64 else 1e-4
+    return bool(np.abs(V.T @ V - np.eye(V.shape[1])).max() < rounding)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
+from graphuq._expect import expect_whole
 from graphuq.laplacian import Laplacian
 from graphuq.spectrum.result import Spectrum
 
@@ -17,7 +18,7 @@ _TIE = 1e-6
 
 def check_n_modes(n_modes: int, largest: int, what: str = "the nodes of the graph") -> None:
     """Refuse a number of modes that does not exist."""
-    if not 1 <= n_modes <= largest:
+    if not 1 <= expect_whole(n_modes, "n_modes", least=-(10**9)) <= largest:
         raise ValueError(f"n_modes must lie between 1 and {largest}, {what}, got {n_modes}.")
 
 
@@ -44,15 +45,20 @@ def fix_signs(vectors: Array) -> None:
     vectors *= np.sign(vectors[leader, np.arange(vectors.shape[1])])
 
 
-def assemble(L: Laplacian, Z: Array, values: Array, vectors: Array, method: str) -> Spectrum:
+def assemble(
+    L: Laplacian, Z: Array, values: Array, vectors: Array, method: str, residuals: Array | None = None
+) -> Spectrum:
     """The null space and the other eigenpairs, in ascending order, as one checked Spectrum."""
+    if residuals is None:
+        residuals = np.linalg.norm(L.matrix @ vectors - vectors * values, axis=0)
+    residuals = np.concatenate([np.linalg.norm(L.matrix @ Z, axis=0), residuals])
     values = np.concatenate([np.zeros(Z.shape[1]), np.maximum(values, 0.0)])
     vectors = np.concatenate([Z, vectors], axis=1)
     fix_signs(vectors)
     return Spectrum(
         values=values,
         vectors=vectors,
-        residuals=np.linalg.norm(L.matrix @ vectors - vectors * values, axis=0),
+        residuals=residuals,
         degrees=L.degrees,
         n_components=L.n_components,
         normalized=L.is_normalized,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
 
+from graphuq._expect import expect
 from graphuq.graph import LowRankGraph
 from graphuq.graph.distances import row_blocks
 from graphuq.spectrum.convention import Array, check_n_modes, fix_signs
@@ -33,6 +34,7 @@ def low_rank(graph: LowRankGraph, *, n_modes: int | None = None) -> Spectrum:
         graph: the weights, from `graph.cosine` or `graph.nystrom`.
         n_modes: how many, q_0 included; by default all whose eigenvalue is not 1.
     """
+    expect(graph, LowRankGraph, "graph", "a low-rank graph, as graph.cosine(X) makes")
     F, root = graph.factor, np.sqrt(graph.degrees)[:, None]
     n_nodes, rank = F.shape
     if n_modes is not None:

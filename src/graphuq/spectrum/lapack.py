@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import eigh
 
+from graphuq._expect import expect
 from graphuq.graph.dense import check_memory
 from graphuq.laplacian import Laplacian
 from graphuq.spectrum.convention import assemble, check_n_modes, null_space
@@ -18,6 +19,7 @@ def dense(L: Laplacian, *, n_modes: int | None = None) -> Spectrum:
     which moves it out of the way: the other eigenvectors are then orthogonal to Z to rounding, however
     small the gap above zero. Time grows as N^3 and memory as N^2: 2,000 nodes take about a second.
     """
+    expect(L, Laplacian, "L", "a Laplacian, as laplacian.normalized(graph) makes")
     n_nodes = L.degrees.size
     n_modes = n_nodes if n_modes is None else n_modes
     check_n_modes(n_modes, n_nodes)
