@@ -9,13 +9,27 @@ import json as jsons
 import subprocess
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from graphuq import __version__
+from graphuq.app.label.command import label
+from graphuq.app.options import (
+    Force,
+    Graph,
+    Impute,
+    Inference,
+    Json,
+    ModelName,
+    Prior,
+    Quiet,
+    Scale,
+    Seed,
+    Separator,
+    Unknown,
+)
 from graphuq.app.shell import exit_on_signals, one_sentence, printable, whole_output
 from graphuq.files import check_target
 
@@ -27,24 +41,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-# What an option may be; in help they are listed.
-Graph = StrEnum("Graph", ["knn", "self_tuning", "gaussian", "cosine"])
-Prior = StrEnum("Prior", ["learned", "matern", "approximate", "project", "full"])
-ModelName = StrEnum("ModelName", ["probit", "level_set", "ginzburg_landau"])
-Inference = StrEnum("Inference", ["auto", "ep", "sample"])
-Scale = StrEnum("Scale", ["auto", "standard", "none"])
-Impute = StrEnum("Impute", ["median", "mean"])
-Unknown = StrEnum("Unknown", ["refuse", "ignore"])
-
-Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
-Separator = Annotated[
-    str | None, typer.Option(help="Between the cells of a text file; by default as the file looks.")
-]
 
 
 def _refuse_unused(classifier: Any, given: dict[str, Any]) -> None:
@@ -251,6 +247,9 @@ def report(
         written = write_report(folder, out)
     if not quiet:
         typer.echo(f"Report: {written}")
+
+
+app.command()(label)
 
 
 @app.command()

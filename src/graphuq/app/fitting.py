@@ -6,7 +6,8 @@ import platform
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,10 @@ class Data:
 def read_data(question: Question, *, any_labels: bool = False) -> Data:
     """Read the table, and doubt it; `any_labels` where a person is yet to be asked, so that there may be none."""
     table = read_table(question.table, separator=question.separator)
+    if any_labels and not get_close_matches(
+        question.label, table.columns, n=1, cutoff=0.8
+    ):  # and no slip of the pen
+        table = replace(table, columns={**table.columns, question.label: np.full(table.n_rows, "", dtype=object)})
     y = table.text(question.label)
     if question.unlabeled:
         y = np.where(y == question.unlabeled, "", y)

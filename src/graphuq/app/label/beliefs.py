@@ -1,0 +1,65 @@
+"""Rows and labels in; a classifier that has seen the rows, and one that has learned from the labels, out."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+
+from graphuq.classes import Labels
+from graphuq.estimator import GraphClassifier
+from graphuq.settings import check_settings
+
+
+class Stages:
+    """Says which stage begins."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.set_description = tell
+
+    def update(self) -> None:
+        """A stage ended: nothing to say."""
+
+
+def seen(classifier: GraphClassifier, X: NDArray[np.float64], tell: Callable[[str], None]) -> GraphClassifier:
+    """The classifier with a graph of all rows and its eigenpairs, and no labels yet."""
+    check_settings(classifier)
+    X = validate_data(classifier, X, dtype=np.float64, ensure_min_samples=2)
+    tell("graph")
+    classifier._see(X, Stages(tell))
+    return classifier
+
+
+def learned(classifier: GraphClassifier, given: Mapping[int, str]) -> GraphClassifier:
+    """Another classifier of the same graph, its hyper-parameters learned from these labels, of two classes or more."""
+    nodes = np.array(sorted(given), dtype=np.int64)
+    classes, y = np.unique([given[row] for row in nodes.tolist()], return_inverse=True)
+    found = copy.copy(classifier)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few labels decide little: that is why more are asked for
+        found._infer(Labels(classes, nodes, y))
+    return found
+
+
+def told(classifier: GraphClassifier, given: Mapping[int, str]) -> GraphClassifier | None:
+    """The classifier with these labels in the place of its own, as far as they are of classes that it knows.
+
+    None where those are of fewer than two classes.
+    """
+    labels = classifier.labels_
+    before = dict(zip(labels.nodes.tolist(), classifier.classes_[labels.y].tolist(), strict=True))
+    known = set(classifier.classes_.tolist())
+    after = {row: name for row, name in given.items() if name in known}
+    if len(set(after.values())) < 2:
+        return None
+    changed = [row for row in {*before, *after} if before.get(row) != after.get(row)]
+    found = copy.copy(classifier)
+    if changed:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.partial_fit_labels(changed, np.array([after.get(row) for row in changed], dtype=object))
+    return found

@@ -1,0 +1,121 @@
+"""The command `graphuq label`: words in, a page that people answer on out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from graphuq.app.options import Force, Graph, Impute, Quiet, Scale, Seed, Separator
+from graphuq.app.shell import one_sentence, printable
+from graphuq.files import check_target
+
+
+def label(
+    table: Annotated[Path, typer.Argument(help="The table, as for fit; it need not have any labels.")],
+    label: Annotated[
+        str, typer.Option(help="Column with the class of some rows, if any; or a name for a new one.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the results, as fit makes it; answers are kept beside it.")
+    ],
+    classes: Annotated[
+        list[str] | None,
+        typer.Option("--class", help="A class to choose from; repeat. More can be added on the page."),
+    ] = None,
+    show: Annotated[
+        list[str] | None, typer.Option(help="A column to show; repeat. By default all but the label.")
+    ] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Folder with a picture of each row.")] = None,
+    picture_column: Annotated[str | None, typer.Option(help="Column with the names of the picture files.")] = None,
+    take: Annotated[
+        Path | None, typer.Option("--import", help="Take answers from a CSV or Label Studio JSON file, and end.")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Write answers to a CSV or Label Studio JSON file, and end.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; by default nobody else can reach it.")
+    ] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; by default any that is free.")] = None,
+    browse: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
+    row_id: Annotated[str | None, typer.Option("--id", help="Column that names the rows.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="A feature to use; repeat. By default all others.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="A column that is no feature; repeat.")] = None,
+    category: Annotated[
+        list[str] | None, typer.Option(help="A feature that holds categories; repeat, or 'all' for all text.")
+    ] = None,
+    scale: Annotated[
+        Scale, typer.Option(help="Numbers to mean 0 and variance 1; auto: but not pixels.")
+    ] = Scale.auto,
+    impute: Annotated[
+        Impute | None, typer.Option(help="Fill missing values; by default they are refused.")
+    ] = None,
+    unlabeled: Annotated[str, typer.Option(help="A further text that marks an unlabeled row.")] = "",
+    separator: Separator = None,
+    graph: Annotated[Graph, typer.Option(help="How similar rows are.")] = Graph.knn,
+    neighbors: Annotated[int, typer.Option(help="Neighbors of each row in the graph.")] = 5,
+    width: Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian.")] = None,
+    components: Annotated[int | None, typer.Option(help="Principal components to keep first.")] = None,
+    modes: Annotated[int, typer.Option(help="Eigenvectors of the graph to use.")] = 300,
+    seed: Seed = 0,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Ask people about the rows that teach the model most, on a page in the browser.
+
+    The same command goes on where it was left, whatever happened. Ctrl-C ends it and writes the results.
+    """
+
+    def tell(line: str) -> None:
+        if not quiet:
+            typer.echo(printable(line), err=True)
+
+    with one_sentence():
+        check_target(export, force)
+        from graphuq.app.fitting import Question
+        from graphuq.app.label import exchange, run
+        from graphuq.estimator import GraphClassifier
+
+        desk = run.Desk(
+            question=Question(
+                table=table,
+                label=label,
+                row_id=row_id,
+                columns=tuple(column or ()),
+                drop=tuple(drop or ()),
+                categories=tuple(category or ()),
+                scale=scale.value,
+                impute=impute.value if impute else None,
+                unlabeled=unlabeled,
+                separator=separator,
+            ),
+            out=out,
+            show=tuple(show or ()),
+            pictures=pictures,
+            picture_column=picture_column,
+            classes=tuple(classes or ()),
+        )
+        settings: dict[str, Any] = {
+            "graph": graph.value,
+            "n_neighbors": neighbors,
+            "n_modes": modes,
+            "width": width,
+        }
+        classifier = GraphClassifier(**settings, n_components=components, random_state=seed)
+        served = take is None and export is None
+        if served:
+            run.check_server()
+        with run.opened(desk, classifier, tell, at=(host, port) if served else None, force=force) as running:
+            if take is not None:
+                tell(exchange.take(running.session, take, label=label, row_id=row_id))
+            if export is not None:
+                tell(exchange.export(running.session, export, label=label, force=force))
+            if served:
+                try:
+                    run.serve(running, host, tell, browse=browse)
+                finally:
+                    run.leave(running, tell)

@@ -1,0 +1,176 @@
+"""Answers in; files that other tools read out, CSV and Label Studio's JSON; and back."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from graphuq import uncertainty
+from graphuq.app.label.session import Session, checked_name
+from graphuq.app.tables import write_csv
+from graphuq.app.tables.text import MISSING
+from graphuq.files import check_target, whole_file
+
+MAX_FILE = 512 * 2**20  # bytes
+SHOWN, MODEL_VERSION = 20, "graphuq"
+
+
+def export(session: Session, target: Path, *, label: str, force: bool = False) -> str:
+    """Write the labels, and what the model believes of every row; by the ending of the name CSV or JSON."""
+    check_target(target, force)
+    session.model.settled()
+    found = _beliefs(session)
+    if target.suffix.lower() == ".json":
+        text = json.dumps(list(_tasks(session, found, label)), ensure_ascii=False, indent=1, allow_nan=False)
+        with whole_file(target) as part:
+            part.write_text(text, encoding="utf-8")
+    elif target.suffix.lower() == ".csv":
+        with whole_file(target) as part, part.open("w", encoding="utf-8", newline="") as file:
+            write_csv(file, _columns(session, found, label))
+    else:
+        raise ValueError(f"{target.name} must end in .csv, or in .json for Label Studio.")
+    return f"{len(session.labels()):,} labels of {session.model.n_rows:,} rows: {target}"
+
+
+def take(session: Session, source: Path, *, label: str, row_id: str | None) -> str:
+    """Take answers from a file that `export`, Label Studio, or anyone else wrote; rows that have one keep it."""
+    if not source.is_file():
+        raise ValueError(f"There is no file {source}.")
+    if source.stat().st_size > MAX_FILE:
+        raise ValueError(f"{source.name} is larger than {MAX_FILE // 2**20} MB: take it in pieces.")
+    places = {name: row for row, name in enumerate(session.look.names)}
+    readers = {".json": _from_json, ".csv": _from_csv}
+    if source.suffix.lower() not in readers:
+        raise ValueError(f"{source.name} must end in .csv, or in .json for Label Studio.")
+    try:
+        found = list(readers[source.suffix.lower()](source, label, row_id))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, csv.Error) as error:
+        raise ValueError(f"{source.name} cannot be read: {error}.") from None
+    strange = next((name for name, _ in found if name not in places), None)
+    if strange is not None:
+        raise ValueError(f"{source.name} names the row {strange!r}, which the table does not have.")
+    names = {name: checked_name(name) for _, name in found}  # all are doubted before one is taken
+    labels, taken, kept = session.labels(), 0, 0
+    for row, name in ((places[row], names[name]) for row, name in found):
+        if row in labels:
+            kept += 1
+            continue
+        if name not in session.classes():
+            session.add_class(f"import {name}", "import", name)
+        session.store.answer(f"import {row} {len(session.store.events())}", "import", row, name)
+        labels[row] = name
+        taken += 1
+    session.model.tell()
+    told = f"{taken:,} answer{'s' if taken != 1 else ''} taken from {source.name}"
+    return told + (f"; {kept:,} rows had a class already, and keep it" if kept else "")
+
+
+def _beliefs(session: Session) -> list[dict[str, Any]]:
+    """The likeliest class of each row, its probability, and the label variance; nothing while there is no model."""
+    classifier = session.model.beliefs.classifier
+    if classifier is None:
+        return [{}] * session.model.n_rows
+    p = classifier.label_distributions_
+    answer, variance = uncertainty.most_probable(p), uncertainty.label_variance(p)
+    return [
+        {
+            "class": str(classifier.classes_[k]),
+            "probability": float(p[row, k]),
+            "uncertainty": float(variance[row]),
+        }
+        for row, k in enumerate(answer.tolist())
+    ]
+
+
+def _status(session: Session) -> list[str]:
+    state, given = session.store.state, session.table_labels
+
+    def of(row: int) -> str:
+        if row in state.answers:
+            return "answered"
+        if row in given:
+            return "in the table"
+        return "not sure" if row in state.unsure else "skipped" if row in state.skipped else ""
+
+    return [of(row) for row in range(session.model.n_rows)]
+
+
+def _columns(session: Session, found: list[dict[str, Any]], label: str) -> dict[str, list[Any]]:
+    labels, rows = session.labels(), range(session.model.n_rows)
+    return {
+        "row": list(session.look.names),
+        label: [labels.get(row, "") for row in rows],
+        "status": _status(session),
+        **{name: [each.get(name, "") for each in found] for name in ("class", "probability", "uncertainty")},
+    }
+
+
+def _tasks(session: Session, found: list[dict[str, Any]], label: str) -> Iterator[dict[str, Any]]:
+    """Label Studio's tasks: what is shown, annotations by people, and predictions with their score.
+
+    The uncertainty is a field of its own beside the data, by which tasks can be sorted.
+    """
+    labels, status = session.labels(), _status(session)
+
+    def result(name: str) -> list[dict[str, Any]]:
+        return [{"from_name": label, "to_name": "row", "type": "choices", "value": {"choices": [name]}}]
+
+    for row, believed in enumerate(found):
+        data: dict[str, Any] = {"row": session.look.names[row], "cells": dict(session.look.cells(row, SHOWN))}
+        task: dict[str, Any] = {"id": row + 1, "data": data, "annotations": [], "predictions": []}
+        if believed:
+            data["uncertainty"] = believed["uncertainty"]
+            task["predictions"] = [{
+                "model_version": MODEL_VERSION, "score": believed["probability"],
+                "uncertainty": believed["uncertainty"], "result": result(believed["class"]),
+            }]  # fmt: skip
+        if row in labels:
+            task["annotations"] = [{"result": result(labels[row]), "was_cancelled": False}]
+        elif status[row]:
+            task["annotations"] = [{"result": [], "was_cancelled": True}]
+        yield task
+
+
+def _from_csv(source: Path, label: str, row_id: str | None) -> Iterator[tuple[str, str]]:
+    with source.open(encoding="utf-8-sig", newline="") as file:
+        lines = csv.DictReader(file, strict=True)
+        named = next((name for name in (row_id, "row") if name and name in (lines.fieldnames or ())), None)
+        if named is None or label not in (lines.fieldnames or ()):
+            raise ValueError(f"{source.name} needs the columns {row_id or 'row'!r} and {label!r}.")
+        for line in lines:
+            name = (line[label] or "").strip()
+            if name.lower() not in MISSING and name != "-1":
+                yield (line[named] or "").strip(), name
+
+
+def _from_json(source: Path, label: str, row_id: str | None) -> Iterator[tuple[str, str]]:
+    """Label Studio's JSON, or its JSON-MIN, in which the choice stands beside the data."""
+    tasks = json.loads(source.read_text(encoding="utf-8"))
+    if not isinstance(tasks, list) or not all(isinstance(each, dict) for each in tasks):
+        raise ValueError(f"{source.name} is no export of Label Studio: a list of tasks is needed.")
+    for task in tasks:
+        data = task.get("data") if isinstance(task.get("data"), dict) else task
+        row = next((data[name] for name in (row_id, "row") if name and data.get(name) is not None), None)
+        if row is None:
+            raise ValueError(
+                f"A task in {source.name} has no field {row_id or 'row'!r} in its data, which names the row."
+            )
+        choice = _choice(task) if "annotations" in task else data.get(label)
+        if isinstance(choice, str) and choice.strip():
+            yield str(row), choice.strip()
+
+
+def _choice(task: dict[str, Any]) -> str | None:
+    """What the last annotation that was not cancelled chose."""
+    for annotation in reversed(task["annotations"] if isinstance(task["annotations"], list) else []):
+        if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
+            continue
+        for result in annotation.get("result") or []:
+            value = result.get("value") if isinstance(result, dict) else None
+            choices = value.get("choices") if isinstance(value, dict) else None
+            if isinstance(choices, list) and choices:
+                return str(choices[0])
+    return None

@@ -1,0 +1,370 @@
+// What the server says in; questions, a map that moves, and answers out. Text is only ever set as text.
+(() => {
+  const at = (id) => document.getElementById(id);
+  const key = location.hash.slice(1);
+  const unique = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  let tab = sessionStorage.getItem("tab") ?? unique();
+  const smooth = !matchMedia("(prefers-reduced-motion: reduce)").matches;
+  let state = null, layout = null, question = null, again = false, sending = false, shapes = [];
+
+  // ---- asking the server -------------------------------------------------------------------------
+  const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+  function problem(text) {
+    at("problem").hidden = !text;
+    if (at("problem").textContent !== text) at("problem").textContent = text;
+  }
+  const say = (text) => { at("told").textContent = text; };
+  // An answer that is not heard is sent again, under the same name: the server counts it once.
+  async function ask(path, body = null) {
+    for (let pause = 250; ; pause = Math.min(2 * pause, 4000)) {
+      let reply;
+      try {
+        reply = await fetch(path, {
+          method: body ? "POST" : "GET", body: body && JSON.stringify(body), cache: "no-store",
+          headers: { "X-Graphuq-Key": key, ...(body ? { "Content-Type": "application/json" } : {}) },
+        });
+      } catch {
+        problem("graphuq label does not answer. Start the same command again: nothing is lost, and this page goes on by itself.");
+        await wait(pause);
+        continue;
+      }
+      const found = path.startsWith("api/picture") && reply.ok ? await reply.blob() : await reply.json();
+      if (reply.ok) { problem(state?.failure ? `The model could not learn: ${state.failure}` : ""); return found; }
+      const refused = new Error(found.sentence ?? `The server refused (${reply.status}).`);
+      refused.status = reply.status;
+      throw refused;
+    }
+  }
+
+  // ---- what is done ------------------------------------------------------------------------------
+  async function act(kind, more = {}, spoken = "") {
+    if (sending || (kind !== "undo" && kind !== "remove" && !question)) return;
+    sending = true;
+    const began = performance.now();
+    document.body.setAttribute("aria-busy", "true");
+    try {
+      take(await ask("api/do", { key: unique(), tab, kind, ...more }));
+      if (kind === "answer") document.documentElement.dataset.moved = (performance.now() - began).toFixed(1);
+      say(spoken);
+      if (kind !== "add" && kind !== "remove") await next();
+    } catch (error) {
+      problem(error.message);
+      if (error.status === 409 && kind !== "add") await next(true);
+    } finally {
+      sending = false;
+      document.body.removeAttribute("aria-busy");
+    }
+  }
+  async function next(keepProblem = false) {
+    const told = at("problem").textContent;
+    again = false;
+    show(await ask(`api/question?tab=${tab}`));
+    if (keepProblem) problem(told);
+    watch();
+  }
+  const choose = (k) => act("answer", { row: question.row, class: state.classes[k].name, again }, `${state.classes[k].name}.`);
+  async function lookAgain(row) {
+    again = true;
+    show(await ask(`api/row/${row}`));
+    at("asked").focus();
+    scrollTo({ top: 0, behavior: smooth ? "smooth" : "auto" });
+  }
+  async function choosingByName(name) {
+    const clean = name.trim().replace(/\s+/g, " ");
+    if (!clean || !question) return;
+    if (!state.classes.some((each) => each.name === clean)) await act("add", { class: clean }, `${clean} added.`);
+    const k = state.classes.findIndex((each) => each.name === clean);
+    if (k >= 0) await choose(k);
+  }
+
+  // ---- what is shown -----------------------------------------------------------------------------
+  function mark(k) {
+    const root = svg("svg", { class: "mark", viewBox: "-1.3 -1.3 2.6 2.6", "aria-hidden": "true" });
+    svg("path", { d: shapes[k % shapes.length], fill: `var(--k${k})` }, root);
+    return root;
+  }
+  function oneClass(k, parent) {
+    const made = element("span", { class: "class" }, parent);
+    made.append(mark(k));
+    element("bdi", {}, made, state.classes[k].name);
+    return made;
+  }
+  function picture(entry, parent) {
+    if (entry.gray) {
+      const canvas = element("canvas", { class: "picture", role: "img", "aria-label": `picture of row ${entry.name}` }, parent);
+      paint(canvas, bytes(entry.gray.data), entry.gray.width, entry.gray.height);
+    } else if (entry.file) {
+      const image = element("img", { alt: `picture of row ${entry.name}: ${entry.file}` }, parent);
+      ask(`api/picture/${entry.row}`).then((blob) => {
+        image.src = URL.createObjectURL(blob);
+        image.onload = () => URL.revokeObjectURL(image.src);
+      }).catch((error) => image.replaceWith(element("p", { class: "missing" }, null, error.message)));
+    } else return false;
+    return true;
+  }
+  function show(found) {
+    question = found;
+    const face = at("face");
+    face.replaceChildren();
+    at("again").hidden = !again;
+    if (!found) {
+      at("row-name").textContent = "Nothing is left to ask";
+      element("p", { class: "note" }, face, "Every row has a class, or someone was not sure of it. Write the results, or look at doubtful labels again.");
+      at("near").replaceChildren();
+      drawChoices();
+      drawMap();
+      say("Nothing is left to ask.");
+      return;
+    }
+    at("row-name").textContent = found.name;
+    picture(found, face);
+    const long = found.cells.filter(([, text]) => text.length > 60), short = found.cells.filter(([, text]) => text.length <= 60);
+    for (const [name, text] of long) {
+      element("p", { class: "over note" }, face, name);
+      element("p", { class: "text", tabindex: "0" }, face).append(element("bdi", {}, null, text));
+    }
+    if (short.length) {
+      const list = element("dl", { tabindex: "0", "aria-label": "values of the row" }, face);
+      for (const [name, text] of short) { element("dt", {}, list, name); element("dd", {}, list, text); }
+    }
+    const near = at("near");
+    near.replaceChildren();
+    for (const entry of found.neighbors) {
+      const line = element("li", {}, near), what = element("span", { class: "what" });
+      if (!picture(entry, line)) element("span", {}, line);
+      line.append(what);
+      element("b", {}, what, entry.name);
+      if (!entry.gray && !entry.file) element("span", {}, what, entry.cells.map(([name, text]) => `${name} ${text}`).join(" · "));
+      oneClass(entry.class, line);
+    }
+    if (!found.neighbors.length) element("li", { class: "note" }, near, "No row has a class yet.");
+    drawChoices();
+    drawMap();
+    const best = found.p[0], thought = best ? `The model thinks ${state.classes[best[0]].name}, ${sure(best[1])}.` : "";
+    say(`${at("told").textContent} Row ${found.name}. ${thought}`.trim());
+  }
+  function drawChoices() {
+    const list = at("classes"), focused = list.contains(document.activeElement) ? document.activeElement.dataset.class : null;
+    list.classList.toggle("many", state.classes.length > 6);
+    list.replaceChildren();
+    const p = new Map(question?.p ?? []);
+    state.classes.forEach((each, k) => {
+      const digit = k < 9 ? String(k + 1) : k === 9 ? "0" : "";
+      const button = element("button", { type: "button", "data-class": k, ...(digit ? { "aria-keyshortcuts": digit } : {}) }, element("li", {}, list));
+      const level = element("span", { class: "level" }, button);
+      level.style.background = `var(--k${k})`;
+      level.style.width = `${100 * (p.get(k) ?? 0)}%`;
+      if (digit) element("kbd", { "aria-hidden": "true" }, button, digit); else element("span", {}, button);
+      button.append(mark(k));
+      element("bdi", {}, button, each.name);
+      element("small", {}, button, p.has(k) ? sure(p.get(k)) : "");
+      if (question?.given === k) button.setAttribute("aria-current", "true");
+      button.disabled = !question;
+      button.addEventListener("click", () => choose(k));
+      if (focused === String(k)) button.focus();
+    });
+    if (!state.classes.length) element("li", { class: "note" }, list, "There are no classes yet: press n, and name the class of this row.");
+    for (const id of ["new", "skip", "unsure"]) at(id).disabled = !question || (again && id !== "new");
+  }
+  function take(found) {
+    state = found;
+    const n = (count, what) => `${count.toLocaleString()} ${what}`;
+    at("counts").textContent = `${n(state.labels, "labels")} of ${n(state.rows, "rows")}` +
+      (state.unsure ? ` · ${state.unsure} not sure` : "") + (state.skipped ? ` · ${state.skipped} skipped` : "");
+    at("busy").hidden = !state.busy;
+    at("busy").textContent = state.busy === "learning" ? "learning" : "weighing";
+    drawLegend();
+    drawAdvice();
+    drawMap();
+    if (state.layout !== layout?.layout) arrange();
+  }
+  function drawLegend() {
+    const host = at("legend");
+    host.replaceChildren();
+    state.classes.forEach((each, k) => {
+      const made = element("span", { class: "legend" }, host);
+      made.append(mark(k));
+      element("bdi", {}, made, each.name);
+      element("small", {}, made, String(each.labels));
+    });
+  }
+  let advised = "";
+  function drawAdvice() {
+    const host = at("advice"), text = JSON.stringify(state.advice);
+    if (text !== advised) host.replaceChildren(...state.advice.map((each) => element("p", {}, null, each)));
+    advised = text;
+    chart(at("variance"), state.progress.map(([labels, variance]) => [labels, variance]), "mean label variance");
+    chart(at("loss"), state.progress.filter((each) => each[2] !== null).map(([labels, , loss]) => [labels, loss]), "log-loss of labels left out");
+    at("doubts").hidden = !state.suspicious.length;
+    const list = at("suspicious");
+    if (list.contains(document.activeElement)) return; // not under someone's finger
+    list.replaceChildren();
+    for (const each of state.suspicious) {
+      const button = element("button", { type: "button" }, element("li", {}, list));
+      oneClass(each.given, button);
+      const what = element("span", { class: "what" }, button);
+      element("b", {}, what, each.name);
+      const line = element("span", {}, what, "others say ");
+      element("bdi", {}, line, state.classes[each.likelier].name);
+      element("small", {}, button, sure(each.probability));
+      button.addEventListener("click", () => lookAgain(each.row));
+    }
+  }
+  function chart(host, points, label) {
+    if (points.length < 2) { host.replaceChildren(element("p", { class: "empty" }, null, "It begins with the second answer.")); return; }
+    const xs = points.map((each) => each[0]), ys = points.map((each) => each[1]);
+    const { root, X, Y } = axes(host, `${label}, now ${ys.at(-1).toFixed(3)}`, { x: [Math.min(...xs), Math.max(...xs, Math.min(...xs) + 1)], y: [0, Math.max(...ys, 1e-9)], height: 170, xLabel: "labels", n: 4 });
+    svg("polyline", { points: points.map(([x, y]) => `${X(x).toFixed(1)},${Y(y).toFixed(1)}`).join(" "), fill: "none", stroke: color("accent"), "stroke-width": 2, "stroke-linejoin": "round" }, root);
+    svg("circle", { cx: X(xs.at(-1)), cy: Y(ys.at(-1)), r: 4, fill: color("accent") }, root);
+  }
+
+  // ---- the map -----------------------------------------------------------------------------------
+  const map = at("map");
+  let from = null, moving = 0, dots = [];
+  async function arrange() {
+    const found = await ask("api/layout"), shorts = (text) => Array.from(new Uint16Array(bytes(text).buffer), (v) => v / 65535);
+    found.x = shorts(found.x); found.y = shorts(found.y);
+    from = layout && smooth ? { x: layout.x, y: layout.y, began: performance.now() } : null;
+    layout = found;
+    cancelAnimationFrame(moving);
+    const step = () => { drawMap(); if (from) moving = requestAnimationFrame(step); };
+    step();
+  }
+  function drawMap() {
+    if (!layout || !state) return;
+    const { width, height } = map.getBoundingClientRect(), ratio = devicePixelRatio || 1, pad = 16;
+    if (map.width !== Math.round(width * ratio) || map.height !== Math.round(height * ratio)) { map.width = Math.round(width * ratio); map.height = Math.round(height * ratio); }
+    const context = map.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    const t = from ? Math.min(1, (performance.now() - from.began) / 600) : 1, ease = t * t * (3 - 2 * t);
+    if (t === 1) from = null;
+    const X = (v) => pad + v * (width - 2 * pad), Y = (v) => height - pad - v * (height - 2 * pad);
+    const [middle, text, card] = ["middle", "text", "card"].map(color), colors = state.classes.map((_, k) => color("k" + k));
+    const kinds = state.map && bytes(state.map.class), sureness = state.map && bytes(state.map.sure);
+    const n = layout.rows.length, size = n > 1500 ? 2.6 : 3.6, paths = drawMap.paths ??= shapes.map((path) => new Path2D(path));
+    const order = Array.from({ length: n }, (_, i) => i);
+    if (sureness) order.sort((a, b) => sureness[b] - sureness[a]); // the unsure are drawn after the sure
+    dots = [];
+    const shade = new Map(); // few of them, each mixed once
+    const fill = (k, s) => { const id = k * 32 + (s >> 3); if (!shade.has(id)) shade.set(id, mix(middle, colors[k], ((s >> 3) + 0.5) / 32)); return shade.get(id); };
+    for (const i of order) {
+      const [ox, oy] = from ? [from.x[i], from.y[i]] : [0, 0];
+      const x = X(from ? ox + (layout.x[i] - ox) * ease : layout.x[i]), y = Y(from ? oy + (layout.y[i] - oy) * ease : layout.y[i]);
+      const k = kinds && kinds[i] < colors.length ? kinds[i] : -1, s = k < 0 ? 0 : sureness[i];
+      drawDot(context, { x, y, reach: size, path: paths[k < 0 ? 1 : k % paths.length], fill: k < 0 ? middle : fill(k, s), edge: s < 100 ? text : card, width: 0.5, edgeAlpha: 0.55 });
+      dots.push({ i, x, y, k, s });
+    }
+    const large = width < 500 || state.stars.length > 60 ? 7 : 10;
+    for (const [, sx, sy, k] of state.stars) drawDot(context, { x: X(sx), y: Y(sy), reach: large, path: stars[k % stars.length], fill: colors[k], edge: text, width: 1.4 });
+    const here = question && layout.rows.indexOf(question.row);
+    if (question && here >= 0) {
+      context.strokeStyle = text; context.lineWidth = 2.5;
+      context.beginPath(); context.arc(X(layout.x[here]), Y(layout.y[here]), 11, 0, 7); context.stroke();
+      context.strokeStyle = card; context.lineWidth = 1;
+      context.beginPath(); context.arc(X(layout.x[here]), Y(layout.y[here]), 13, 0, 7); context.stroke();
+    }
+    at("map-told").textContent = `Map of ${n.toLocaleString()} rows, ${state.stars.length} of them labeled; colors are the likeliest classes.`;
+  }
+  map.addEventListener("pointermove", (event) => {
+    const box = map.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
+    let best = null, least = 12 ** 2;
+    for (const dot of dots) { const d = (dot.x - x) ** 2 + (dot.y - y) ** 2; if (d < least) [best, least] = [dot, d]; }
+    const tip = at("tip");
+    tip.style.display = best ? "block" : "none";
+    if (!best) return;
+    tip.replaceChildren(element("b", {}, null, layout.names[best.i]));
+    if (best.k >= 0) element("div", {}, tip).append(element("bdi", {}, null, state.classes[best.k].name), best.s < 64 ? ", hardly known" : best.s < 190 ? ", likely" : ", quite sure");
+    tip.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8)}px`;
+    tip.style.top = `${Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8)}px`;
+  });
+  map.addEventListener("pointerleave", () => { at("tip").style.display = "none"; });
+
+  // ---- keys and buttons --------------------------------------------------------------------------
+  const naming = at("naming");
+  function openNaming() {
+    if (!question) return;
+    at("name").value = "";
+    at("known").replaceChildren(...state.classes.map((each) => element("option", { value: each.name })));
+    const removable = state.classes.map((each, k) => [each, k]).filter(([each]) => each.removable);
+    at("removal").hidden = !removable.length;
+    at("removable").replaceChildren(...removable.map(([each, k]) => {
+      const line = element("li"), button = element("button", { type: "button" }, line);
+      oneClass(k, button);
+      element("span", { class: "what" }, button, "");
+      element("small", {}, button, each.labels ? `and its ${each.labels} labels` : "");
+      button.addEventListener("click", () => { naming.close(""); act("remove", { class: each.name }, `${each.name} removed.`).then(() => next()); });
+      return line;
+    }));
+    naming.showModal();
+    at("name").focus();
+  }
+  naming.addEventListener("close", () => { if (naming.returnValue === "take") choosingByName(at("name").value); naming.returnValue = ""; });
+  const setAside = (kind, spoken) => { if (question && !again) act(kind, { row: question.row }, spoken); };
+  const does = { n: openNaming, s: () => setAside("skip", "Skipped."), "?": () => setAside("unsure", "Not sure."), u: () => act("undo", {}, "Undone.") };
+  at("new").addEventListener("click", does.n);
+  at("skip").addEventListener("click", does.s);
+  at("unsure").addEventListener("click", does["?"]);
+  at("undo").addEventListener("click", does.u);
+  addEventListener("keydown", (event) => {
+    if (naming.open || event.ctrlKey || event.metaKey || event.altKey || event.repeat || event.target.closest("input, textarea, select")) return;
+    const k = /^[0-9]$/.test(event.key) ? (Number(event.key) + 9) % 10 : -1;
+    if (k >= 0 && question && k < Math.min(10, state.classes.length)) choose(k);
+    else if (event.key in does) does[event.key]();
+    else if (event.key === "Escape" && again) next();
+    else return;
+    event.preventDefault();
+  });
+  at("write").addEventListener("click", async () => {
+    at("write").disabled = true;
+    at("write").textContent = "Writing …";
+    try { const { sentence } = await ask("api/write", {}); say(sentence); at("write").textContent = "Written ✓"; at("write").title = sentence; }
+    catch (error) { problem(error.message); at("write").textContent = "Write results"; }
+    at("write").disabled = false;
+  });
+
+  // ---- staying up to date ------------------------------------------------------------------------
+  let watching = 0;
+  async function watch() {
+    clearTimeout(watching);
+    try {
+      const found = await ask(`api/state?tab=${tab}`);
+      if (!sending && (!state || found.version !== state.version || found.busy !== state.busy || found.progress.length !== state.progress.length || JSON.stringify([found.advice, found.suspicious, found.classes]) !== JSON.stringify([state.advice, state.suspicious, state.classes]))) {
+        const more = state && found.classes.length !== state.classes.length;
+        take(found);
+        if (more) drawChoices();
+      }
+    } catch (error) { problem(error.message); if (error.status === 401) return; }
+    clearTimeout(watching);
+    watching = setTimeout(watch, state?.busy ? 500 : 10_000);
+  }
+
+  // ---- light and dark ----------------------------------------------------------------------------
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  function theme(name) { document.documentElement.dataset.theme = name; if (state) { drawMap(); drawAdvice(); } }
+  at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+  dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
+  theme(dark.matches ? "dark" : "light");
+  addEventListener("resize", () => requestAnimationFrame(drawMap));
+  addEventListener("hashchange", () => location.reload());
+
+  // A tab that was duplicated has the name of the first one, which holds a lock on it: it takes another.
+  const alone = () => new Promise((done) => {
+    if (!navigator.locks) { done(); return; }
+    navigator.locks.request(`graphuq ${tab}`, { ifAvailable: true }, (lock) => {
+      if (!lock) { tab = unique(); alone().then(done); return null; }
+      done();
+      return new Promise(() => {});
+    });
+  });
+  (async () => {
+    try {
+      await alone();
+      sessionStorage.setItem("tab", tab);
+      shapes = await ask("shapes.json");
+      take(await ask(`api/state?tab=${tab}`));
+      await next();
+      document.documentElement.dataset.ready = "yes";
+    } catch (error) { problem(error.message); }
+  })();
+})();

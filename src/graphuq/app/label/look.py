@@ -1,0 +1,135 @@
+"""A table in; what a person is shown of a row, and what the table is known by when it comes again, out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq.app.fitting import Data
+from graphuq.app.tables import Table
+from graphuq.classes import in_words
+
+MAX_LETTERS = 4000  # of a cell that are shown
+MAX_PICTURE = 20 * 2**20  # bytes of a picture file
+# Pictures by the ending of their name; no other file is ever served. SVG may hold scripts and is none of them.
+KINDS = {
+    ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
+    ".bmp": "image/bmp", ".avif": "image/avif",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What a person is shown of each row.
+
+    Attributes:
+        names: one name a row.
+        columns: the cells as text, by column.
+        pictures: gray values, shape (n_rows, height, width), where rows are images.
+        folder: where the picture files are.
+        files: their names, one a row, "" where there is none.
+    """
+
+    names: Sequence[str]
+    columns: dict[str, NDArray[Any]] = field(repr=False)
+    pictures: NDArray[np.uint8] | None = None
+    folder: Path | None = None
+    files: NDArray[Any] | None = None
+
+    def cells(self, row: int, most: int | None = None) -> list[tuple[str, str]]:
+        """Names of columns and the text of their cells."""
+        return [(name, _cut(str(column[row]))) for name, column in list(self.columns.items())[:most]]
+
+    def picture(self, row: int) -> tuple[Path, str]:
+        """The picture file of a row and its kind; a sentence where there is none, or where it is none of ours."""
+        name = "" if self.files is None else str(self.files[row])
+        if self.folder is None or not name:
+            raise FileNotFoundError("This row has no picture.")
+        home = self.folder.resolve()
+        try:
+            path = (home / name).resolve()
+            inside, there = path.is_relative_to(home), path.is_file()
+        except (OSError, ValueError):  # a name that no file can have
+            inside = there = False
+        if not inside or not there:
+            raise FileNotFoundError(f"There is no picture {name} in {self.folder}.")
+        if path.suffix.lower() not in KINDS:
+            raise FileNotFoundError(f"{name} is no picture: {', '.join(KINDS)} are shown.")
+        if path.stat().st_size > MAX_PICTURE:
+            raise FileNotFoundError(f"{name} is larger than {MAX_PICTURE // 2**20} MB, and is not shown.")
+        return path, KINDS[path.suffix.lower()]
+
+
+def look_at(
+    data: Data,
+    label: str,
+    *,
+    show: Sequence[str] = (),
+    pictures: Path | None = None,
+    picture_column: str | None = None,
+) -> Look:
+    """What is shown of the rows: the columns in `show`, or all but the label; and pictures from a folder."""
+    table = data.table
+    if (pictures is None) != (picture_column is None):
+        raise ValueError("--pictures and --picture-column go together: a folder, and the column with file names.")
+    if pictures is not None and not pictures.is_dir():
+        raise ValueError(f"There is no folder {pictures} with pictures.")
+    for name in show:
+        table.column(name)
+    hidden = () if show else (label, picture_column)
+    names = [name for name in show or table.columns if name not in hidden and table.column(name).ndim == 1]
+    files = None if picture_column is None else table.text(picture_column)
+    return Look(data.rows.names, {name: table.text(name) for name in names}, data.rows.pictures, pictures, files)
+
+
+def identity(table: Table, settings: dict[str, Any]) -> dict[str, Any]:
+    """What a table and the settings of a session are known by: a digest of each column."""
+    columns = {name: _digest(column) for name, column in table.columns.items()}
+    return {"rows": table.n_rows, "columns": columns, "settings": settings}
+
+
+def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What is not as it was, in words; none where all is."""
+    found = []
+    if before["rows"] != now["rows"]:
+        found.append(f"it had {before['rows']:,} rows and has {now['rows']:,}")
+    old, new = before["columns"], now["columns"]
+    for names, told in (
+        ([name for name in old if name not in new], "without"),
+        ([name for name in new if name not in old], "with the new"),
+    ):
+        if names:
+            found.append(f"it is now {told} column{'s' if len(names) > 1 else ''} {in_words(np.array(names))}")
+    changed = [name for name in old if name in new and old[name] != new[name]]
+    if changed and before["rows"] == now["rows"]:
+        found.append(f"cells of {in_words(np.array(changed))} changed")
+    for name, value in before["settings"].items():
+        if (other := now["settings"].get(name)) != value:
+            found.append(f"{name} was {_told(value)} and is {_told(other)}")
+    return found
+
+
+def _told(value: Any) -> str:
+    return "not given" if value in (None, "", []) else repr(value)
+
+
+def _cut(text: str) -> str:
+    beyond = len(text) - MAX_LETTERS
+    return text if beyond <= 0 else f"{text[:MAX_LETTERS]} … ({beyond:,} more letters)"
+
+
+def _digest(column: NDArray[Any]) -> str:
+    digest = hashlib.sha256(f"{column.dtype.kind} {column.shape}".encode())
+    if column.dtype.kind != "O":
+        digest.update(np.ascontiguousarray(column).tobytes())
+    else:
+        for cell in column:
+            raw = str(cell).encode("utf-8", "surrogatepass")
+            digest.update(len(raw).to_bytes(8, "little") + raw)
+    return digest.hexdigest()

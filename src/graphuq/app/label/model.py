@@ -1,0 +1,222 @@
+"""Labels in; what is believed of every row at once, and what to ask next a moment later, out.
+
+A new label moves the beliefs in milliseconds. A thread then weighs what to ask next, leaves labels out, and learns the
+hyper-parameters anew when classes come or go, or when there are twice as many labels as when it last did.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq import queries, uncertainty
+from graphuq.app.label import beliefs
+from graphuq.app.label.quick import Sketch
+from graphuq.app.report import plots
+from graphuq.app.shell import sentence
+from graphuq.estimator import GraphClassifier
+from graphuq.suspicion import SuspiciousLabels, suspicious_labels
+
+Array = NDArray[Any]
+Rows = NDArray[np.int64]
+
+N_AHEAD = 6  # questions weighed at a time: one for each of a few people
+MAX_LEFT_OUT = 2000  # labels up to which each is left out: it costs their number cubed
+
+
+class Situation(NamedTuple):
+    """What is known: the class of some rows, and which others may be asked about."""
+
+    given: dict[int, str]
+    askable: Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """What is believed.
+
+    Attributes:
+        version: how many times labels were told.
+        classifier: None while fewer than two classes have labels.
+        shown: the probability of each of its classes at the rows of the map, shape (n_shown, n_classes).
+    """
+
+    version: int = 0
+    classifier: GraphClassifier | None = None
+    shown: Array | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Advice:
+    """What the thread found for some version of the beliefs: rows to ask, best first, and what else there is to say."""
+
+    version: int = -1
+    ahead: tuple[int, ...] = ()
+    suspicious: SuspiciousLabels | None = None
+    gain: tuple[queries.ExpectedGain, ...] = ()
+
+
+class Model:
+    """Beliefs about one table that move with its labels; safe to call from any thread."""
+
+    def __init__(
+        self,
+        seen: GraphClassifier,
+        shown: Rows,
+        situation: Callable[[], Situation],
+        note: Callable[[int, float, float | None], None],
+    ) -> None:
+        """Start to learn.
+
+        Args:
+            seen: a classifier with a graph, see `beliefs.seen`.
+            shown: the rows of the map.
+            situation: what is known now.
+            note: takes the number of labels, the mean label variance and the log-loss of labels left out.
+        """
+        self.n_rows = int(seen.graph_.n_nodes)
+        self.shown = shown
+        self.seen, self._situation, self._note = seen, situation, note
+        self._lock = threading.RLock()
+        self._news = threading.Condition(self._lock)
+        self.beliefs, self.advice = Beliefs(), Advice()
+        self.learning, self.failure = False, ""
+        self.coordinates, self.layout = self._place(None), 0  # of all rows, shape (n_rows, 2)
+        self._sketches: tuple[Sketch, Sketch] | None = None
+        self._learned_from = 0
+        self._stopped = False
+        self._thread = threading.Thread(target=self._work, name="weigh", daemon=True)
+        self._thread.start()
+
+    def tell(self) -> None:
+        """Labels have changed: beliefs follow at once."""
+        with self._news:
+            self._believe(self.beliefs.classifier, self.beliefs.version + 1)
+            self._news.notify_all()
+
+    def wait(self, seconds: float) -> Advice:
+        """What to ask, weighed with all labels if that is ready in time."""
+        with self._news:
+            self._news.wait_for(lambda: self.advice.version >= self.beliefs.version, seconds)
+            return self.advice
+
+    def settled(self, seconds: float = 600.0) -> bool:
+        """Wait until everything is learned and weighed."""
+        limit = time.monotonic() + seconds
+        with self._news:
+            return self._news.wait_for(self._idle, max(0.0, limit - time.monotonic()))
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._news:
+            self._stopped = True
+            self._news.notify_all()
+        self._thread.join()
+
+    # ---- beliefs --------------------------------------------------------------------------------------
+    def _believe(self, classifier: GraphClassifier | None, version: int) -> None:
+        """Take up the labels of this moment."""
+        found = None if classifier is None else beliefs.told(classifier, self._situation().given)
+        shown = None
+        if found is not None:
+            assert self._sketches is not None
+            shown = self._sketches[0].probability(found.posterior_)
+        self.beliefs = Beliefs(version, found, shown)
+
+    def _place(self, p: Array | None) -> Array:
+        """Where rows lie on the map, from 0 to 1: the first two columns of the report's."""
+        modes, rows = self.seen.spectrum_, np.arange(self.n_rows)
+        even = np.full((self.n_rows, 2), 0.5)
+        columns = plots.embedding(modes, even if p is None else p, rows)["coordinates"][:2]
+        found = np.column_stack([*columns, *([np.zeros(self.n_rows)] * (2 - len(columns)))])
+        low, high = found.min(axis=0), found.max(axis=0)
+        return np.asarray((found - low) / np.where(high > low, high - low, 1))
+
+    # ---- the thread -----------------------------------------------------------------------------------
+    def _idle(self) -> bool:
+        return self.advice.version >= self.beliefs.version and not self.learning and not self._must_learn()
+
+    def _must_learn(self) -> bool:
+        given = self._situation().given
+        classes = set(given.values())
+        if len(classes) < 2:
+            return False
+        known = self.beliefs.classifier
+        return known is None or set(known.classes_.tolist()) != classes or len(given) >= 2 * self._learned_from
+
+    def _work(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._stopped or not self._idle())
+                if self._stopped:
+                    return
+                self.learning = self._must_learn()
+                version, situation = self.beliefs.version, self._situation()
+            try:
+                self._learn(situation) if self.learning else self._weigh(version, situation)
+                self.failure = ""
+            except Exception as error:  # the page goes on without advice, and says so
+                traceback.print_exc(file=sys.stderr)
+                with self._news:
+                    self.failure, self.learning = sentence(error), False
+                    self._learned_from = len(situation.given)
+                    self.advice = replace(self.advice, version=version)
+                    self._news.notify_all()
+
+    def _learn(self, situation: Situation) -> None:
+        classifier = beliefs.learned(self.seen, situation.given)
+        sketches = (
+            Sketch.of(classifier.posterior_, self.shown),
+            Sketch.of(classifier.posterior_, np.arange(self.n_rows)),
+        )
+        place = self._place(sketches[1].probability(classifier.posterior_))
+        with self._news:
+            self._learned_from = len(situation.given)
+            self._sketches = sketches
+            self._believe(classifier, self.beliefs.version + 1)
+            self.coordinates, self.layout = place, self.layout + 1
+            self.learning = False
+            self._news.notify_all()
+
+    def _weigh(self, version: int, situation: Situation) -> None:
+        """What to ask first, since someone waits for it; then the rest, as long as no label comes in between."""
+        classifier, (given, askable) = self.beliefs.classifier, situation
+        if classifier is None:
+            taken = np.setdiff1d(np.arange(self.n_rows), askable)
+            ahead = queries.spread(self.seen.spectrum_, N_AHEAD, taken=taken) if askable.size else askable
+            self._publish(Advice(version, tuple(ahead.tolist())))
+            return
+        assert self._sketches is not None
+        posterior = classifier.posterior_
+        p = self._sketches[1].probability(posterior)
+        ahead = askable
+        if askable.size:
+            ahead = queries.next_queries(posterior, N_AHEAD, candidates=askable, probability=p)
+        if not self._publish(Advice(version, tuple(ahead.tolist()), self.advice.suspicious, self.advice.gain)):
+            return
+        suspicious, log_loss = None, None
+        if len(given) <= MAX_LEFT_OUT:
+            left_out = posterior.left_out()
+            suspicious = suspicious_labels(posterior, left_out=left_out)
+            y = classifier.labels_.y
+            log_loss = float(-np.log(np.maximum(left_out[np.arange(len(y)), y], 1e-12)).mean())
+        self._note(len(given), uncertainty.mean_label_variance(p), log_loss)
+        if not self._publish(replace(self.advice, suspicious=suspicious)) or not askable.size:
+            return
+        gain = tuple(queries.expected_gain(posterior, n, probability=p) for n in (1, 10))
+        self._publish(replace(self.advice, gain=gain))
+
+    def _publish(self, advice: Advice) -> bool:
+        """Take up advice; whether there is time for more."""
+        with self._news:
+            self.advice = advice
+            self._news.notify_all()
+            return self.beliefs.version == advice.version and not self._stopped

@@ -1,0 +1,217 @@
+"""A table on disk in; a page to label its rows, answers that are kept, and the folder that `fit` makes out."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from graphuq.app import folder
+from graphuq.app.fitting import Data, Question, read_data, write_results
+from graphuq.app.label import beliefs
+from graphuq.app.label.look import differences, identity, look_at
+from graphuq.app.label.session import Session, checked_name
+from graphuq.app.label.store import Store, open_store
+from graphuq.app.shell import sentence
+from graphuq.app.wording import words_of_the_shell
+from graphuq.estimator import GraphClassifier
+from graphuq.files import whole_folder
+
+Tell = Callable[[str], None]
+STAGES = {"graph": "Building the graph of {n:,} rows", "spectrum": "Finding its eigenvectors"}
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What is asked of the page.
+
+    Attributes:
+        question: the table and how to read it.
+        out: the folder of the results; answers are kept beside it.
+        show: columns that are shown, by default all.
+        pictures, picture_column: a folder, and the column with names of files in it.
+        classes: names of classes to begin with, beside those of the table.
+    """
+
+    question: Question
+    out: Path
+    show: tuple[str, ...] = ()
+    pictures: Path | None = None
+    picture_column: str | None = None
+    classes: tuple[str, ...] = ()
+
+
+def answers_file(out: Path) -> Path:
+    """Where the answers of a session are kept: beside its results, since those are replaced as a whole."""
+    return out.absolute().with_name(f"{out.absolute().name}.answers")
+
+
+@contextmanager
+def opened(
+    desk: Desk,
+    classifier: GraphClassifier,
+    tell: Tell,
+    *,
+    at: tuple[str, int | None] | None = None,
+    force: bool = False,
+) -> Iterator[Opened]:
+    """The session of a desk, begun or resumed, with all that it takes to write its results.
+
+    Where it is to be served `at` a host and a port, these are taken before any work.
+    """
+    began = time.perf_counter()
+    folder.refuse_objects(classifier)
+    path = answers_file(desk.out)
+    if desk.out.exists() and not path.exists() and not force:
+        raise ValueError(f"{desk.out} exists already: choose another folder, or replace it with --force.")
+    if not path.parent.is_dir():
+        raise ValueError(f"There is no folder {path.parent} to keep the answers in.")
+    tell(f"Reading {desk.question.table.name}")
+    question = desk.question
+    if desk.picture_column is not None and desk.picture_column not in question.drop:
+        question = replace(question, drop=(*question.drop, desk.picture_column))
+    data = read_data(question, any_labels=True)
+    look = look_at(
+        data, question.label, show=desk.show, pictures=desk.pictures, picture_column=desk.picture_column
+    )
+    with ExitStack() as stack:
+        store = stack.enter_context(_kept(path))
+        _recognize(store, data, question, classifier)
+        listener = None
+        if at is not None:
+            from graphuq.app.label.server import listen
+
+            listener = stack.enter_context(listen(*at, store.fact("port")))
+        with words_of_the_shell(data.rows.names) as notes:
+            seen = beliefs.seen(classifier, data.X, lambda stage: tell(STAGES[stage].format(n=len(data.X))))
+        session = Session(seen, data.X, _given(data), look, store)
+        stack.callback(session.model.stop)
+        for name in map(checked_name, desk.classes):
+            if name not in session.classes():
+                session.add_class(f"begin {name}", "shell", name)
+        if n := len(store.state.answers):
+            tell(f"Going on with {n:,} answer{'s' if n != 1 else ''} in {path.name}")
+        yield Opened(desk, question, data, session, notes, began, listener)
+
+
+@contextmanager
+def _kept(path: Path) -> Iterator[Store]:
+    """The file of answers; one without any is removed at the end."""
+    store = open_store(path)
+    try:
+        yield store
+    finally:
+        empty = not store.events()
+        store.close()
+        if empty:
+            path.unlink()
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A session that runs."""
+
+    desk: Desk
+    question: Question
+    data: Data
+    session: Session
+    notes: list[str]
+    began: float
+    listener: socket.socket | None
+
+    def write(self) -> dict[str, Any]:
+        """Learn from all labels, and write the folder that `fit` makes; returns its summary."""
+        labels = self.session.labels()
+        if len(set(labels.values())) < 2:
+            raise ValueError(
+                "There are no results before two classes have a label each: go on, the answers are kept."
+            )
+        if len(labels) == len(self.data.X):
+            raise ValueError("Every row has a class, so there is nothing to find out: export the labels instead.")
+        with whole_folder(self.desk.out, replace=True, foreign=folder.foreign) as part:
+            classifier = beliefs.learned(self.session.model.seen, labels)
+            seconds = time.perf_counter() - self.began
+            return write_results(part, self.question, self.data, classifier, notes=self.notes, seconds=seconds)
+
+
+def serve(running: Opened, host: str, tell: Tell, *, browse: bool = True) -> None:
+    """Serve the page until the process is told to end."""
+    import uvicorn
+
+    from graphuq.app.label.server import application
+
+    store, listener = running.session.store, running.listener
+    assert listener is not None
+    key = store.fact("key") or secrets.token_urlsafe(24)
+    port = listener.getsockname()[1]
+    store.keep("key", key)
+    store.keep("port", port)
+
+    def finish() -> dict[str, Any]:
+        summary = running.write()
+        return {"sentence": f"{summary['labeled']:,} labels, {summary['rows']:,} rows: {running.desk.out}"}
+
+    name = f"[{host}]" if ":" in host else host
+    address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else name}:{port}/#{key}"
+    app = application(running.session, key, host, finish)
+    config = uvicorn.Config(
+        app, log_level="error", access_log=False, lifespan="off", server_header=False, ws="none",
+        timeout_graceful_shutdown=2, limit_concurrency=100,
+    )  # fmt: skip
+    tell(f"Label here: {address}")
+    if browse:
+        webbrowser.open(address)
+    with suppress(KeyboardInterrupt):  # the way to end it
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def leave(running: Opened, tell: Tell) -> None:
+    """Write the results at the end, if there are any: answers are safe either way."""
+    n = len(running.session.store.state.answers)
+    if not n:
+        return
+    try:
+        tell("Writing the results (the answers are safe already; Ctrl-C leaves without)")
+        running.write()
+        tell(f"{n:,} answers, and the results: {running.desk.out}")
+    except (ValueError, OSError) as error:
+        tell(sentence(error))
+    except KeyboardInterrupt:
+        tell(f"{n:,} answers are kept: the same command goes on with them.")
+
+
+def check_server() -> None:
+    """Refuse early, where the library that serves the page is not installed."""
+    for name in ("starlette", "uvicorn"):
+        if find_spec(name) is None:
+            raise ValueError(f"The page needs {name}, which is not installed: pip install 'graphuq[label]'.")
+
+
+def _given(data: Data) -> dict[int, str]:
+    """The classes of the table, by row."""
+    return {row: str(name) for row, name in enumerate(data.y) if name not in ("", "-1")}
+
+
+def _recognize(store: Store, data: Data, question: Question, classifier: GraphClassifier) -> None:
+    """Refuse another table, or one that changed: answers are about its rows."""
+    settings = {**asdict(question), **classifier.get_params()}
+    for name in ("table", "truth", "verbose"):
+        settings.pop(name)
+    known = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+    now, before = identity(data.table, known), store.fact("table")
+    if before is None:
+        store.keep("table", now)
+        return
+    changed = differences(before, now)
+    if changed:
+        raise ValueError(
+            f"{question.table.name} is not the table that {store.path.name} has answers for: {'; '.join(changed)}. "
+            "Bring it back as it was, or choose another --out."
+        )

@@ -1,0 +1,272 @@
+"""A session in; a page for people on this machine, and nobody else, out.
+
+Who may ask: the address carries a random key, which the page sends back in a header with everything it asks. A request
+under a foreign name (Host), from a foreign page (Origin), without the key or with a large body is refused before it is
+read. What is answered: the three files of the page, what the session says, and pictures by the number of a row: no name
+of a file ever comes from a request.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from graphuq.app.label.session import MAX_CLASSES, Session
+from graphuq.app.label.store import Refused
+from graphuq.app.report.palette import SHAPES, variables
+from graphuq.app.shell import sentence
+
+MAX_BODY = 16 * 1024  # bytes: an answer is a number and a name
+MAX_WORD = 100  # letters of the names that a page gives itself and what it does
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+KEY_HEADER = "x-graphuq-key"
+
+
+class Guard:
+    """Refuses what does not come from our own page, before anything looks at it."""
+
+    def __init__(self, app: ASGIApp, key: str, host: str) -> None:
+        self._app, self._key, self._host = app, key, host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it with a sentence."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(Request(scope))
+        if refusal is not None:
+            await _sentence(*refusal)(scope, receive, _with_headers(send))
+            return
+        await self._app(scope, _limited(receive), _with_headers(send))
+
+    def _refusal(self, request: Request) -> tuple[int, str] | None:
+        host = request.headers.get("host", "")
+        if not may_be_called(host, self._host):
+            return 421, "This page is not known under that name."
+        origin = request.headers.get("origin")
+        if origin is not None and origin != f"http://{host}":
+            return 403, "This page does not answer other pages."
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return 403, "This page does not answer other pages."
+        length = request.headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > MAX_BODY:
+            return 413, f"That is too much: {MAX_BODY:,} bytes are taken at most."
+        open_to_all = request.url.path in STATIC  # they hold nothing of the table
+        if not open_to_all and not hmac.compare_digest(
+            request.headers.get(KEY_HEADER, "").encode(), self._key.encode()
+        ):
+            return 401, "The key in the address is missing or wrong: open the address that graphuq label printed."
+        return None
+
+
+def may_be_called(host: str, bound: str) -> bool:
+    """Whether a Host header names this machine: a name that someone else owns could point here (DNS rebinding)."""
+    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    name = name.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return not _is_loopback(bound) and name in {bound.lower(), socket.gethostname().lower()}
+    return address.is_loopback or not _is_loopback(bound)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listen(host: str, port: int | None, before: int | None = None) -> socket.socket:
+    """A socket to serve on: at the port given, else at the one of the session before if that is free, else at any."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for wanted in [port] if port is not None else [before, 0] if before else [0]:
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((host, wanted or 0))
+            found.listen(128)
+            return found
+        except OSError as error:
+            found.close()
+            if port is not None or not wanted:
+                at = f"Port {port} at {host}" if port is not None else host
+                raise ValueError(
+                    f"{at} cannot be listened at ({error.strerror or error}): choose another --port, or leave it out."
+                ) from None
+    raise AssertionError("there is always a port to try")
+
+
+def application(session: Session, key: str, host: str, finish: Callable[[], dict[str, Any]]) -> ASGIApp:
+    """The page; `finish` writes the results."""
+
+    async def static(request: Request) -> Response:
+        content, kind = STATIC[request.url.path]()
+        return Response(content, media_type=kind)
+
+    async def state(request: Request) -> Response:
+        tab = request.query_params.get("tab", "")[:MAX_WORD]
+        if tab:
+            await run_in_threadpool(session.store.renew, tab)
+        return JSONResponse(await run_in_threadpool(session.state))
+
+    async def layout(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(session.layout))
+
+    async def question(request: Request) -> Response:
+        tab = _word(request.query_params, "tab")
+        return JSONResponse(await run_in_threadpool(session.question, tab))
+
+    async def row(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(session.describe, request.path_params["row"]))
+
+    async def picture(request: Request) -> Response:
+        try:
+            path, kind = session.look.picture(min(request.path_params["row"], len(session.look.names) - 1))
+        except FileNotFoundError as error:
+            return _sentence(404, str(error))
+        return FileResponse(path, media_type=kind)
+
+    async def do(request: Request) -> Response:
+        asked = await _json(request)
+        key, tab, kind = (_word(asked, name) for name in ("key", "tab", "kind"))
+        if kind in ("answer", "skip", "unsure"):
+            row = asked.get("row")
+            if not isinstance(row, int) or isinstance(row, bool):
+                raise Refused("row must be a number.")
+            if kind == "answer":
+                again = asked.get("again") is True
+                await run_in_threadpool(
+                    session.answer, key, tab, row, _word(asked, "class", 4 * MAX_WORD), again=again
+                )
+            else:
+                await run_in_threadpool(session.set_aside, key, tab, row, kind)
+        elif kind == "undo":
+            await run_in_threadpool(session.undo, key, tab)
+        elif kind in ("add", "remove"):
+            method = session.add_class if kind == "add" else session.remove_class
+            await run_in_threadpool(method, key, tab, _word(asked, "class", MAX_BODY))
+        else:
+            raise Refused(f"{kind!r} is nothing that can be done.")
+        return JSONResponse(await run_in_threadpool(session.state))
+
+    async def write(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(finish))
+
+    async def refused(request: Request, error: Exception) -> Response:
+        return _sentence(409, sentence(error))
+
+    app = Starlette(
+        routes=[
+            *(Route(path, static) for path in STATIC),
+            Route("/api/state", state),
+            Route("/api/layout", layout),
+            Route("/api/question", question),
+            Route("/api/row/{row:int}", row),
+            Route("/api/picture/{row:int}", picture),
+            Route("/api/do", do, methods=["POST"]),
+            Route("/api/write", write, methods=["POST"]),
+        ],
+        exception_handlers={ValueError: refused, OSError: refused, _TooLarge: _too_large},
+    )
+    return Guard(app, key, host)
+
+
+class _TooLarge(Exception):
+    pass
+
+
+async def _too_large(request: Request, error: Exception) -> Response:
+    return _sentence(413, f"That is too much: {MAX_BODY:,} bytes are taken at most.")
+
+
+def _limited(receive: Receive) -> Receive:
+    """A body that says no length, or a wrong one, ends where it becomes too long."""
+    taken = 0
+
+    async def limited() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > MAX_BODY:
+            raise _TooLarge
+        return message
+
+    return limited
+
+
+def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [
+                *message["headers"],
+                *((name.lower().encode(), value.encode()) for name, value in HEADERS.items()),
+            ]
+        await send(message)
+
+    return sent
+
+
+def _sentence(status: int, told: str) -> Response:
+    return JSONResponse({"sentence": told}, status_code=status)
+
+
+async def _json(request: Request) -> dict[str, Any]:
+    try:
+        found = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Refused("That is not what the page sends.")
+    return found
+
+
+def _word(given: Any, name: str, most: int = MAX_WORD) -> str:
+    word = given.get(name)
+    if not isinstance(word, str) or not 0 < len(word) <= most:
+        raise Refused(f"{name} must be a text of 1 to {most} letters.")
+    return word
+
+
+def _file(name: str, kind: str, package: str = __package__ or "") -> Callable[[], tuple[str, str]]:
+    return lambda: (files(package).joinpath(name).read_text("utf-8"), kind)
+
+
+def _style() -> tuple[str, str]:
+    common = files("graphuq.app.report").joinpath("page.css").read_text("utf-8")
+    own = files(__package__ or "").joinpath("label.css").read_text("utf-8")
+    return variables(MAX_CLASSES) + common + own, "text/css"
+
+
+STATIC: dict[str, Callable[[], tuple[str, str]]] = {
+    "/": _file("page.html", "text/html"),
+    "/label.js": _file("label.js", "text/javascript"),
+    "/draw.js": _file("draw.js", "text/javascript", "graphuq.app.report"),
+    "/shapes.json": lambda: (json.dumps(SHAPES), "application/json"),
+    "/label.css": _style,
+}

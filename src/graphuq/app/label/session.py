@@ -1,0 +1,291 @@
+"""What a page asks for in; the same in numbers and text that can be sent to it out."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq import uncertainty
+from graphuq.app.label.look import Look
+from graphuq.app.label.model import Model, Situation
+from graphuq.app.label.store import Refused, Store
+from graphuq.app.report.content import MAX_POINTS
+from graphuq.app.tables.text import MISSING
+from graphuq.classes import UNLABELED_TEXT
+from graphuq.estimator import GraphClassifier
+
+Array = NDArray[np.floating]
+
+N_NEIGHBORS = 4
+NEIGHBOR_CELLS = 3
+MAX_SUSPICIOUS = 8
+MAX_STARS = 3000  # labels drawn on the map, the latest first
+PATIENCE = 0.4  # seconds that a page waits for the best question; after that it gets the best of a moment ago
+MAX_NAME, MAX_CLASSES = 200, 60
+
+
+class Session:
+    """A table, what people said of it and what the model believes; safe to call from any thread."""
+
+    def __init__(
+        self, classifier: GraphClassifier, X: Array, given: dict[int, str], look: Look, store: Store
+    ) -> None:
+        """`classifier` has seen X (`beliefs.seen`); `given` are the classes that the table knows."""
+        self.look, self.store, self.table_labels = look, store, given
+        self._X = X
+        shown = np.sort(np.random.default_rng(0).permutation(len(X))[:MAX_POINTS])
+        self.model = Model(classifier, shown, self.situation, store.note_progress)
+
+    # ---- what holds -----------------------------------------------------------------------------------
+    def labels(self) -> dict[int, str]:
+        """The class of every row that has one: what people said counts for more than the table."""
+        return {**self.table_labels, **{row: name for row, (name, _) in dict(self.store.state.answers).items()}}
+
+    def classes(self) -> list[str]:
+        """Those of the table in order, then those added, in the order of their addition."""
+        return [*sorted(set(self.table_labels.values())), *self.store.state.added]
+
+    def situation(self) -> Situation:
+        """For the model; rows that were put off are asked when no other is left."""
+        given, state = self.labels(), self.store.state
+        open_rows = np.ones(len(self._X), dtype=bool)
+        open_rows[[*given, *state.unsure]] = False
+        fresh = open_rows.copy()
+        fresh[list(state.skipped)] = False
+        return Situation(given, np.flatnonzero(fresh if fresh.any() else open_rows))
+
+    # ---- what a page does -----------------------------------------------------------------------------
+    def answer(self, key: str, tab: str, row: int, name: str, *, again: bool = False) -> None:
+        """Take the class of a row, one of `classes`."""
+        self._check_row(row)
+        if name not in self.classes():
+            raise Refused(f"{name!r} is none of the classes: add it first.")
+        if row in self.table_labels and not again:
+            raise Refused("The table has a class for this row.")
+        self.store.answer(key, tab, row, name, again=again)
+        self.model.tell()
+
+    def set_aside(self, key: str, tab: str, row: int, kind: str) -> None:
+        """Put a row off ("skip"), or never ask it again ("unsure")."""
+        self._check_row(row)
+        if row in self.table_labels:
+            raise Refused("The table has a class for this row.")
+        self.store.set_aside(key, tab, row, kind)
+        self.model.tell()
+
+    def undo(self, key: str, tab: str) -> None:
+        """Take back what this tab did last."""
+        self.store.undo(key, tab)
+        self.model.tell()
+
+    def add_class(self, key: str, tab: str, name: str) -> str:
+        """Add a class; returns its name as it is kept."""
+        name = checked_name(name)
+        if name in self.classes() and name not in self.store.state.added:
+            raise Refused(f"{name!r} is a class already.")
+        if len(self.classes()) >= MAX_CLASSES:
+            raise Refused(f"There are {MAX_CLASSES} classes, which is the most that can be told apart here.")
+        self.store.add_class(key, tab, name)
+        return name
+
+    def remove_class(self, key: str, tab: str, name: str) -> None:
+        """Take back a class that was added here, and its answers."""
+        if name in self.table_labels.values():
+            raise Refused(f"{name!r} is a class of the table: change its labels one by one, or the table.")
+        self.store.remove_class(key, tab, name)
+        self.model.tell()
+
+    # ---- what a page shows ----------------------------------------------------------------------------
+    def question(self, tab: str) -> dict[str, Any] | None:
+        """The row that a tab is asked about, or None when all are done."""
+        advice = self.model.wait(PATIENCE)
+        row = self.store.reserve(tab, self._candidates(advice.ahead))
+        return None if row is None else self.describe(row)
+
+    def describe(self, row: int) -> dict[str, Any]:
+        """All that is shown of a row: itself, what the model thinks, and the nearest rows that have a class."""
+        self._check_row(row)
+        labels = self.labels()
+        return {
+            "row": row,
+            **self._appearance(row),
+            "given": self._number(labels.get(row)),
+            "p": self._thought(row),
+            "neighbors": [
+                {"row": other, **self._appearance(other, NEIGHBOR_CELLS), "class": self._number(labels[other])}
+                for other in self._nearest(row, [each for each in labels if each != row])
+            ],
+        }
+
+    def state(self) -> dict[str, Any]:
+        """How it stands: counts, the map's colors, how it went, labels to doubt, advice."""
+        model, state, labels = self.model, self.store.state, self.labels()
+        names, beliefs, advice = self.classes(), model.beliefs, model.advice
+        counts = Counter(labels.values())
+        return {
+            "version": beliefs.version,
+            "layout": model.layout,
+            "busy": "learning" if model.learning else "weighing" if advice.version < beliefs.version else "",
+            "failure": model.failure,
+            "classes": [
+                {"name": name, "labels": counts[name], "removable": name in state.added} for name in names
+            ],
+            "rows": model.n_rows,
+            "labels": len(labels),
+            "answers": len(state.answers),
+            "unsure": len(state.unsure),
+            "skipped": len(state.skipped),
+            "map": self._map(names),
+            "stars": self._stars(labels, names),
+            "progress": self.store.progress(),
+            "suspicious": self._suspicious(names),
+            "advice": self._advice(counts),
+        }
+
+    def layout(self) -> dict[str, Any]:
+        """Where the rows of the map lie."""
+        model = self.model
+        with_names = [self.look.names[row] for row in model.shown]
+        return {
+            "layout": model.layout,
+            "rows": model.shown.tolist(),
+            "names": with_names,
+            "x": _steps(model.coordinates[model.shown, 0], np.uint16),
+            "y": _steps(model.coordinates[model.shown, 1], np.uint16),
+        }
+
+    # ---- within ---------------------------------------------------------------------------------------
+    def _check_row(self, row: int) -> None:
+        if not 0 <= row < len(self._X):
+            raise Refused(f"There is no row {row}.")
+
+    def _number(self, name: str | None) -> int:
+        return -1 if name is None else self.classes().index(name)
+
+    def _candidates(self, ahead: tuple[int, ...]) -> Iterator[int]:
+        """Rows to ask about: the best ones, then the least sure on the map, then all others, at last those put off."""
+        askable = self.situation().askable
+        allowed = set(askable.tolist())
+        yield from (row for row in ahead if row in allowed)
+        beliefs = self.model.beliefs
+        if beliefs.shown is not None:
+            yield from (
+                row for row in self.model.shown[uncertainty.ranked(beliefs.shown)].tolist() if row in allowed
+            )
+        yield from askable.tolist()
+        yield from self.store.state.skipped
+
+    def _thought(self, row: int) -> list[tuple[int, float]]:
+        """Classes and their probabilities, likeliest first."""
+        classifier = self.model.beliefs.classifier
+        if classifier is None:
+            return []
+        p = classifier.posterior_.probability([row])[0]
+        order = np.argsort(-p, kind="stable")
+        known = self.classes()
+        names = classifier.classes_.tolist()
+        return [(known.index(names[k]), round(float(p[k]), 6)) for k in order if names[k] in known]
+
+    def _nearest(self, row: int, labeled: list[int]) -> list[int]:
+        distance = np.linalg.norm(self._X[labeled] - self._X[row], axis=1)
+        return [labeled[i] for i in np.argsort(distance, kind="stable")[:N_NEIGHBORS]]
+
+    def _appearance(self, row: int, most: int | None = None) -> dict[str, Any]:
+        look = self.look
+        found: dict[str, Any] = {"name": look.names[row], "cells": look.cells(row, most)}
+        if look.pictures is not None:
+            height, width = look.pictures.shape[1:]
+            gray = base64.b64encode(np.ascontiguousarray(look.pictures[row]).tobytes()).decode()
+            found["gray"] = {"height": int(height), "width": int(width), "data": gray}
+        if look.files is not None and str(look.files[row]):
+            found["file"] = str(look.files[row])
+        return found
+
+    def _map(self, names: list[str]) -> dict[str, str] | None:
+        """The likeliest class at each row of the map, and how sure it is from 0 to 255."""
+        beliefs = self.model.beliefs
+        if beliefs.classifier is None or beliefs.shown is None:
+            return None
+        p = beliefs.shown
+        number = np.array(
+            [names.index(each) if each in names else 255 for each in beliefs.classifier.classes_.tolist()]
+        )
+        least = 1 / p.shape[1]
+        sure = np.clip((uncertainty.confidence(p) - least) / (1 - least), 0, 1)
+        return {
+            "class": _bytes(number[uncertainty.most_probable(p)].astype(np.uint8)),
+            "sure": _steps(sure, np.uint8),
+        }
+
+    def _stars(self, labels: dict[int, str], names: list[str]) -> list[tuple[int, float, float, int]]:
+        """Labeled rows: where they are on the map, and their class."""
+        at = self.model.coordinates
+        rows = list(labels)[-MAX_STARS:]
+        return [
+            (row, round(float(at[row, 0]), 4), round(float(at[row, 1]), 4), names.index(labels[row]))
+            for row in rows
+        ]
+
+    def _suspicious(self, names: list[str]) -> list[dict[str, Any]]:
+        """Labels that the others speak against, as long as they are what they were then."""
+        found, classifier = self.model.advice.suspicious, self.model.beliefs.classifier
+        if found is None or classifier is None:
+            return []
+        labels, known = self.labels(), classifier.classes_.tolist()
+        doubted = []
+        for i in found.clear().tolist():
+            row = int(found.nodes[i])
+            pair = [known[k] if k < len(known) else "" for k in (int(found.y[i]), int(found.likelier[i]))]
+            if labels.get(row) == pair[0] and pair[1] in names:
+                doubted.append({
+                    "row": row, "name": self.look.names[row], "given": names.index(pair[0]),
+                    "likelier": names.index(pair[1]), "probability": round(float(found.rival[i]), 4),
+                })  # fmt: skip
+        return doubted[:MAX_SUSPICIOUS]
+
+    def _advice(self, counts: Counter[str]) -> list[str]:
+        """What to do, in sentences."""
+        if len(counts) < 2:
+            have = (
+                "No row has a class yet"
+                if not counts
+                else f"All labels so far are of one class, {next(iter(counts))!r}"
+            )
+            return [
+                f"{have}: the model starts with two classes. Until then the questions are spread over the data."
+            ]
+        if not self.situation().askable.size:
+            return ["Every row was asked about. There is nothing left to do."]
+        gain = self.model.advice.gain
+        if not gain:
+            return ["The model weighs what another answer is worth."]
+        one, ten = gain
+        return [ten.in_words(), f"The next answer alone: about {one.n_corrected:,.1f} rows."]
+
+
+def checked_name(name: str) -> str:
+    """The name of a class, or a sentence that says why it cannot be one."""
+    name = " ".join(name.split())
+    if not name:
+        raise Refused("A class needs a name.")
+    if len(name) > MAX_NAME:
+        raise Refused(f"A class can have {MAX_NAME} letters at most, and this one has {len(name):,}.")
+    if not name.isprintable():
+        raise Refused("The name of a class holds letters that cannot be shown.")
+    if name.lower() in MISSING or name in UNLABELED_TEXT:
+        raise Refused(f"{name!r} marks rows without a class in a table: choose another name.")
+    return name
+
+
+def _steps(values: Array, kind: Any) -> str:
+    """Numbers from 0 to 1 in whole steps."""
+    return _bytes(np.round(np.asarray(values) * np.iinfo(kind).max).astype(kind))
+
+
+def _bytes(values: NDArray[Any]) -> str:
+    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()

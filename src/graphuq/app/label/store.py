@@ -1,0 +1,309 @@
+"""Answers of people in; the same on disk before the next question is asked, and again after a crash, out.
+
+One SQLite file, written ahead and synced at each answer. Events are only ever added: an undo is an event too. What holds
+now is the sum of the events, so a process that is killed at any moment loses nothing and counts nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FORMAT = "graphuq answers 1"
+# A tab that was not heard of for so many seconds gives back the row that it was asked.
+SILENT = 300.0
+_SCHEMA = """
+CREATE TABLE facts(name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE events(
+  id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, at TEXT NOT NULL, tab TEXT NOT NULL,
+  kind TEXT NOT NULL CHECK (kind IN ('answer', 'skip', 'unsure', 'undo', 'add', 'remove')),
+  row INTEGER, class TEXT, target INTEGER REFERENCES events(id));
+CREATE TABLE reserved(row INTEGER PRIMARY KEY, tab TEXT NOT NULL, at REAL NOT NULL);
+CREATE TABLE progress(event INTEGER PRIMARY KEY, labels INTEGER, variance REAL, log_loss REAL);
+"""
+
+
+class Event(NamedTuple):
+    """One thing that a person did; `key` is the page's own name for it, so that it counts once however often it is sent."""
+
+    id: int
+    key: str
+    at: str
+    tab: str
+    kind: str
+    row: int | None
+    name: str | None  # of a class
+    target: int | None  # of an undo: the event that it takes back
+
+
+@dataclass
+class State:
+    """What the events add up to.
+
+    Attributes:
+        answers: the class that each row was given, and the event that did, by row.
+        unsure: rows of which a person could not tell.
+        skipped: rows put off, first those put off first.
+        added: classes that were added, in order.
+        undoable: the events of each tab that an undo would take back, the last one last.
+    """
+
+    answers: dict[int, tuple[str, Event]] = field(default_factory=dict)
+    unsure: set[int] = field(default_factory=set)
+    skipped: dict[int, None] = field(default_factory=dict)
+    added: list[str] = field(default_factory=list)
+    undoable: dict[str, list[Event]] = field(default_factory=dict)
+
+    def closed(self, row: int) -> bool:
+        """Whether a row needs no answer any more."""
+        return row in self.answers or row in self.unsure
+
+    def after(self, event: Event) -> State:
+        """With one more event; this one stays as it is, for those who read it at this moment."""
+        undoable = {tab: list(events) for tab, events in self.undoable.items()}
+        new = State(dict(self.answers), set(self.unsure), dict(self.skipped), list(self.added), undoable)
+        new.take(event)
+        return new
+
+    def take(self, event: Event) -> None:
+        """Add one event, which is no undo."""
+        if event.kind == "add":
+            self.added.append(str(event.name))
+            return
+        if event.kind == "remove":
+            self.added = [name for name in self.added if name != event.name]
+            self.answers = {row: given for row, given in self.answers.items() if given[0] != event.name}
+            return
+        row = event.row
+        assert row is not None  # of all others
+        self.answers.pop(row, None)
+        self.unsure.discard(row)
+        self.skipped.pop(row, None)
+        if event.kind == "answer":
+            self.answers[row] = str(event.name), event
+        elif event.kind == "unsure":
+            self.unsure.add(row)
+        else:
+            self.skipped[row] = None
+        self.undoable.setdefault(event.tab, []).append(event)
+
+
+class Refused(ValueError):
+    """What a page asked for and cannot have, in a sentence."""
+
+
+class Store:
+    """The file of one session; every method is one transaction, and safe to call from any thread."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path, self._connection, self._lock = path, connection, threading.RLock()
+        self.state = self._sum()
+
+    # ---- facts of the session -------------------------------------------------------------------------
+    def fact(self, name: str) -> Any:
+        """What was written by `keep`, or None."""
+        with self._lock, _sentences(self.path):
+            found = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if found is None else json.loads(found[0])
+
+    def keep(self, name: str, value: Any) -> None:
+        """Write a fact about the session."""
+        with self._transaction() as run:
+            run("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+
+    # ---- questions ------------------------------------------------------------------------------------
+    def reserve(self, tab: str, candidates: Iterable[int]) -> int | None:
+        """The row that a tab is asked: the one that it was asked before if still open, else the first that is free.
+
+        No two tabs have the same row, unless one was silent for `SILENT` seconds.
+        """
+        now = time.time()
+        with self._transaction() as run:
+            run("DELETE FROM reserved WHERE at < ? AND tab <> ?", (now - SILENT, tab))
+            taken = dict(run("SELECT row, tab FROM reserved").fetchall())
+            row = next((row for row, owner in taken.items() if owner == tab and not self.state.closed(row)), None)
+            if row is None:
+                free = (row for row in candidates if row not in taken and not self.state.closed(row))
+                row = next(free, None)
+            run("DELETE FROM reserved WHERE tab = ?", (tab,))
+            if row is not None:
+                run("INSERT INTO reserved VALUES (?, ?, ?)", (row, tab, now))
+        return row
+
+    def renew(self, tab: str) -> None:
+        """A tab is still there: its row stays its own."""
+        with self._transaction() as run:
+            run("UPDATE reserved SET at = ? WHERE tab = ?", (time.time(), tab))
+
+    # ---- events ---------------------------------------------------------------------------------------
+    def answer(self, key: str, tab: str, row: int, name: str, *, again: bool = False) -> Event:
+        """The class of a row; `again` replaces an answer, which else is refused."""
+        return self._close(key, tab, "answer", row, name, again=again)
+
+    def set_aside(self, key: str, tab: str, row: int, kind: str) -> Event:
+        """A row that is put off ("skip"), or that a person cannot tell the class of ("unsure")."""
+        return self._close(key, tab, kind, row, None)
+
+    def undo(self, key: str, tab: str) -> Event:
+        """Take back what this tab did last; its row is the tab's again."""
+        with self._transaction() as run:
+            if (known := self._known(key)) is not None:
+                return known
+            if not self.state.undoable.get(tab):
+                raise Refused("There is nothing to undo on this page.")
+            last = self.state.undoable[tab][-1]
+            event = self._add(run, key, tab, "undo", last.row, last.name, last.id)
+            run("DELETE FROM reserved WHERE tab = ? OR row = ?", (tab, last.row))
+            run("INSERT INTO reserved VALUES (?, ?, ?)", (last.row, tab, time.time()))
+        self.state = self._sum()
+        return event
+
+    def add_class(self, key: str, tab: str, name: str) -> Event:
+        """A class that the table does not name."""
+        return self._about_class(key, tab, "add", name)
+
+    def remove_class(self, key: str, tab: str, name: str) -> Event:
+        """Take back a class that was added, and every answer that names it: those rows are asked again."""
+        return self._about_class(key, tab, "remove", name)
+
+    def events(self) -> list[Event]:
+        """All that was done, in order."""
+        with self._lock, _sentences(self.path):
+            found = self._connection.execute("SELECT * FROM events ORDER BY id").fetchall()
+        return [Event(*each) for each in found]
+
+    # ---- how it went ----------------------------------------------------------------------------------
+    def note_progress(self, labels: int, variance: float, log_loss: float | None) -> None:
+        """How good the model is after the events so far."""
+        with self._transaction() as run:
+            run(
+                "INSERT OR REPLACE INTO progress SELECT coalesce(max(id), 0), ?, ?, ? FROM events",
+                (labels, variance, log_loss),
+            )
+
+    def progress(self) -> list[tuple[int, float, float | None]]:
+        """Labels, mean label variance, and log-loss of labels left out, in the order of time."""
+        with self._lock, _sentences(self.path):
+            asked = "SELECT labels, variance, log_loss FROM progress ORDER BY event"
+            return self._connection.execute(asked).fetchall()
+
+    def close(self) -> None:
+        """Let others open the file."""
+        with self._lock:
+            self._connection.close()
+
+    # ---- within ---------------------------------------------------------------------------------------
+    def _close(self, key: str, tab: str, kind: str, row: int, name: str | None, *, again: bool = False) -> Event:
+        with self._transaction() as run:
+            if (known := self._known(key)) is not None:
+                return known
+            owner = run("SELECT tab FROM reserved WHERE row = ?", (row,)).fetchone()
+            if not again and self.state.closed(row):
+                raise Refused("Someone else answered this row meanwhile: their answer stays.")
+            if owner is not None and owner[0] != tab:
+                raise Refused("Someone else is being asked about this row.")
+            event = self._add(run, key, tab, kind, row, name)
+            run("DELETE FROM reserved WHERE row = ?", (row,))
+            self.state = self.state.after(event)
+        return event
+
+    def _about_class(self, key: str, tab: str, kind: str, name: str) -> Event:
+        with self._transaction() as run:
+            if (known := self._known(key)) is not None:
+                return known
+            if (name in self.state.added) == (kind == "add"):
+                told = "is a class already" if kind == "add" else "was not added here"
+                raise Refused(f"{name!r} {told}.")
+            event = self._add(run, key, tab, kind, None, name)
+        self.state = self._sum()
+        return event
+
+    def _known(self, key: str) -> Event | None:
+        found = self._connection.execute("SELECT * FROM events WHERE key = ?", (key,)).fetchone()
+        return None if found is None else Event(*found)
+
+    def _add(
+        self, run: Any, key: str, tab: str, kind: str, row: int | None, name: str | None, target: int | None = None
+    ) -> Event:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        values = (key, at, tab, kind, row, name, target)
+        made = run(
+            "INSERT INTO events(key, at, tab, kind, row, class, target) VALUES (?, ?, ?, ?, ?, ?, ?)", values
+        )
+        return Event(made.lastrowid, *values)
+
+    def _sum(self) -> State:
+        events = self.events()
+        undone = {event.target for event in events if event.kind == "undo"}
+        state = State()
+        for event in events:
+            if event.kind != "undo" and event.id not in undone:
+                state.take(event)
+        return state
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        with self._lock, _sentences(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection.execute
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+
+
+def open_store(path: Path) -> Store:
+    """The session of a file, made if need be; no other process may have it open."""
+    with _sentences(path):
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))  # it holds the key to the page
+        elif not os.access(path, os.W_OK):
+            raise ValueError(f"{path} cannot be written: answers would be lost.")
+        connection = sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # the system frees it, however a process ends
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            with connection:
+                connection.execute("BEGIN EXCLUSIVE")
+                tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+                if not tables:  # new, or killed before anything was written
+                    for statement in _SCHEMA.split(";\n"):
+                        connection.execute(statement)
+                    connection.execute("INSERT INTO facts VALUES ('format', ?)", (json.dumps(FORMAT),))
+            kind = connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
+            if kind is None or json.loads(kind[0]) != FORMAT:
+                raise ValueError(
+                    f"{path} holds something else than answers of this version: choose another --out."
+                )
+        except BaseException:
+            connection.close()
+            raise
+    return Store(path, connection)
+
+
+@contextmanager
+def _sentences(path: Path) -> Iterator[None]:
+    """What SQLite says, in a sentence."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            raise ValueError(
+                f"{path.name} is in use by another graphuq label: go to its page, or end it first."
+            ) from error
+        if "no such table" in str(error):
+            raise ValueError(f"{path} holds no answers of ours: choose another --out.") from error
+        raise OSError(f"{path} could not be written or read: {error}.") from error
+    except sqlite3.DatabaseError as error:
+        raise ValueError(f"{path} is damaged, or no file of answers: {error}.") from error
