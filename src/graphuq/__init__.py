@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from graphuq.inference.tempering import Tempered
     from graphuq.learning import learn
     from graphuq.posterior import Draws, GaussianPosterior, Mixture, Posterior
+    from graphuq.validation import LabeledKFold, LabeledScorer
 
 __version__ = "0.1.0"
 
@@ -51,6 +52,8 @@ _HOMES = {
     "EllipticalSlice": "inference.gradient",
     "GaussianPosterior": "posterior",
     "GraphClassifier": "estimator",
+    "LabeledKFold": "validation",
+    "LabeledScorer": "validation",
     "Mixture": "posterior",
     "Orthant": "inference.orthant",
     "Posterior": "posterior",
@@ -66,7 +69,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "HMC", "NUTS", "PCN", "Draws", "EffectiveSize", "EllipticalSlice", "GaussianPosterior", "GraphClassifier", "Mixture",
+    "HMC", "NUTS", "PCN", "Draws", "EffectiveSize", "EllipticalSlice", "GaussianPosterior", "GraphClassifier", "LabeledKFold",
+    "LabeledScorer", "Mixture",
     "Orthant", "Posterior", "Referenced", "Refractive", "SteadyMean", "Tempered", "TimeLimit", "baselines", "calibration",
     "datasets", "find_mode", "find_modes", "graph", "laplacian", "learn", "models", "posterior", "prior", "sample",
     "spectrum", "uncertainty",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq._expect import expect, expect_number, expect_whole
 from graphuq._recipe import recipe
 from graphuq.spectrum.result import Spectrum
 
@@ -207,8 +208,7 @@ def approximate(
     spectrum = _first(spectrum, n_modes)
     if lambda_bar is None:
         lambda_bar = float(spectrum.values.max())
-    if not np.isfinite(lambda_bar) or lambda_bar <= 0:
-        raise ValueError(f"lambda_bar must be a finite number above 0, got {lambda_bar}.")
+    expect_number(lambda_bar, "lambda_bar")
     name = f"approximate(n_modes={spectrum.n_modes}, lambda_bar={lambda_bar:.6g})"
     return _inverse_laplacian(spectrum, lambda_bar, name)
 
@@ -237,11 +237,9 @@ def matern(
         lambda_bar: the eigenvalue that stands for them; by default `spectrum.rest` or the largest.
         constant: factor on the variance of the modes of eigenvalue zero; 0 removes them.
     """
-    for name, value in (("tau", tau), ("alpha", alpha)):
-        if not np.isfinite(value) or value <= 0:
-            raise ValueError(f"{name} must be a finite number above 0, got {value}.")
-    if not np.isfinite(constant) or constant < 0:
-        raise ValueError(f"constant must be a finite number, 0 or above, got {constant}.")
+    expect_number(tau, "tau")
+    expect_number(alpha, "alpha")
+    expect_number(constant, "constant", zero=True)
     spectrum = _first(spectrum, n_modes)
     # relative to the largest, so that no power overflows; c restores the scale
     base = spectrum.values[0] + tau**2
@@ -266,21 +264,29 @@ def _inverse_laplacian(spectrum: Spectrum, lambda_bar: float | None, name: str) 
 def _scaled(spectrum: Spectrum, weights: Array, tail_weight: float, name: str) -> GaussianPrior:
     """The prior with these relative variances, scaled so that ``tr C = N`` (2.6)."""
     n_nodes, n_modes = spectrum.vectors.shape
+    if not np.isfinite(weights).all():
+        raise ValueError(f"{name} has variances beyond what numbers of 64 bits hold: use less extreme settings.")
     c = n_nodes / (weights.sum() + tail_weight * (n_nodes - n_modes))
     return GaussianPrior(spectrum.vectors, c * weights, c * tail_weight, name)
 
 
+def _expect_spectrum(spectrum: object) -> None:
+    expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
+
+
 def _first(spectrum: Spectrum, n_modes: int | None) -> Spectrum:
     """The spectrum cut to its first modes."""
+    _expect_spectrum(spectrum)
     if n_modes is None or n_modes == spectrum.n_modes:
         return spectrum
-    if not 2 <= n_modes <= spectrum.n_modes:
+    if not 2 <= expect_whole(n_modes, "n_modes") <= spectrum.n_modes:
         raise ValueError(f"n_modes must lie between 2 and {spectrum.n_modes}, the modes computed, got {n_modes}.")
     return spectrum.truncate(n_modes)
 
 
 def _require_connected(spectrum: Spectrum) -> None:
     """Refuse a graph on which ``1 / lambda_j`` does not exist for some j >= 1, or there is no such j."""
+    _expect_spectrum(spectrum)
     if spectrum.n_modes < 2:
         raise ValueError(
             "The spectrum has one mode only, the constant, which cannot tell classes apart: every row is alike."

@@ -11,6 +11,7 @@ import numpy as np
 from graphuq import graph as graphs
 from graphuq import laplacian, spectrum
 from graphuq import prior as priors
+from graphuq._expect import expect
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.prior import GaussianPrior
 from graphuq.spectrum.result import Spectrum
@@ -114,6 +115,7 @@ def make_prior(classifier: GraphClassifier, modes: Spectrum) -> GaussianPrior:
     """The prior that a classifier asks for, if it is not to be learned."""
     if callable(classifier.prior):
         made: GaussianPrior = classifier.prior(modes)
+        expect(made, GaussianPrior, "What the function given as prior returns", "a prior, such as prior.matern's")
         return made
     if classifier.prior == "matern":
         return priors.matern(modes, tau=classifier.tau, alpha=classifier.alpha)

@@ -5,10 +5,10 @@ Every function takes `p`, shape (n, n_classes): the probability of each class at
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from graphuq._expect import expect_numbers, expect_whole
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -83,18 +83,12 @@ def ranked(p: ArrayLike, among: ArrayLike | None = None) -> Rows:
 
 def most_uncertain(p: ArrayLike, n: int, among: ArrayLike | None = None) -> Rows:
     """The first n of `ranked`, or all where there are fewer: the rows worth asking a person about."""
-    try:
-        number = operator.index(n)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError(f"n must be a whole number, 1 or more, got {n!r}.")
-    return ranked(p, among)[:number]
+    return ranked(p, among)[: expect_whole(n, "n")]
 
 
 def check_probability(p: ArrayLike) -> Array:
     """Probabilities of every class, each between 0 and 1."""
-    found = np.asarray(p, dtype=float)
+    found = expect_numbers(p, "Probabilities")
     if found.ndim != 2 or found.shape[1] < 2:
         raise ValueError(
             f"Probabilities must have the shape (n, n_classes) with 2 or more classes, got {found.shape}."

@@ -202,10 +202,10 @@ def test_ctrl_c_returns_what_has_been_drawn(monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_steps": 0}, "n_steps must be at least 1"),
-        ({"n_chains": 0}, "n_chains must be at least 1"),
-        ({"thin": 0}, "thin must be at least 1"),
-        ({"n_warmup": -1}, "n_warmup must be at least 0"),
+        ({"n_steps": 0}, "n_steps must be a whole number of at least 1"),
+        ({"n_chains": 0}, "n_chains must be a whole number of at least 1"),
+        ({"thin": 0}, "thin must be a whole number of at least 1"),
+        ({"n_warmup": -1}, "n_warmup must be a whole number of at least 0"),
         ({"thin": 401}, "would keep none"),
         ({"start": "here"}, "start must be"),
         ({"start": np.zeros(7)}, "start must be finite with shape"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import expect
 from graphuq.spectrum.result import Spectrum
 
 
@@ -14,6 +15,7 @@ def fiedler(spectrum: Spectrum) -> NDArray[np.int64]:
     The threshold is 0, which for the normalized Laplacian cuts ``D^{-1/2} q_1`` at 0 as well. Which
     cluster is called +1 means nothing.
     """
+    expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     if spectrum.n_modes < 2:
         raise ValueError("The Fiedler vector is the second mode, but the spectrum has only one.")
     if spectrum.n_components > 1:

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
+from graphuq._expect import expect_numbers
+
 Array: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = Array | csr_array
 MatrixLike: TypeAlias = ArrayLike | sparray | spmatrix
@@ -16,10 +18,14 @@ MatrixLike: TypeAlias = ArrayLike | sparray | spmatrix
 _LARGEST_SQUARE = 1e300  # squared lengths up to here can be added and subtracted without overflow
 
 
-def to_float(A: MatrixLike) -> Matrix:
+def to_float(A: MatrixLike, name: str = "X") -> Matrix:
     """A as float64, dense or CSR; not a copy if it is that already."""
     given: Any = A
-    return csr_array(given, dtype=np.float64) if issparse(A) else np.asarray(given, dtype=np.float64)
+    if not issparse(A):
+        return expect_numbers(given, name)
+    if given.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must be real numbers, got {given.dtype}.")
+    return csr_array(given, dtype=np.float64)
 
 
 def check_features(X: MatrixLike, *, n_components: int | None = None) -> Matrix:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
+from graphuq._expect import expect_number, expect_whole
 from graphuq.graph.distances import nonzero_pairs
 from graphuq.graph.features import Array
 
@@ -69,7 +70,7 @@ def kth_distance(squared: Array, n_neighbors: int) -> Array:
 
 def check_n_neighbors(n_neighbors: int, n_nodes: int) -> None:
     """Refuse a K that is no number of other nodes."""
-    if not 1 <= n_neighbors < n_nodes:
+    if not 1 <= expect_whole(n_neighbors, "n_neighbors", least=0) < n_nodes:
         raise ValueError(
             f"n_neighbors must lie between 1 and {n_nodes - 1}, the number of other nodes, got {n_neighbors}."
         )
@@ -77,5 +78,4 @@ def check_n_neighbors(n_neighbors: int, n_nodes: int) -> None:
 
 def check_tau(tau: float) -> None:
     """Refuse a scale that is no length."""
-    if not (np.isfinite(tau) and tau > 0):
-        raise ValueError(f"tau must be a positive number, a distance between similar nodes, got {tau}.")
+    expect_number(tau, "tau")

@@ -15,6 +15,7 @@ from graphuq.graph.kernel import Kernel
 from graphuq.graph.low_rank import LowRankGraph
 
 _SAME = 0.1  # of the scale of a node: a new point nearer than this is much like it
+_LEAST_DEGREE = 1e-290  # below it products with 1 / sqrt(degree) overflow
 _ASYMMETRY = 1e-8  # of the largest weight: above rounding, below what anyone means
 
 
@@ -41,6 +42,11 @@ class Graph:
             raise ValueError(
                 f"{isolated.size} of {degrees.size} nodes are isolated: all their weights are zero. The first is "
                 f"node {isolated[0]}. Use a larger tau, self-tuning weights, or leave those nodes out."
+            )
+        if degrees.min() < _LEAST_DEGREE:
+            raise ValueError(
+                f"The weights of node {degrees.argmin()} add up to {degrees.min():.3g}, too little to divide by: "
+                "divide all weights by the largest."
             )
         object.__setattr__(self, "degrees", degrees)
 
@@ -100,7 +106,7 @@ def precomputed(A: MatrixLike) -> Graph:
 
     Rounding errors in the symmetry of A are removed by ``(A + A^T) / 2``.
     """
-    weights = to_float(A)
+    weights = to_float(A, "Weights")
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
         raise ValueError(f"Weights must be a square matrix, got the shape {weights.shape}.")
     if weights.shape[0] < 2:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import pi
+from numbers import Real
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from graphuq._expect import expect, expect_number
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import Target
 
@@ -207,7 +209,7 @@ def _with_gradient(target: Target, name: str) -> Target:
 
 def _check_settings(step_size: float, target_acceptance: float) -> None:
     """What NUTS and HMC have in common."""
-    if not step_size > 0:
-        raise ValueError(f"step_size must be above 0, got {step_size}.")
+    expect_number(step_size, "step_size")
+    expect(target_acceptance, Real, "target_acceptance", "a number in (0, 1)")
     if not 0 < target_acceptance < 1:
         raise ValueError(f"target_acceptance must lie in (0, 1), got {target_acceptance}.")

@@ -22,7 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphuq._pytree import is_pytree
 from graphuq.inference.newton import ROUNDING, newton
-from graphuq.models.base import Model, check_in_graph, curvature, offer
+from graphuq.inference.whiten import check_problem
+from graphuq.models.base import Model, curvature, offer
 from graphuq.prior import GaussianPrior
 
 Array = NDArray[np.float64]
@@ -268,12 +269,12 @@ def _check(
     if not models:
         raise ValueError("No models: give at least one.")
     for model in models:
+        check_problem(prior, model)
         if not np.isfinite(curvature(model).bound):
             raise TypeError(
                 f"{type(model).__name__} has no mode: J falls as u shrinks towards 0 with its signs kept, and the "
                 "infimum is not attained (Sec. 3.2). Sample its posterior, or use Probit."
             )
-        check_in_graph(model.nodes, prior.n_nodes)
     if len({offer(model, "n_fields") for model in models}) > 1:
         raise ValueError("The models have different numbers of fields: find their modes one at a time.")
     if method not in ("auto", "newton", "gradient_flow"):

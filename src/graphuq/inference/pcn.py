@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from graphuq._expect import expect
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import Target
 
@@ -39,6 +41,7 @@ class PCN:
     target_acceptance: float | None = 0.3
 
     def __post_init__(self) -> None:
+        expect(self.beta, Real, "beta", "a number in (0, 1]")
         if not 0 < self.beta <= 1:
             raise ValueError(f"beta must lie in (0, 1], got {self.beta}.")
         if self.target_acceptance is not None and not 0 < self.target_acceptance < 1:

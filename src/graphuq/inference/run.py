@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
+from graphuq._expect import expect_seed, expect_whole
 from graphuq.inference.checkpoint import Log
 from graphuq.inference.contradictions import needs_double_precision
 from graphuq.inference.diagnostics import split_r_hat
@@ -25,8 +26,8 @@ from graphuq.inference.start import starting_points
 from graphuq.inference.stopping import Progress, Stop
 from graphuq.inference.target import Target
 from graphuq.inference.watch import quantities
-from graphuq.inference.whiten import whiten
-from graphuq.models.base import Model, ask, check_in_graph, offer, offers
+from graphuq.inference.whiten import check_problem, whiten
+from graphuq.models.base import Model, ask, offer, offers
 from graphuq.posterior.draws import Draws
 from graphuq.prior import GaussianPrior
 
@@ -82,13 +83,13 @@ def sample(
         ("thin", thin, 1),
         ("n_chains", n_chains, 1),
     ):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}.")
+        expect_whole(value, name, least)
+    expect_seed(seed)
     if thin > n_steps:
         raise ValueError(f"thin = {thin} would keep none of n_steps = {n_steps} steps.")
     if dtype not in ("auto", "float32", "float64"):
         raise ValueError(f"dtype must be 'auto', 'float32' or 'float64', got {dtype!r}.")
-    check_in_graph(model.nodes, prior.n_nodes)
+    check_problem(prior, model)
     if dtype == "auto":
         dtype = "float64" if needs_double_precision(prior, model) else "float32"
     stops = tuple(stop) if isinstance(stop, Sequence) else (stop,)
@@ -104,6 +105,7 @@ def sample(
 
     with ExitStack() as held, jax.enable_x64(dtype == "float64"):
         target = Target.of(whitening.field(dtype), model, dtype)
+        target.check()
         problem = sampler.prepare(target)
         key = jax.random.key(seed)
         z = starting_points(start, jax.random.fold_in(key, 0), target, model, whitening, n_chains)

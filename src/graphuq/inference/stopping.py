@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import expect
 from graphuq.inference.diagnostics import Diagnostics, diagnose, standard_error
 
 
@@ -103,5 +105,6 @@ class TimeLimit:
 
 
 def _check_above(name: str, value: float, bound: float) -> None:
+    expect(value, Real, name, f"a number above {bound}")
     if not value > bound:
         raise ValueError(f"{name} must be above {bound}, got {value}.")

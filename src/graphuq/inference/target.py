@@ -7,10 +7,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import Partial
 
 from graphuq._pytree import is_pytree, pytree, static
-from graphuq.models.base import Model, offer
+from graphuq.models.base import Model, offer, offers
 
 
 @pytree
@@ -109,6 +110,27 @@ class Target:
     def potential(self, z: jax.Array) -> jax.Array:
         """``Phi(B z)``, a number."""
         return self.phi(self.field(z))
+
+    def check(self) -> None:
+        """Refuse a phi that is no function JAX can follow from u to one real number."""
+        u = jax.eval_shape(self.field, jax.ShapeDtypeStruct((self.n_latent,), jnp.float32))
+        what = f"phi of {type(self.model).__name__}"
+        try:
+            found = jax.eval_shape(self.phi, u)
+        except Exception as error:
+            why = str(error).strip().split("\n")[0].rstrip(".")
+            raise TypeError(
+                f"{what} fails for u of the shape {u.shape}: {why}. It must be a function of u written with jax.numpy, "
+                "without Python's if on values."
+            ) from error
+        shape, kind = getattr(found, "shape", None), getattr(found, "dtype", None)
+        if shape != () or not jnp.issubdtype(kind, jnp.floating):
+            got = type(found).__name__ if kind is None else f"{kind} of the shape {shape}"
+            raise TypeError(f"{what} must return one real number, got {got}.")
+        if not offers(self.model, "default_sampler"):  # a model of the user's own
+            value = float(jax.jit(self.phi)(jnp.zeros(u.shape, u.dtype)))
+            if not np.isfinite(value):
+                raise ValueError(f"{what} must be finite, and at u = 0 it is {value}.")
 
 
 def model_of(phi: Any) -> Any:

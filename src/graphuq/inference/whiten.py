@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, qr, solve_triangular
 
+from graphuq._expect import expect, expect_model
 from graphuq.inference.target import Linear, LinearWithTail
 from graphuq.models.base import check_in_graph
 from graphuq.prior import GaussianPrior, NewRows
@@ -210,6 +211,13 @@ class OnModesAndLabels:
     def _tail_factor(self, where: Where) -> Array:
         scale = np.sqrt(self.prior.variances[self._kept] - self.prior.tail_variance)
         return self.prior.rows(where)[:, self._kept] * scale
+
+
+def check_problem(prior: GaussianPrior, model: Any) -> None:
+    """Refuse what is no prior or no model, and labels at nodes that the prior does not have."""
+    expect(prior, GaussianPrior, "prior", "a prior, as prior.matern(spectrum) makes")
+    expect_model(model)
+    check_in_graph(model.nodes, prior.n_nodes)
 
 
 def whiten(prior: GaussianPrior, nodes: Nodes) -> Whitening:

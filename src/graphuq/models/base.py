@@ -11,6 +11,8 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq._expect import expect_number, expect_numbers
+
 
 class Model(Protocol):
     """A likelihood: Phi(u; y) as a function of u at the nodes it looks at.
@@ -140,7 +142,7 @@ def check_label_model(model: Any, *positive: str) -> None:
     """
     for name in positive:
         object.__setattr__(model, name, check_positive(name, getattr(model, name)))
-    if model.nodes is None:
+    if model.nodes is None and model.y is None:
         return
     nodes, y = check_labels(model.nodes, model.y)
     n_classes = max(2, int(y.max()) + 1) if model.n_classes is None else int(model.n_classes)
@@ -189,7 +191,7 @@ def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDA
     A node given twice with one label counts once; with two different labels it is refused.
     """
     indices = np.atleast_1d(np.asarray(nodes))
-    values = np.atleast_1d(np.asarray(y, dtype=float))
+    values = np.atleast_1d(expect_numbers(y, "y"))
     if indices.ndim != 1 or indices.shape != values.shape:
         raise ValueError(
             f"nodes and y must be two lists of one length, got shapes {indices.shape} and {values.shape}."
@@ -225,6 +227,4 @@ def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDA
 
 def check_positive(name: str, value: float) -> float:
     """A finite number above zero."""
-    if not np.isfinite(value) or value <= 0:
-        raise ValueError(f"{name} must be a finite number above 0, got {value}.")
-    return float(value)
+    return expect_number(value, name)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
+from graphuq._expect import expect_whole
 from graphuq.models.base import Model, check_nodes
 from graphuq.prior import GaussianPrior, NewRows
 
@@ -158,12 +159,12 @@ def mean_label_variance(self: Posterior) -> float:
 
 def most_uncertain(self: Posterior, n: int = 10, *, include_labeled: bool = False) -> Nodes:
     """The nodes whose class is least sure, least sure first: of two classes, those with the smallest ``|s_j|``."""
-    return _ranked(self, include_labeled)[:n]
+    return _ranked(self, include_labeled)[: expect_whole(n, "n")]
 
 
 def least_uncertain(self: Posterior, n: int = 10, *, include_labeled: bool = False) -> Nodes:
     """The nodes whose class is most sure, most sure first."""
-    return _ranked(self, include_labeled)[::-1][:n]
+    return _ranked(self, include_labeled)[::-1][: expect_whole(n, "n")]
 
 
 def _ranked(posterior: Posterior, include_labeled: bool) -> Nodes:

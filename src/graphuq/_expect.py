@@ -1,0 +1,86 @@
+"""What a person gave in; the same if it is of the right kind, or one sentence that says what was expected, out."""
+
+from __future__ import annotations
+
+import operator
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LARGEST_SEED = 2**63 - 1  # of JAX
+
+
+def called(value: object) -> str:
+    """What an object is called in an error: its type, not its contents."""
+    if value is None or isinstance(value, str | bool | int | float | complex):
+        return repr(value)[:60]
+    kind = value.__name__ + " itself" if isinstance(value, type) else type(value).__name__
+    return f"{'an' if kind[0].lower() in 'aeio' else 'a'} {kind}"
+
+
+def expect(value: object, kind: type | tuple[type, ...], name: str, such_as: str) -> None:
+    """Refuse an object of another kind."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {such_as}, got {called(value)}.")
+
+
+def expect_model(model: object) -> None:
+    """Refuse what is no model, and a model without labels."""
+    if isinstance(model, type) or not hasattr(model, "phi"):
+        raise TypeError(
+            f"model must be a model with labels, such as models.Probit(nodes, y), got {called(model)}."
+        )
+    if getattr(model, "nodes", None) is None:
+        raise TypeError(f"The model has no labels: give it nodes and y, as in {type(model).__name__}(nodes, y).")
+
+
+def expect_numbers(values: Any, name: str) -> NDArray[np.float64]:
+    """Real numbers as float64: neither text, times or complex numbers, nor entries that are masked."""
+    refuse_masked(values, name)
+    try:
+        found = np.asarray(values)
+        if found.dtype.kind not in "biuf":
+            if found.dtype.kind != "O" or any(isinstance(each, str | complex) for each in found.ravel()[:1000]):
+                raise TypeError
+            found = found.astype(np.float64)
+    except (TypeError, ValueError):
+        what = f"{found.dtype}" if "found" in locals() and found.ndim else called(values)
+        raise TypeError(f"{name} must be real numbers, got {what}.") from None
+    return np.asarray(found, dtype=np.float64)
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """Refuse entries that are masked: most functions would read what lies under the mask."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(
+            f"{name} has masked entries, {int(np.ma.count_masked(values))} of {values.size}: fill them in."
+        )
+
+
+def expect_number(value: Any, name: str, *, zero: bool = False) -> float:
+    """A finite number above 0, or from 0 on."""
+    if not isinstance(value, Real) or not np.isfinite(value) or value < 0 or (value == 0 and not zero):
+        raise (ValueError if isinstance(value, Real) else TypeError)(
+            f"{name} must be a finite number{', 0 or above' if zero else ' above 0'}, got {called(value)}."
+        )
+    return float(value)
+
+
+def expect_whole(value: Any, name: str, least: int = 1, most: float = np.inf) -> int:
+    """A whole number of at least, and at most, so much."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        kind = ValueError if isinstance(value, Real) else TypeError
+        raise kind(f"{name} must be a whole number, got {called(value)}.") from None
+    if not least <= number <= most:
+        allowed = f"of at least {least}" if most == np.inf else f"between {least} and {most}"
+        raise ValueError(f"{name} must be a whole number {allowed}, got {number}.")
+    return number
+
+
+def expect_seed(seed: Any) -> int:
+    """A seed that JAX takes."""
+    return expect_whole(seed, "seed", 0, LARGEST_SEED)

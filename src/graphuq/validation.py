@@ -1,0 +1,88 @@
+"""A column of classes with gaps in; folds and scores for scikit-learn that know which rows have a class, out.
+
+cross_val_score(GraphClassifier(), X, y, cv=LabeledKFold(5), scoring=LabeledScorer("neg_log_loss"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq import calibration
+from graphuq._expect import expect_whole
+from graphuq.classes import in_words, read_labels
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LabeledKFold:
+    """Folds of the labeled rows, every class spread over all; unlabeled rows are in every training set and no test.
+
+    Attributes:
+        n_splits: folds, at least 2 and at most the labels of the rarest class.
+        random_state: which rows go together; the same number gives the same folds.
+    """
+
+    n_splits: int = 5
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        expect_whole(self.n_splits, "n_splits", least=2)
+
+    def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[Rows, Rows]]:
+        """Row numbers to fit on, and to judge by."""
+        from sklearn.model_selection import StratifiedKFold
+
+        labels = read_labels(y)
+        rare = labels.counts() < self.n_splits
+        if rare.any():
+            raise ValueError(
+                f"n_splits = {self.n_splits} needs as many labels of each class, and {in_words(labels.classes[rare])} "
+                f"{'has' if rare.sum() == 1 else 'have'} fewer: use at most {labels.counts().min()} folds, or label more."
+            )
+        folds = StratifiedKFold(self.n_splits, shuffle=True, random_state=self.random_state)
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        for _, held_out in folds.split(labels.nodes, labels.y):
+            test = labels.nodes[held_out]
+            yield np.setdiff1d(np.arange(n_rows), test), test
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """How many there are."""
+        return self.n_splits
+
+
+@dataclass(frozen=True)
+class LabeledScorer:
+    """A score of the rows whose class is given; larger is better.
+
+    Attributes:
+        measure: "accuracy", "neg_log_loss" or "neg_brier_score".
+    """
+
+    measure: str = "accuracy"
+
+    def __post_init__(self) -> None:
+        if self.measure not in _MEASURES:
+            raise ValueError(f"measure must be one of {', '.join(_MEASURES)}, got {self.measure!r}.")
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """The score of a fitted classifier."""
+        truth = read_labels(y, classes=estimator.classes_)
+        if not truth.nodes.size:
+            raise ValueError(
+                "No row of y has a class to compare with: use LabeledKFold for folds of rows that have one."
+            )
+        p = np.asarray(estimator.predict_proba(X))[truth.nodes]
+        return float(_MEASURES[self.measure](p, truth.y))
+
+
+_MEASURES: dict[str, Callable[[Any, Any], float]] = {
+    "accuracy": calibration.accuracy,
+    "neg_log_loss": lambda p, y: -calibration.log_loss(p, y),
+    "neg_brier_score": lambda p, y: -calibration.brier(p, y),
+}

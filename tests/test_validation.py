@@ -1,0 +1,96 @@
+"""Folds and scores where most rows have no class."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.metrics import brier_score_loss, log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from graphuq import GraphClassifier, LabeledKFold, LabeledScorer
+
+FLOWERS = load_iris()
+NAMES = np.array(["setosa", "versicolor", "virginica"], dtype=object)
+KNOWN = np.arange(150) % 10 == 0
+QUICK = {"prior": "matern", "inference": "ep", "gamma": 0.2}
+
+
+def text():
+    return np.where(KNOWN, NAMES[FLOWERS.target], None)
+
+
+def numbers():
+    return np.where(KNOWN, FLOWERS.target, -1)
+
+
+@pytest.mark.parametrize("y", [text(), numbers(), np.where(KNOWN, FLOWERS.target, np.nan)])
+def test_folds(y):
+    """Of sorted rows: every labeled one is tested once, each fold has every class, unlabeled ones are always there."""
+    folds = list(LabeledKFold(5).split(FLOWERS.data, y))
+    assert len(folds) == LabeledKFold(5).get_n_splits() == 5
+    tested = np.concatenate([test for _, test in folds])
+    assert np.array_equal(np.sort(tested), np.flatnonzero(KNOWN))
+    for train, test in folds:
+        assert set(FLOWERS.target[test]) == {0, 1, 2}
+        assert np.array_equal(np.union1d(train, test), np.arange(150))
+        assert not np.intersect1d(train, test).size
+    again = list(LabeledKFold(5).split(FLOWERS.data, y))
+    assert all(np.array_equal(a[1], b[1]) for a, b in zip(folds, again, strict=True))
+
+
+def test_cross_validation():
+    """What scikit-learn's own folds and scores cannot do with None, and what they give for -1 nan or too little for."""
+    found = cross_val_score(
+        GraphClassifier(**QUICK), FLOWERS.data, text(), cv=LabeledKFold(3), scoring=LabeledScorer("neg_log_loss"),
+        error_score="raise",
+    )  # fmt: skip
+    assert found.shape == (3,)
+    assert np.isfinite(found).all()
+    assert found.mean() > np.log(1 / 3)
+    pipeline = make_pipeline(StandardScaler(), GraphClassifier(**QUICK))
+    grid = GridSearchCV(
+        pipeline, {"graphclassifier__n_neighbors": [20, 30]}, cv=LabeledKFold(2), scoring=LabeledScorer(),
+        error_score="raise",
+    )  # fmt: skip
+    assert grid.fit(FLOWERS.data, numbers()).best_score_ > 0.5
+
+
+def test_scores_are_those_of_scikit_learn():
+    classifier = GraphClassifier(**QUICK).fit(FLOWERS.data, text())
+    rows = np.r_[1:20, 51:70]  # one class is missing
+    y = NAMES[FLOWERS.target[rows]].copy()
+    y[::4] = None
+    kept = y != None  # noqa: E711
+    p = classifier.predict_proba(FLOWERS.data[rows])[kept]
+    truth = y[kept].astype(str)
+    scores = {
+        name: LabeledScorer(name)(classifier, FLOWERS.data[rows], y) for name in ("neg_log_loss", "accuracy")
+    }
+    assert scores["neg_log_loss"] == pytest.approx(-log_loss(truth, p, labels=list(NAMES)))
+    assert scores["accuracy"] == np.mean(classifier.classes_[p.argmax(axis=1)] == truth)
+    two = GraphClassifier(**QUICK).fit(FLOWERS.data[:100], numbers()[:100])
+    brier = LabeledScorer("neg_brier_score")(two, FLOWERS.data[:100], numbers()[:100])
+    q = two.predict_proba(FLOWERS.data[:100])[KNOWN[:100], 1]
+    assert brier == pytest.approx(-brier_score_loss(FLOWERS.target[:100][KNOWN[:100]], q))
+    assert pickle.loads(pickle.dumps(LabeledScorer())) == LabeledScorer()  # noqa: S301
+
+
+def test_what_is_refused():
+    with pytest.raises(
+        ValueError, match=r"n_splits = 6 needs as many labels .*'virginica' have fewer: use at most 5"
+    ):
+        next(LabeledKFold(6).split(FLOWERS.data, text()))
+    with pytest.raises(ValueError, match="n_splits must be a whole number of at least 2, got 1"):
+        LabeledKFold(1)
+    with pytest.raises(
+        ValueError, match="measure must be one of accuracy, neg_log_loss, neg_brier_score, got 'auc'"
+    ):
+        LabeledScorer("auc")
+    classifier = GraphClassifier(**QUICK).fit(FLOWERS.data, numbers())
+    with pytest.raises(ValueError, match="No row of y has a class"):
+        LabeledScorer()(classifier, FLOWERS.data[:3], [-1, -1, -1])
+    with pytest.raises(TypeError, match="sample_weight"):
+        GraphClassifier().fit(FLOWERS.data, numbers(), sample_weight=np.ones(150))
