@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 
 from graphuq import graph as graphs
 from graphuq import queries, spectrum, uncertainty
+from graphuq._expect import refuse_masked
 from graphuq.classes import Labels, read_labels, relabel
 from graphuq.feature_piece import FeaturePiece
 from graphuq.inference.auto import sample_enough
@@ -24,6 +25,7 @@ from graphuq.learning import LogNormal, learn, warn_of_unlabeled_components
 from graphuq.models import Model, Probit
 from graphuq.models.base import ask, labeled, offers
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
+from graphuq.posterior.kept import Kept, refreshed
 from graphuq.prior import GaussianPrior, NewRows
 from graphuq.rows import average_equal, fingerprints, first_rows, warn_of_contradictions
 from graphuq.self_check import SelfCheck, self_check
@@ -47,6 +49,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     Unlabeled rows are part of the data: pass all rows to `fit`, with y = -1, NaN or None where the class
     is not known (for text also ""). No class can be called -1.
+
+    Features are compared as they are: bring them to one scale first, with scikit-learn's StandardScaler say, where their
+    units differ, as `graphuq fit` does. Labels have no weights: `fit` takes no `sample_weight`. To cross-validate use
+    `LabeledKFold` and `LabeledScorer`.
 
     Args:
         graph: how similar rows are: "knn" (nearest neighbors, for any size), "self_tuning" or
@@ -95,6 +101,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     posterior_: Beliefs
     _distributions: Array | None
     _errors: Array
+    _kept: tuple[Kept, ...] = ()
 
     def __init__(
         self,
@@ -150,6 +157,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             X = X.weights
         if y is None:
             raise ValueError("GraphClassifier requires y to be passed, but the target y is None.")
+        refuse_masked(X, "X")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         check_consistent_length(X, y)
         labels = read_labels(y)
@@ -246,9 +254,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """The probabilities of the classes at every row of `fit`."""
         check_is_fitted(self)
         if self._distributions is None:
-            found = self.posterior_.classes()
-            self._distributions = average_equal(found.probability, self._fingerprints)
-            self._errors = average_equal(found.error, self._fingerprints)
+            probability, error, self._kept = refreshed(self.posterior_, self._kept)
+            self._distributions = average_equal(probability, self._fingerprints)
+            self._errors = average_equal(error, self._fingerprints)
         return self._distributions
 
     @property
@@ -314,6 +322,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         weights to the rows of `fit` give them (`spectrum.extend`).
         """
         check_is_fitted(self)
+        refuse_masked(X, "X")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         nodes = np.array([self._rows.get(row, -1) for row in fingerprints(X)], dtype=np.int64)
         new = nodes < 0

@@ -95,6 +95,20 @@ class EP:
 
         return two_classes(predict(self, conditional, np.hypot(deviation, noise)).probability)
 
+    def first_sites(self, sites: Sites, conditional: Matrix, deviation: Vector) -> tuple[Vector, Vector]:
+        """Sites of new labels, each alone beside those that are there: precision and shift, shape (n,) each."""
+        mean, variance = (each[:, 0] for each in self.field_moments(conditional, deviation))
+        found = sites.match(mean, variance)
+        return found.precision, found.shift
+
+    def independent_variances(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
+        """The variance of u with noise, shape (n, 1)."""
+        return self.field_moments(conditional, np.hypot(deviation, noise))[1]
+
+    def independent_classes(self, mean: Matrix, variance: Matrix) -> Matrix:
+        """P(u < 0) and P(u >= 0) of Gaussian u."""
+        return two_classes(ndtr(mean / np.sqrt(variance))[:, 0])
+
     def labeled_classes(self, noise: float) -> Matrix:
         """At the labeled nodes; without noise from the tilted distribution, which is cut where the label cuts it."""
         from graphuq.inference.marginals import labeled_probability
@@ -159,6 +173,18 @@ class Fit(Protocol):
 
     def classes(self, conditional: Matrix, deviation: Vector, noise: float, n_points: int) -> Matrix:
         """The probability of each class there, with noise of this deviation added to u; shape (n, n_classes)."""
+        ...
+
+    def first_sites(self, sites: Any, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
+        """Sites of new labels, each alone beside those that are there."""
+        ...
+
+    def independent_variances(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
+        """Variances of independent fields that stand for those of nodes, noise included, shape (n, n_fields)."""
+        ...
+
+    def independent_classes(self, mean: Matrix, variance: Matrix) -> Matrix:
+        """The probability of each class under such fields, shape (n, n_classes)."""
         ...
 
     def labeled_classes(self, noise: float) -> Matrix:

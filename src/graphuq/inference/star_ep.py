@@ -11,6 +11,7 @@ from scipy.linalg import block_diag, eigh, qr
 
 from graphuq.inference.ep import EvidenceGradient, Gaussian, blas_threads
 from graphuq.inference.largest import largest_probability_correlated
+from graphuq.inference.matched import independent_probability, largest_probability_matched, matched_variances
 from graphuq.inference.stars import (
     Joint,
     Matrix,
@@ -21,6 +22,7 @@ from graphuq.inference.stars import (
     Vector,
     blocks,
     levels_of,
+    lone_stars,
     posterior_of,
 )
 from graphuq.inference.sweeps import Settled, settle
@@ -29,6 +31,10 @@ from graphuq.inference.sweeps import Settled, settle
 FEW_MODES = 1.5
 # Multiplications in a sweep, some seconds, and bytes: beyond these it is refused.
 LARGEST_SWEEP, LARGEST_MEMORY = 3e10, 8 * 2**30
+
+
+# Matching variances of differences is as good as so many points. Three classes have an integral of their own.
+MATCHED_POINTS = 64
 
 
 class FieldMoments(NamedTuple):
@@ -96,6 +102,20 @@ class StarEP:
         mean, covariance, alone = _fields_at(self, conditional, deviation)
         return _largest(FieldMoments(mean, alone, covariance), noise, n_points)
 
+    def first_sites(self, sites: StarSites, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
+        """Sites of new labels, each alone beside those that are there: precision and shift, shape (n, n_classes) each."""
+        mean, covariance, alone = _fields_at(self, conditional, deviation)
+        return lone_stars(sites, mean, covariance + (alone + sites.noise)[:, None, None] * np.eye(sites.n_classes))
+
+    def independent_variances(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
+        """Variances of independent fields that stand for these, noise included, shape (n, n_classes)."""
+        mean, covariance, alone = _fields_at(self, conditional, deviation)
+        return matched_variances(mean, alone + noise**2, covariance)
+
+    def independent_classes(self, mean: Matrix, variance: Matrix) -> Matrix:
+        """The probability that each of these is the largest."""
+        return independent_probability(mean, variance)
+
     def labeled_classes(self, noise: float) -> Matrix:
         """The same at the labeled nodes."""
         return _largest(FieldMoments(self.mean, np.zeros(len(self.mean)), self.covariance), noise, 64)
@@ -107,6 +127,8 @@ class StarEP:
 
 def _largest(found: FieldMoments, noise: float, n_points: int) -> Matrix:
     variance = found.variance + noise**2
+    if found.mean.shape[1] > 3 and n_points <= MATCHED_POINTS:
+        return largest_probability_matched(found.mean, variance, found.cross)
     return np.asarray(largest_probability_correlated(found.mean, variance, found.cross, n_points=n_points), float)
 
 

@@ -23,6 +23,8 @@ Stack = NDArray[np.float64]  # matrices, one for each class or each node
 Whole = NDArray[np.int_]
 # Roots at many nodes are formed about this many numbers at a time.
 BLOCK = 2**21
+# Damped sweeps over the sites of one label: they need not end, only begin well.
+LONE_SWEEPS, LONE_STEP, LEAST_LEFT = 12, 0.7, 1e-3
 
 
 @dataclass(frozen=True)
@@ -238,6 +240,27 @@ def blocks(n_nodes: int, n_each: int) -> list[slice]:
     """Nodes some at a time, each of which takes so many numbers."""
     size = max(1, BLOCK // n_each)
     return [slice(i, i + size) for i in range(0, n_nodes, size)]
+
+
+def lone_stars(sites: StarSites, mean: Matrix, covariance: Stack) -> tuple[Matrix, Matrix]:
+    """The sites of one label each, where g ~ N(mean, covariance) without it: (n, n_classes), (n, n_classes, n_classes).
+
+    Expectation propagation in K numbers: where a label is new, sweeps over all labels start from here.
+    """
+    own = sites.own().T
+    arms = np.where(own[:, None, :], 1.0, 0.0) - np.eye(sites.n_classes)  # d_k = g_c - g_k, row k
+    precision, shift = np.zeros(own.shape), np.zeros(own.shape)
+    prior = np.linalg.inv(covariance)
+    for _ in range(LONE_SWEEPS):
+        spread = np.linalg.inv(prior + arms.swapaxes(1, 2) @ (precision[:, :, None] * arms))
+        center = spread @ (prior @ mean[:, :, None] + (shift[:, None] @ arms).swapaxes(1, 2))
+        gap, width = (arms @ center)[..., 0], np.einsum("nki,nij,nkj->nk", arms, spread, arms)
+        left = np.where(own, 1.0, np.maximum(1 - precision * width, LEAST_LEFT))
+        width = np.where(own, 1.0, width)
+        found = sites.half_space().match((gap - width * shift) / left, width / left)
+        precision += LONE_STEP * np.where(own, 0.0, found.precision - precision)
+        shift += LONE_STEP * np.where(own, 0.0, found.shift - shift)
+    return precision, shift
 
 
 class Problem(NamedTuple):

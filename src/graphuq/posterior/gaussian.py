@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq.inference.ep import Fit, blas_threads
-from graphuq.inference.whiten import OnModes, Whitening, positions, whiten
+from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
 from graphuq.models.base import Model, ask, offer
 from graphuq.posterior import base
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, blocks, chosen_rows
@@ -21,8 +21,9 @@ BLOCK_NUMBERS = 2**22
 # Points of the rule that integrates over what several fields have in common.
 N_POINTS = 64
 N_LATENT_DRAWS = 1000
-# Sites right to this many deviations give probabilities to 1e-5 and the evidence to 1e-7.
-RELABEL_TOLERANCE = 3e-5
+# Sites right to this many deviations give probabilities to 1e-5 and the evidence to 1e-7; the second, to 3e-4, is for
+# many fields, whose probabilities are known to 2e-3.
+RELABEL_TOLERANCE, RELABEL_TOLERANCE_MANY = 3e-5, 1e-3
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class GaussianPosterior:
     @classmethod
     def of(cls, prior: GaussianPrior, model: Model, **settings: Any) -> GaussianPosterior:
         """Of labels with closed-form moments: the cost does not depend on the size of the graph."""
+        check_problem(prior, model)
         with blas_threads(len(model.nodes) ** 2 * prior.n_modes):
             whitening = whiten(prior, model.nodes)
             factor = whitening.matrix(model.nodes)
@@ -74,10 +76,7 @@ class GaussianPosterior:
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> GaussianPosterior:
         """The posterior of other labels under the same prior and noise, found from this one where they are the same."""
-        model: Any = self.model
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # labels were doubted when they were read
-            model = replace(model, nodes=nodes, y=y)
+        model = _with_labels(self.model, nodes, y)
         same = np.flatnonzero(np.isin(nodes, self.model.nodes))
         old = positions(nodes[same], self.model.nodes)
         unchanged = np.asarray(self.model.y)[old] == y[same]  # type: ignore[attr-defined]
@@ -85,11 +84,17 @@ class GaussianPosterior:
         precision, shift = (np.zeros((len(nodes), *each.shape[1:])) for each in (fit.precision, fit.shift))
         precision[same[unchanged]] = fit.precision[old[unchanged]]
         shift[same[unchanged]] = fit.shift[old[unchanged]]
+        new = np.setdiff1d(np.arange(len(nodes)), same[unchanged])
+        if new.size:
+            there, alone = nodes[new], ask(_with_labels(model, nodes[new], y[new]), "sites")
+            first = fit.first_sites(alone, self.whitening.matrix(there), self.whitening.std(there))
+            precision[new], shift[new] = first
         start = Start(precision, shift)
         if not isinstance(self.whitening, OnModes):
             return replace(GaussianPosterior.of(self.prior, model, start=start), n_points=self.n_points)
         whitening = OnModes(self.prior, nodes)  # nothing to factor: that is what a new label would wait for
-        fit = ask(model, "sites").fit(whitening.matrix(nodes), start=start, tolerance=RELABEL_TOLERANCE)
+        tolerance = RELABEL_TOLERANCE if model.n_fields <= 3 else RELABEL_TOLERANCE_MANY
+        fit = ask(model, "sites").fit(whitening.matrix(nodes), start=start, tolerance=tolerance)
         return GaussianPosterior(whitening, model, fit, self.n_points)
 
     @property
@@ -158,3 +163,9 @@ class GaussianPosterior:
         base.mean_label_variance,
     )
     most_uncertain, least_uncertain = base.most_uncertain, base.least_uncertain
+
+
+def _with_labels(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # labels were doubted when they were read
+        return replace(model, nodes=nodes, y=y)

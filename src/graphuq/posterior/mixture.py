@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,12 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq.calibration import apply_temperature
-from graphuq.models.base import Model
+from graphuq.models.base import Model, offer
 from graphuq.posterior import base
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import N_LATENT_DRAWS, GaussianPosterior
 from graphuq.prior import GaussianPrior, NewRows
+
+# A new label is taken in by the heaviest components, so many that all their sites together are no more than this.
+MOST_SITES, FEWEST_COMPONENTS = 2000, 3
 
 
 @dataclass(frozen=True)
@@ -50,18 +54,19 @@ class Mixture:
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Mixture:
         """The mixture of other labels: each component anew, and weighed by how its evidence has changed.
 
-        A component whose sweeps do not converge is left out, unless that is true of all.
+        A component whose sweeps do not converge is left out, unless that is true of all. So are the lightest ones
+        where there are so many sites that a person would wait for them: `learn` averages over all again.
         """
-        components = [
-            each.with_labels(nodes, y) for each in self.components if isinstance(each, GaussianPosterior)
-        ]
+        n_sites = len(nodes) * int(offer(self.model, "n_fields"))
+        kept = self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]
+        components = [each.with_labels(nodes, y) for each in kept if isinstance(each, GaussianPosterior)]
         gains = [
             new.fit.log_evidence - old.fit.log_evidence
-            for new, old in zip(components, self.components, strict=True)
+            for new, old in zip(components, kept, strict=True)
             if isinstance(old, GaussianPosterior)
         ]
         trusted = np.array([each.fit.converged for each in components])
-        log_weights = np.log(self.weights) + gains - np.where(trusted | ~trusted.any(), 0.0, np.inf)
+        log_weights = np.log(self.weights[: len(kept)]) + gains - np.where(trusted | ~trusted.any(), 0.0, np.inf)
         weights = np.exp(log_weights - log_weights.max())
         order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
         return replace(
@@ -98,6 +103,10 @@ class Mixture:
         return Classes(
             self._tempered(np.asarray(probability)) if noise else np.asarray(probability), np.sqrt(square)
         )
+
+    def mixed(self, probabilities: Sequence[Array]) -> Array:
+        """The answers of all components, noise included, as one."""
+        return self._tempered(np.asarray(sum(w * p for w, p in zip(self.weights, probabilities, strict=True))))
 
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
         """Mean and variance of the latent fields at rows: the variance between components counts too."""

@@ -21,12 +21,14 @@ Rows = NDArray[np.int64]
 
 STRATEGIES = ("error", "variance", "margin", "entropy", "v_optimality", "sigma_optimality", "random")
 # Rows whose answer is weighed: half are the least sure, half are spread over all others.
-N_CANDIDATES = 200
-# Rows whose answer is looked at before and after: all, or so many drawn by how unsure they are. With K classes each
-# has K^2 numbers for every candidate, so there are fewer.
-N_TARGETS, N_TARGETS_MANY = 2000, 400
+# Of many classes there are fewer, since each has K^2 numbers for every target.
+N_CANDIDATES, N_CANDIDATES_MANY = 200, 120
+# Rows whose class is looked at before and after: all, or so many drawn by how unsure they are.
+N_TARGETS, N_TARGETS_MANY = 2000, 300
 # No row has less than this share of the average chance to be a target.
 LEAST_CHANCE = 0.1
+# An answer less probable than this says nothing.
+LEAST_ANSWER = 1e-6
 # In a batch, rows whose answers have more in common than this are asked once.
 NEAR_DUPLICATE = 0.5
 
@@ -115,7 +117,7 @@ def next_queries(
     p = posterior.classes().probability if probability is None else probability
     if strategy in ("margin", "entropy"):
         return _least_sure(posterior, p, open_rows, number, strategy, seed)
-    asked = _candidates(p, open_rows, max(N_CANDIDATES, 2 * number), seed)
+    asked = _candidates(p, open_rows, number, seed)
     return asked[_batch(posterior, p, asked, number, strategy, seed)[0]]
 
 
@@ -130,7 +132,7 @@ def expected_gain(
     now = float(wrong.sum()) / len(p)
     if not open_rows.size:
         return ExpectedGain(number, len(p), now, now)
-    asked = _candidates(p, open_rows, max(N_CANDIDATES, 2 * number), seed)
+    asked = _candidates(p, open_rows, number, seed)
     _, losses = _batch(posterior, p, asked, number, "error", seed)
     # The joint probabilities are those before the temperature: the share that is left is what carries over.
     left = max(0.0, 1 - sum(1 - each / losses[0] for each in losses[1:])) if losses[0] > 0 else 1.0
@@ -157,8 +159,9 @@ def _open_rows(posterior: Posterior, candidates: ArrayLike | None) -> Rows:
     return np.setdiff1d(rows, posterior.model.nodes)
 
 
-def _candidates(p: Array, open_rows: Rows, n: int, seed: int) -> Rows:
+def _candidates(p: Array, open_rows: Rows, number: int, seed: int) -> Rows:
     """The least sure rows, and as many spread over the others: a sure row can stand for many unsure ones."""
+    n = max(N_CANDIDATES if p.shape[1] == 2 else N_CANDIDATES_MANY, 2 * number)
     if len(open_rows) <= n:
         return open_rows
     ranked = uncertainty.ranked(p, open_rows)
@@ -190,13 +193,11 @@ def _batch(
     rows = np.append(targets, asked) if n > 1 else targets
     found = joint(posterior, rows, asked, seed=seed)
     same = targets[:, None] == asked
-    loss = {"error": _error, "variance": _variance}[strategy]
     chosen: list[int] = []
     losses: list[float] = []
     for _ in range(min(n, len(asked))):
-        seen = Joint(found.probability[: len(targets)], found.answer, found.covariance[: len(targets)])
-        before, after = loss(seen)
-        expected = weights @ np.where(same, 0.0, after)
+        before, gain = expected_loss(found, len(targets), strategy)
+        expected = weights @ np.where(same, 0.0, before[:, None] - gain)
         if not losses:
             losses.append(float(weights @ before))
         expected[chosen] = np.inf
@@ -208,19 +209,28 @@ def _batch(
     return chosen, losses
 
 
-def _error(found: Joint) -> tuple[Array, Array]:
-    """``1 - max_k p_k`` at each row, and its expectation after each answer: ``1 - sum_a max_k P(y_j = k, a)``."""
-    together = found.covariance + found.probability[:, :, None, None] * found.answer
-    return 1 - found.probability.max(axis=1), 1 - together.max(axis=1).sum(axis=2)
+def expected_loss(found: Joint, n: int, strategy: str) -> tuple[Array, Array]:
+    """The loss at each of the first n rows, and by how much each answer is expected to lower it, (n,) and (n, n_asked).
 
+    | strategy | loss | expected after an answer |
+    |---|---|---|
+    | error | ``1 - max_k p_k`` | ``1 - sum_a max_k P(y_j = k, a)`` |
+    | variance | ``K / (K - 1) (1 - sum_k p_k^2)`` | ``K / (K - 1) (1 - sum_a sum_k P(y_j = k, a)^2 / P(a))`` |
+    """
+    p, q = found.probability[:n], found.answer
+    scale = 1.0 if strategy == "error" else p.shape[1] / (p.shape[1] - 1)
+    right = p.max(axis=1) if strategy == "error" else np.square(p).sum(axis=1)
 
-def _variance(found: Joint) -> tuple[Array, Array]:
-    """The label variance (3.2) at each row, and its expectation after each answer."""
-    n_classes = found.probability.shape[1]
-    before = 1 - np.square(found.probability).sum(axis=1)
-    square = np.square(found.covariance).sum(axis=1) / np.maximum(found.answer, 1e-12)
-    scale = n_classes / (n_classes - 1)
-    return scale * before, scale * (before[:, None] - square.sum(axis=2))
+    def gain(covariance: Array) -> Array:
+        if strategy == "variance":
+            return (np.square(covariance).sum(axis=1) / np.maximum(q, LEAST_ANSWER)).sum(axis=2)
+        together = covariance + np.multiply.outer(p, q).astype(covariance.dtype)
+        return together.max(axis=1).sum(axis=2) - right[:, None]
+
+    gained = gain(found.covariance[:n])
+    if found.spurious is not None:
+        gained = gained - gain(found.spurious[:n])
+    return scale * (1 - right), scale * gained
 
 
 def _known(found: Joint, c: int, n_targets: int) -> Joint:

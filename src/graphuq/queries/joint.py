@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from graphuq.inference.ep import EP
-from graphuq.inference.largest import largest_probability
+from graphuq.inference.matched import independent_probability
 from graphuq.inference.star_ep import StarEP
 from graphuq.inference.whiten import OnModes
 from graphuq.models.base import offer
@@ -30,7 +30,9 @@ Rows = NDArray[np.int64]
 # others would each cost as much, and change the choice of a row as little as they weigh.
 HEAVY, MOST_COMPONENTS = 0.9, 4
 # Joint draws of several fields. An answer that says nothing of a row then seems to by 1 / sqrt(n_draws) of its deviation.
-N_DRAWS = 1024
+N_DRAWS = 768
+# Points of the integral over the noise, enough where all fields have the same, and draws at a time.
+N_POINTS, BLOCK_ROWS = 16, 2**14
 # What rounding leaves of a covariance, relative to its largest variance.
 JITTER = 1e-10
 
@@ -40,34 +42,29 @@ class Joint(NamedTuple):
 
     probability: Array  # P(y_j = k), shape (n_rows, n_classes)
     answer: Array  # P(answer a at c), shape (n_asked, n_classes)
-    covariance: (
-        Array  # P(y_j = k, answer a at c) - P(y_j = k) P(answer a at c), (n_rows, n_classes, n_asked, n_classes)
-    )
+    # P(y_j = k, answer a at c) less the product of the two, shape (n_rows, n_classes, n_asked, n_classes)
+    covariance: Array
+    # what draws make of rows that have nothing in common, to be taken off
+    spurious: Array | None = None
 
 
 def joint(posterior: Posterior, rows: Rows, asked: Rows, *, n_draws: int = N_DRAWS, seed: int = 0) -> Joint:
     """Of one field in closed form, of several from joint draws of them; of a mixture, averaged over components."""
     parts, weights = heaviest(posterior)
-    if all(isinstance(each, GaussianPosterior) and isinstance(each.fit, EP) for each in parts):
-        found = [_of_one_field(each, rows, asked) for each in parts]
-    else:
+    if not all(isinstance(each, GaussianPosterior) and isinstance(each.fit, EP) for each in parts):
         counts = np.maximum(2, np.round(n_draws * weights)).astype(int)
-        found = [
-            _of_draws(_class_draws(each, np.append(rows, asked), int(count), seed), len(rows))
-            for each, count in zip(parts, counts, strict=True)
-        ]
-    probability, answer = (
-        np.asarray(np.tensordot(weights, np.array([each[i] for each in found]), 1)) for i in (0, 1)
-    )
-    covariance = 0.0
-    for weight, each in zip(
-        weights, found, strict=True
-    ):  # and what differs between components is common to all rows
-        between = np.multiply.outer(each.probability - probability, each.answer - answer)
-        covariance = covariance + weight.astype(each.covariance.dtype) * (
-            each.covariance + between.astype(each.covariance.dtype)
+        both = np.append(rows, asked)
+        return _of_draws(
+            [_class_draws(each, both, int(n), seed) for each, n in zip(parts, counts, strict=True)], len(rows)
         )
-    return Joint(probability, answer, np.asarray(covariance))
+    found = [_of_one_field(each, rows, asked) for each in parts]
+    probability = sum(w * each.probability for w, each in zip(weights, found, strict=True))
+    answer = sum(w * each.answer for w, each in zip(weights, found, strict=True))
+    covariance: Any = 0.0
+    for weight, each in zip(weights, found, strict=True):  # what differs between components is common to all rows
+        between = np.multiply.outer(each.probability - probability, each.answer - answer)
+        covariance = covariance + weight * (each.covariance + between)
+    return Joint(np.asarray(probability), np.asarray(answer), covariance)
 
 
 def heaviest(posterior: Posterior) -> tuple[tuple[Any, ...], NDArray[np.float64]]:
@@ -119,12 +116,15 @@ def _mistakes(model: Any) -> float:
 
 def _class_draws(posterior: Any, rows: Rows, n_draws: int, seed: int) -> Array:
     """The probability of each class given a joint draw of the fields at all rows, shape (n_draws, n_rows, n_classes)."""
-    u = _field_draws(posterior, rows, n_draws, seed).astype(np.float32)
+    u = _field_draws(posterior, rows, n_draws, seed)
     noise = float(offer(posterior.model, "noise"))
-    if u.shape[2] > 1:
-        return np.asarray(largest_probability(u, np.float32(noise)))
-    second = ndtr(u[..., 0] / noise) if noise > 0 else (u[..., 0] >= 0).astype(np.float32)
-    return np.stack([1 - second, second], axis=-1)
+    if u.shape[2] == 1:
+        second = ndtr(u[..., 0] / noise) if noise > 0 else (u[..., 0] >= 0).astype(np.float32)
+        return np.stack([1 - second, second], axis=-1)
+    flat = u.reshape(-1, u.shape[2]).astype(np.float64)
+    variance = np.full(flat.shape, noise**2)
+    found = independent_probability(flat, variance, n_points=N_POINTS, block_rows=BLOCK_ROWS)
+    return found.reshape(u.shape).astype(np.float32)
 
 
 def _field_draws(posterior: Any, rows: Rows, n_draws: int, seed: int) -> Array:
@@ -137,7 +137,7 @@ def _field_draws(posterior: Any, rows: Rows, n_draws: int, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     matrix = posterior.whitening.matrix(rows).astype(np.float32)
     z = latent_draws(posterior.fit, n_draws, rng)
-    u = np.moveaxis(z @ matrix.T, 1, 2)
+    u = (z.reshape(-1, z.shape[2]) @ matrix.T).reshape(*z.shape[:2], -1).swapaxes(1, 2)
     if not isinstance(posterior.whitening, OnModes):  # what z leaves open is common to rows too
         rest = posterior.prior.covariance(rows, rows) - matrix @ matrix.T
         values, vectors = np.linalg.eigh(rest)
@@ -165,11 +165,17 @@ def latent_draws(fit: StarEP, n_draws: int, rng: np.random.Generator) -> Array:
     return np.asarray(z)
 
 
-def _of_draws(draws: Array, n_rows: int) -> Joint:
-    """Averages over draws."""
+def _of_draws(parts: list[Array], n_rows: int) -> Joint:
+    """Averages over the draws of all components, and the same with those at the rows asked put off by half of them."""
+    draws = np.concatenate(parts)
     mean = draws.mean(axis=0)
-    off = (draws - mean).reshape(len(draws), -1)
-    n_first = n_rows * draws.shape[2]
-    found = off[:, :n_first].T @ off[:, n_first:] / len(draws)
-    asked = mean[n_rows:]
-    return Joint(mean[:n_rows], asked, found.reshape(n_rows, -1, *asked.shape))
+    draws -= mean
+    rows = draws[:, :n_rows].reshape(len(draws), -1)
+    asked = draws[:, n_rows:].reshape(len(draws), -1)
+    first = np.cumsum([0, *map(len, parts[:-1])])
+    others = np.concatenate(
+        [i + np.roll(np.arange(len(each)), len(each) // 2) for i, each in zip(first, parts, strict=True)]
+    )
+    shape = (n_rows, mean.shape[1], len(mean) - n_rows, mean.shape[1])
+    both = ((rows.T @ each / np.float32(len(draws))).reshape(shape) for each in (asked, asked[others]))
+    return Joint(mean[:n_rows], mean[n_rows:], *both)
