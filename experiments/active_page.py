@@ -1,0 +1,98 @@
+"""The record of simulated labelling in; docs/active.md out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from experiments.active import DEFAULT, RANDOM, chosen, goals
+from experiments.calibration_page import table
+from experiments.experiment import Record
+
+
+def page(record: Record, out: Path) -> str:
+    """The answer, the curves, and the labels that every tool needs."""
+    cells = [each for each in record.values["data"] if each["part"] == "reporting"]
+    starts = sorted({each["n_starts"] for each in cells})
+    parts = [
+        "# Does it help?\n",
+        "Labelling simulated: every tool begins with one label of each class and asks for one row at a time. Half of "
+        "the rows may be asked; the other half, the same for all tools, judges. Means over "
+        f"{starts[0] if len(starts) == 1 else f'{starts[0]} to {starts[-1]}'} starts. Made by "
+        "`python -m experiments.active`.\n",
+        answer(record),
+        f"![Accuracy and log-loss after every answer]({'reproduction' if out.name == 'reproduction' else '.'}/active.png)\n",
+        "## Labels needed\n",
+        f"`{DEFAULT.removeprefix('graphuq, ')}` is the default of `next_queries`. The accuracy is the best that one of "
+        "our strategies has at the end; the log-loss that of random choice at the end. `>` marks a goal that was not "
+        "reached with all labels asked for.\n",
+        table(
+            ["data", "to reach", "default", "random", "best other tool", ""],
+            [_needed(row) for row in goals(record)],
+        ),
+        "## On the way\n",
+        "Accuracy / log-loss, averaged over all answers.\n",
+        _on_the_way(cells),
+        _choice(record),
+        f"{record.level.capitalize()} run, {record.seconds / 60:.0f} core-minutes on {record.machine}, graphuq "
+        f"{record.version}.\n",
+        "The Gaussian process is scikit-learn's, asked where it is least sure, which is what modAL's uncertainty "
+        "sampling does. GraphLearning is its Laplace learning with its own acquisition functions, on a connected "
+        "graph of ten neighbors.\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def answer(record: Record) -> str:
+    """In how many data sets the default needs half of what random needs, and no more than the best other tool."""
+    rows = goals(record)
+    lines = []
+    for goal in dict.fromkeys(row["goal"] for row in rows):
+        mine = [row for row in rows if row["goal"] == goal]
+        half, no_more = (sum(row[key] for row in mine) for key in ("half", "no_more"))
+        lost = ", ".join(row["data"] for row in mine if not row["no_more"]) or "none"
+        lines.append(
+            f"- **{goal}**: at most half of the labels that random choice needs on {half} of {len(mine)} data sets, no "
+            f"more than the best other tool on {no_more} (more on: {lost})."
+        )
+    return "To reach\n\n" + "\n".join(lines) + "\n"
+
+
+def _needed(row: dict[str, Any]) -> list[str]:
+    def show(n: int) -> str:
+        return f"> {n - 1}" if n == row["beyond"] else str(n)
+
+    marks = [
+        "half of random" if row["half"] else "",
+        "no more than others" if row["no_more"] else "more than others",
+    ]
+    peer = f"{show(row['peer_needs'])}, {row['peer']}"
+    return [row["data"], row["goal"], show(row["ours"]), show(row["random"]), peer, "; ".join(filter(None, marks))]
+
+
+def _on_the_way(cells: list[dict[str, Any]]) -> str:
+    names = [DEFAULT, RANDOM]
+    names += [name for name in cells[0]["curves"] if name not in names]
+    rows = []
+    for cell in cells:
+        accuracy, loss = cell["mean_accuracy"], cell["mean_log_loss"]
+        least = min(loss.values())
+        mark = {name: "**" if loss[name] == least else "" for name in loss}
+        rows.append(
+            [cell["data"]]
+            + [f"{accuracy[n]:.3f} / {mark[n]}{loss[n]:.3f}{mark[n]}" if n in loss else "–" for n in names]
+        )
+    return table(["data", *names], rows)
+
+
+def _choice(record: Record) -> str:
+    """What the default was chosen by."""
+    found = chosen(record)
+    if not found:
+        return ""
+    data = ", ".join(each["data"] for each in record.values["data"] if each["part"] == "choosing")
+    rows = [[name, f"{loss:.3f}"] for name, loss in sorted(found.items(), key=lambda each: each[1])]
+    return (
+        f"## How the default was chosen\n\nBy log-loss averaged over all answers, on data that are not reported above: {data}.\n\n"
+        + table(["strategy", "log-loss"], rows)
+    )

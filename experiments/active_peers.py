@@ -1,0 +1,135 @@
+"""Rows, a few labels and a way to ask in; after every answer the probabilities of all rows out: ours and other tools.
+
+Every tool is a generator: it yields probabilities and the next row to ask, and is sent its class.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.linear_model import LogisticRegression
+
+from experiments.class_peers import clipped
+from experiments.table_peers import connected_graph, standardized
+from graphuq import GraphClassifier, uncertainty
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+Session = Generator[tuple[Array, int], int, None]
+
+# Modes of the covariance that GraphLearning's acquisition functions are handed, as in its examples.
+GRAPHLEARNING_MODES = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """What every tool starts from.
+
+    Attributes:
+        X: features of every row.
+        nodes: the rows labeled at the start, each class once.
+        y: their classes, 0 to K - 1.
+        open_rows: the rows that may be asked.
+        seed: of random choices.
+    """
+
+    X: Array
+    nodes: Rows
+    y: Rows
+    open_rows: Rows
+    seed: int
+
+
+def ours(pool: Pool, strategy: str) -> Session:
+    """`GraphClassifier` as it comes; hyper-parameters are learned anew as labels double."""
+    given = np.full(len(pool.X), -1)
+    given[pool.nodes] = pool.y
+    classifier = GraphClassifier(random_state=pool.seed).fit(pool.X, given)
+    learned_from, left = len(pool.nodes), pool.open_rows
+    while True:
+        row = int(classifier.next_queries(1, strategy=strategy, candidates=left)[0])
+        label = yield classifier.label_distributions_, row
+        left = left[left != row]
+        classifier.partial_fit_labels([row], [label])
+        if len(classifier.labels_.nodes) >= 2 * learned_from:
+            classifier.relearn()
+            learned_from = len(classifier.labels_.nodes)
+
+
+def logistic(pool: Pool) -> Session:
+    """scikit-learn's LogisticRegression, asking where its margin is smallest."""
+    return _by_margin(pool, lambda X, y, _: LogisticRegression(max_iter=300).fit(X, y))
+
+
+def gaussian_process(pool: Pool) -> Session:
+    """scikit-learn's GaussianProcessClassifier, asking where it is least sure: what modAL's uncertainty sampling does.
+
+    The kernel is learned anew as labels double.
+    """
+    state: dict[str, Any] = {"kernel": ConstantKernel(1.0) * RBF(np.sqrt(pool.X.shape[1]), (1e-2, 1e4)), "n": 0}
+
+    def fit(X: Array, y: Rows, seed: int) -> Any:
+        learn = len(y) >= 2 * state["n"]
+        optimizer = "fmin_l_bfgs_b" if learn else None
+        model = GaussianProcessClassifier(state["kernel"], optimizer=optimizer, random_state=seed).fit(X, y)
+        if learn:
+            state["n"] = len(y)
+            if len(model.classes_) == 2:
+                state["kernel"] = model.kernel_
+        return model
+
+    return _by_margin(pool, fit)
+
+
+def _by_margin(pool: Pool, fit: Callable[[Array, Rows, int], Any]) -> Session:
+    X, nodes, y, left = standardized(pool.X), pool.nodes, pool.y, pool.open_rows
+    while True:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of too few iterations, or a kernel at its bounds
+            p = np.asarray(fit(X[nodes], y, pool.seed).predict_proba(X), dtype=np.float64)
+        row = int(left[np.argmin(uncertainty.margin(p[left]))])
+        label = yield p, row
+        left, nodes, y = left[left != row], np.append(nodes, row), np.append(y, label)
+
+
+def graphlearning(pool: Pool, name: str) -> Session:
+    """Laplace learning and an acquisition function of the package GraphLearning, on a connected graph."""
+    from graphlearning import active_learning, ssl
+
+    model = ssl.laplace(csr_matrix(connected_graph(standardized(pool.X)).weights))
+    settings: dict[str, Any] = {}
+    if name != "unc_sampling":
+        values, vectors = model.graph.eigen_decomp(normalization="normalized", k=GRAPHLEARNING_MODES)
+        settings = {"C": np.diag(1 / (values + 1e-11)), "V": vectors}
+    learner = active_learning.active_learner(
+        model, getattr(active_learning, name), pool.nodes, pool.y, policy="max", **settings
+    )
+    left = pool.open_rows
+    while True:
+        row = int(learner.select_queries(candidate_ind=left)[0])
+        label = yield clipped(np.asarray(learner.u, dtype=np.float64)), row
+        left = left[left != row]
+        learner.update(np.array([row]), np.array([label]))
+
+
+def sessions(strategies: tuple[str, ...]) -> dict[str, Callable[[Pool], Session]]:
+    """Ours by the strategies asked for, and every other tool that is installed, by name."""
+    found: dict[str, Callable[[Pool], Session]] = {
+        f"graphuq, {name}": lambda pool, name=name: ours(pool, name)
+        for name in strategies  # type: ignore[misc]
+    }
+    found |= {"LogisticRegression, margin": logistic, "Gaussian process, margin": gaussian_process}
+    if find_spec("graphlearning") is not None:
+        words = {"unc_sampling": "margin", "var_opt": "V-optimality", "model_change_var_opt": "model change"}
+        for name, word in words.items():
+            found[f"GraphLearning, {word}"] = lambda pool, name=name: graphlearning(pool, name)  # type: ignore[misc]
+    return found
