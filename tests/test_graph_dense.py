@@ -89,7 +89,7 @@ def test_all_points_in_one_place_are_refused(make):
 
 def test_isolated_nodes_are_refused():
     X = np.concatenate([points(), [[1e3, 0, 0, 0]]])
-    with pytest.raises(ValueError, match=r"1 of 41 nodes are isolated.*node 40.*larger tau"):
+    with pytest.raises(ValueError, match=r"1 of 41 nodes are isolated.*node 40.*wider kernel"):
         graph.gaussian(X, tau=1.0)
 
 

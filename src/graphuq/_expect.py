@@ -9,6 +9,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+
+class SettingError(ValueError):
+    """A setting that is refused: its name, which may be another at a shell, and what is told of it."""
+
+    def __init__(self, name: str, told: str) -> None:
+        super().__init__(f"{name} {told}")
+        self.name, self.told = name, told
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.name, self.told)
+
+
+class SettingTypeError(SettingError, TypeError):
+    """A setting of another kind than expected."""
+
+
+class AboutRows(Exception):
+    """What is told of rows, counted from 0: `told` has {} where each of them stands, for those who know their names."""
+
+    def __init__(self, told: str, *rows: int) -> None:
+        super().__init__(told.format(*rows))
+        self.told, self.rows = told, rows
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.told, *self.rows)
+
+
+class RowError(AboutRows, ValueError):
+    """Rows that are refused."""
+
+
+class RowWarning(AboutRows, UserWarning):
+    """Rows to look at."""
+
+
 LARGEST_SEED = 2**63 - 1  # of JAX
 
 
@@ -61,10 +96,9 @@ def refuse_masked(values: Any, name: str) -> None:
 
 def expect_number(value: Any, name: str, *, zero: bool = False) -> float:
     """A finite number above 0, or from 0 on."""
-    if not isinstance(value, Real) or not np.isfinite(value) or value < 0 or (value == 0 and not zero):
-        raise (ValueError if isinstance(value, Real) else TypeError)(
-            f"{name} must be a finite number{', 0 or above' if zero else ' above 0'}, got {called(value)}."
-        )
+    if not isinstance(value, Real) or not np.isfinite(float(value)) or value < 0 or (value == 0 and not zero):
+        kind = SettingError if isinstance(value, Real) else SettingTypeError
+        raise kind(name, f"must be a finite number{', 0 or above' if zero else ' above 0'}, got {called(value)}.")
     return float(value)
 
 
@@ -73,11 +107,11 @@ def expect_whole(value: Any, name: str, least: int = 1, most: float = np.inf) ->
     try:
         number = operator.index(value)
     except TypeError:
-        kind = ValueError if isinstance(value, Real) else TypeError
-        raise kind(f"{name} must be a whole number, got {called(value)}.") from None
+        kind = SettingError if isinstance(value, Real) else SettingTypeError
+        raise kind(name, f"must be a whole number, got {called(value)}.") from None
     if not least <= number <= most:
         allowed = f"of at least {least}" if most == np.inf else f"between {least} and {most}"
-        raise ValueError(f"{name} must be a whole number {allowed}, got {number}.")
+        raise SettingError(name, f"must be a whole number {allowed}, got {number}.")
     return number
 
 

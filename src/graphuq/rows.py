@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from graphuq._expect import RowWarning
 from graphuq.classes import Labels
 
 # Rows turned into sparse ones at a time: a dense table is not copied whole.
@@ -40,11 +41,8 @@ def warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:
     for i, label in zip(labels.nodes, labels.y, strict=True):
         j, other = first.setdefault(rows[i], (i, label))
         if label != other:
-            warnings.warn(
-                f"Rows {j} and {i} are the same in every feature but have different classes: the data cannot decide "
-                "between rows like these.",
-                stacklevel=3,
-            )
+            told = "Rows {} and {} are the same in every feature but have different classes: the data cannot decide "
+            warnings.warn(RowWarning(told + "between rows like these.", j, i), stacklevel=3)
             return
 
 

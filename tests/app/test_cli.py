@@ -365,9 +365,19 @@ BAD = {
     "no features": (["--label", "party", "--column", "member"], "holds another text"),
     "gaussian without width": (
         ["--label", "party", "--drop", "member", "--graph", "gaussian"],
-        "--graph gaussian needs a --width",
+        "--width must be given for gaussian weights",
     ),
     "a feature that is dropped": (["--label", "party", "--column", "crime", "--drop", "crime"], "as --drop"),
+    "a label that is dropped": (
+        ["--label", "party", "--drop", "party"],
+        "'party' is given as --label and as --drop",
+    ),
+    "a drop without effect": (
+        ["--label", "party", "--column", "crime", "--drop", "truth"],
+        "--drop truth changes",
+    ),
+    "no such mark": (["--label", "party", "--unlabeled", "?"], "No row holds '?' in column 'party'"),
+    "bad setting": (["--label", "party", "--modes", "1"], "--modes must be a whole number of at least 2, got 1"),
     "the label as a feature": (["--label", "party", "--column", "party"], "as --label and again as --column"),
     "the id as a feature": (["--label", "party", "--id", "member", "--column", "member"], "as --id and again"),
     "the truth as a feature": (
@@ -416,7 +426,8 @@ BAD = {
 def test_bad_settings(name, votes, tmp_path):
     arguments, message = BAD[name]
     folder, _ = votes
-    done = run("fit", folder / "votes.csv", "--out", tmp_path / "out", "--drop", "truth", *arguments)
+    truth = [] if "--column" in arguments or "--truth" in arguments else ["--drop", "truth"]
+    done = run("fit", folder / "votes.csv", "--out", tmp_path / "out", *truth, *arguments)
     refused(done, message, tmp_path)
 
 
@@ -424,7 +435,7 @@ def refused(done, message, folder, left=()):
     """One sentence on standard error, exit code 2, no traceback, nothing written."""
     assert done.exit_code == 2, done.output
     assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert len([line for line in done.stderr.splitlines() if not line.endswith(" ...")]) == 1  # stages are told so
     assert "Traceback" not in done.output
     assert done.stdout == ""
     assert sorted(path.name for path in folder.iterdir()) == sorted(left)
@@ -571,6 +582,20 @@ def test_reproduce_hands_its_words_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run("reproduce", "fig5", "table1", "--full", "--jobs", "2", "--out", "here").exit_code == 3
     assert (tmp_path / "asked").read_text() == "fig5 table1 --full --jobs 2 --out here"
+
+
+def test_stages_are_told_where_output_is_piped(votes, tmp_path):
+    folder, _ = votes
+    asked = ["fit", folder / "votes.csv", "--label", "party", "--id", "member", "--drop", "truth", *PLAIN]
+    told = [line for line in run(*asked, "--out", tmp_path / "a").stderr.splitlines() if line.endswith(" ...")]
+    assert told[:4] == [
+        "reading votes.csv ...",
+        "graph of 435 rows, 16 features ...",
+        "eigenvectors of the graph ...",
+        "posterior, from 5 labels of 2 classes ...",
+    ]
+    assert told[4].startswith("report and files, after ")
+    assert run(*asked, "--out", tmp_path / "b", "--quiet").output == ""
 
 
 def test_help_names_every_command():

@@ -1,6 +1,7 @@
 """What is noted and advised at a shell: rows by their names, options instead of arguments."""
 
 import json
+import pickle
 import re
 import warnings
 
@@ -8,39 +9,46 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq.app.wording import in_options, percent, vague, verdict, with_names, words_of_the_shell
+from graphuq import GraphClassifier
+from graphuq._expect import RowError, RowWarning, SettingError
+from graphuq.app.wording import OPTIONS, in_words, percent, vague, verdict, words_of_the_shell
 from graphuq.inference.diagnostics import Diagnostics
 from graphuq.posterior.gaussian import EPDiagnosis
 from graphuq.posterior.mixture import MixtureDiagnosis
 from tests.app.test_cli import KNOWN, PLAIN, fit_votes, refused, run, write_votes
 
 
-def test_arguments_become_options():
-    assert in_options("Raise time_limit (60 seconds) or n_steps.") == "Raise --time-limit (60 seconds) or --draws."
-    assert in_options("its --neighbors, my_n_steps") == "its --neighbors, my_n_steps"
+def test_settings_become_options():
+    assert in_words(SettingError("n_steps", "must be 1, got 0."), []) == "--draws must be 1, got 0."
+    assert in_words(SettingError("thin", "must be 1."), []) == "thin must be 1."
+    assert in_words(ValueError("n_steps {}"), []) == "n_steps {}"
+    assert OPTIONS.keys() <= GraphClassifier().get_params().keys()
+    options = run("fit", "--help").stdout
+    assert all(option in options for option in OPTIONS.values())
 
 
 def test_rows_get_their_names():
-    names = ["a", "b", "c"]
-    assert with_names("Rows 0 and 2 differ, as node 1 does.", names) == "Rows a and c differ, as node b does."
-    with words_of_the_shell(["n_modes"]) as notes:
-        warnings.warn("Row 0 is strange.", stacklevel=1)
-    assert notes == ["Row n_modes is strange."]
-    assert with_names("3 rows, 2 nodes", names) == "3 rows, 2 nodes"
-    assert with_names("Row 0 is strange.", ["\x1b[2J"]) == "Row ?[2J is strange."
+    names = ["a", "b{}", "\x1b[2J"]
+    told = RowWarning("Rows {} and {} differ.", 0, 1)
+    assert (str(told), in_words(told, names)) == ("Rows 0 and 1 differ.", "Rows a and b{} differ.")
+    assert in_words(RowError("Row {} is strange.", 2), names) == "Row ?[2J is strange."
+    for each in (told, SettingError("n_steps", "must be 1.")):
+        assert str(pickle.loads(pickle.dumps(each))) == str(each)  # noqa: S301
 
 
 def test_warnings_are_noted_and_errors_reworded():
     with words_of_the_shell(["first", "second"]) as notes:
-        warnings.warn("Row 1 is strange.", stacklevel=1)
-        warnings.warn("Row 1 is strange.", stacklevel=1)  # said once
+        warnings.warn(RowWarning("Row {} is strange.", 1), stacklevel=1)
+        warnings.warn(RowWarning("Row {} is strange.", 1), stacklevel=1)  # said once
         warnings.warn("Raise n_steps.", ConvergenceWarning, stacklevel=1)  # the verdict says so
         warnings.warn("A library's own affair.", DeprecationWarning, stacklevel=1)
         warnings.warn("overflow", RuntimeWarning, stacklevel=1)
     assert notes == ["Row second is strange."]
     for kind in (MemoryError, TypeError):
-        with pytest.raises(ValueError, match=r"^--modes is 1, see row first$"), words_of_the_shell(["first"]):
-            raise kind("n_modes is 1, see row 0")
+        with pytest.raises(ValueError, match=r"^it is too much$"), words_of_the_shell():
+            raise kind("it is too much")
+    with pytest.raises(ValueError, match=r"^--modes is 1$"), words_of_the_shell():
+        raise SettingError("n_modes", "is 1")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +81,7 @@ def test_verdict_without_draws():
     assert failed.startswith(
         "An average over 2 choices of hyper-parameters. Expectation propagation did not converge"
     )
-    assert failed.endswith("Use --inference sample, or look at the suspicious labels in the report.")
+    assert failed.endswith("Sample the posterior instead, or look at the suspicious labels.")
 
 
 def test_hyperparameters_that_are_hardly_known_are_noted():

@@ -43,25 +43,27 @@ app = typer.Typer(
 )
 
 
-def _refuse_unused(classifier: Any, given: dict[str, Any]) -> None:
-    """Settings that were given, but that this graph, prior or inference would not look at, are refused."""
-    from graphuq.settings import without_effect
+def _check_settings(classifier: Any, given: dict[str, Any]) -> None:
+    """Refuse bad settings, and those that were given but that this graph, prior or inference would not look at."""
+    from graphuq.app.wording import OPTIONS, words_of_the_shell
+    from graphuq.settings import check_settings, without_effect
 
+    with words_of_the_shell():
+        check_settings(classifier)
     purposes = {
-        "n_neighbors": ("--neighbors", "--graph knn and self_tuning"),
-        "width": ("--width", "--graph gaussian"),
-        "tau": ("--tau", "--prior matern"),
-        "alpha": ("--alpha", "--prior matern"),
-        "epsilon": ("--epsilon", "--model ginzburg_landau"),
-        "n_components": ("--components", "distances, which --graph cosine does not take"),
-        "n_modes": ("--modes", "the first eigenvectors of a graph, and --graph cosine and --prior full take all"),
-        "n_steps": ("--draws", "--inference sample, and for priors that are not learned"),
-        "time_limit": ("--time-limit", "--inference auto where draws are made: with priors that are not learned"),
+        "n_neighbors": "--graph knn and self_tuning",
+        "width": "--graph gaussian",
+        "tau": "--prior matern",
+        "alpha": "--prior matern",
+        "epsilon": "--model ginzburg_landau",
+        "n_components": "distances, which --graph cosine does not take",
+        "n_modes": "the first eigenvectors of a graph, and --graph cosine and --prior full take all",
+        "n_steps": "--inference sample, and for priors that are not learned",
+        "time_limit": "--inference auto where draws are made: with priors that are not learned",
     }
     for name in without_effect(classifier):
         if name in given:
-            option, purpose = purposes[name]
-            raise ValueError(f"{option} is for {purpose}: leave it out.")
+            raise ValueError(f"{OPTIONS[name]} is for {purposes[name]}: leave it out.")
 
 
 def _version(asked: bool) -> None:
@@ -183,11 +185,13 @@ def fit(
             gamma=gamma,
             inference=inference.value,
             random_state=seed,
-            verbose=sys.stderr.isatty() and not quiet,
+            verbose=not (quiet or json),
             **given,
         )
-        _refuse_unused(classifier, given)
-        summary = fit_folder(question, classifier, out, replace=force)
+        _check_settings(classifier, given)
+        summary = fit_folder(
+            question, classifier, out, replace=force, tell=lambda line: _tell(line, quiet or json)
+        )
     summary["report"] = str(out / "report.html")
     if json:
         typer.echo(jsons.dumps(summary))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.metadata import version
@@ -70,8 +70,12 @@ class Question:
                 raise ValueError(f"Column {name!r} is given as {roles[name]} and again as {option}: use it once.")
             roles[name] = option
         for name in self.drop:
-            if roles.get(name) == "--column":
-                raise ValueError(f"Column {name!r} is given as --column and as --drop: use it, or leave it out.")
+            if name in roles:
+                raise ValueError(
+                    f"Column {name!r} is given as {roles[name]} and as --drop: use it, or leave it out."
+                )
+            if self.columns:
+                raise ValueError(f"--drop {name} changes nothing: --column says which columns are used.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +99,10 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
         table = replace(table, columns={**table.columns, question.label: np.full(table.n_rows, "", dtype=object)})
     y = table.text(question.label)
     if question.unlabeled:
+        if question.unlabeled not in (*y, *table.missing_words.get(question.label, ())):
+            raise ValueError(
+                f"No row holds {question.unlabeled!r} in column {question.label!r}: leave out --unlabeled."
+            )
         y = np.where(y == question.unlabeled, "", y)
     notes = table.notes + _missing_words(table, question.label, "unlabeled", unless=question.unlabeled)
     labels = None if any_labels else _labels(y, table, question, notes)
@@ -118,19 +126,26 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
 
 
 def fit_folder(
-    question: Question, classifier: GraphClassifier, out: Path, *, replace: bool = False
+    question: Question,
+    classifier: GraphClassifier,
+    out: Path,
+    *,
+    replace: bool = False,
+    tell: Callable[[str], None] = lambda stage: None,
 ) -> dict[str, Any]:
     """Fit, and write predictions.csv, report.html, the model and run.json; returns a summary.
 
-    `out` appears whole or not at all.
+    `out` appears whole or not at all. `tell` is called with what begins, beside what a verbose classifier says itself.
     """
     began = time.perf_counter()
     folder.refuse_objects(classifier)
     with whole_folder(out, replace=replace, foreign=folder.foreign) as part:
+        tell(f"reading {question.table.name} ...")
         data = read_data(question)
         with words_of_the_shell(data.rows.names) as notes:
             classifier.fit(data.X, data.y)
         seconds = time.perf_counter() - began
+        tell(f"report and files, after {seconds:.0f} seconds ...")
         return write_results(part, question, data, classifier, notes=notes, seconds=seconds)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,37 +9,26 @@ from contextlib import contextmanager
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from graphuq._expect import AboutRows, SettingError
 from graphuq.app.shell import printable
 from graphuq.inference.auto import ENOUGH
 from graphuq.inference.diagnostics import ESS_LIMIT, R_HAT_LIMIT, Diagnostics
 from graphuq.posterior.base import Diagnosis
 from graphuq.posterior.mixture import MixtureDiagnosis
 
-# What is said to people who write Python, and what they would type at a shell.
+# What people who write Python call a setting, and what they would type at a shell.
 OPTIONS = {
     "n_neighbors": "--neighbors",
-    "more neighbors": "more --neighbors",
     "n_components": "--components",
-    ", or be None for no projection": "",
     "n_modes": "--modes",
     "n_steps": "--draws",
     "time_limit": "--time-limit",
-    'graph="gaussian"': "--graph gaussian",
-    "a width": "a --width",
-    "a larger tau": "a larger --width",
-    "a larger gamma": "a larger --gamma",
-    "the matern prior": "--prior matern",
-    "graph.knn": "--graph knn",
-    "use Probit": "use --model probit",
-    "`y` could": "It could",
-    "Sample this model instead": "Leave out --inference",
-    "Sample the posterior instead": "Use --inference sample",
-    "look at suspicious_labels": "look at the suspicious labels in the report",
-    "look at suspicious labels": "look at the suspicious labels in the report",
+    **{
+        name: f"--{name}"
+        for name in ("graph", "prior", "model", "inference", "width", "tau", "alpha", "gamma", "epsilon")
+    },
 }
 VAGUE = 10.0  # a number known to this factor is hardly known
-_OPTION = re.compile(r"(?<![-\w])(" + "|".join(map(re.escape, OPTIONS)) + r")(?!\w)")
-_ROWS = re.compile(r"\b(rows?|nodes?) (\d+)(?: and (\d+))?", re.IGNORECASE)
 
 
 def percent(probability: float) -> str:
@@ -55,13 +43,13 @@ def verdict(found: Diagnosis) -> str:
         worst = next((each for each in found.components if not each.converged), found.components[0])
         return f"An average over {len(found.components)} choices of hyper-parameters. {verdict(worst)}"
     if not isinstance(found, Diagnostics):
-        return in_options(str(found))
+        return str(found)
     numbers = f"R-hat up to {found.worst_r_hat:.3f}, effective draws from {found.ess_bulk.min():.0f}"
     if found.converged:
         steadier = "" if ENOUGH.holds(found) else " More --draws, or a larger --time-limit, make numbers steadier."
         return f"{found}{steadier}"
     if not found.balanced and found.worst_r_hat < R_HAT_LIMIT:
-        return in_options(str(found))
+        return str(found)
     if np.isnan(found.worst_r_hat):
         return "Cannot say whether the chains converged: that takes at least 8 --draws."
     return (
@@ -81,25 +69,17 @@ def vague(spread: Mapping[str, float]) -> list[str]:
     ]
 
 
-def in_options(message: str) -> str:
-    """A message with options of the command line where it names arguments."""
-    return _OPTION.sub(lambda found: OPTIONS[found[1]], message)
-
-
-def with_names(message: str, names: Sequence[str]) -> str:
-    """A message that counts rows from 0, with what the rows are called instead."""
-
-    def named(found: re.Match[str]) -> str:
-        rows = [
-            printable(names[int(number)]) for number in found.groups()[1:] if number and int(number) < len(names)
-        ]
-        return f"{found[1]} {' and '.join(rows)}" if rows else found[0]
-
-    return _ROWS.sub(named, message)
+def in_words(told: BaseException | str, names: Sequence[str]) -> str:
+    """What the library says, with options where it names settings, and what the rows are called where it counts them."""
+    if isinstance(told, SettingError):
+        return f"{OPTIONS.get(told.name, told.name)} {told.told}"
+    if isinstance(told, AboutRows):
+        return told.told.format(*(printable(names[row]) for row in told.rows))
+    return str(told)
 
 
 @contextmanager
-def words_of_the_shell(names: Sequence[str]) -> Iterator[list[str]]:
+def words_of_the_shell(names: Sequence[str] = ()) -> Iterator[list[str]]:
     """A list that takes up the warnings given meanwhile; errors are put into other words too.
 
     Warnings that the chains have not converged are left to the verdict on the draws.
@@ -110,9 +90,9 @@ def words_of_the_shell(names: Sequence[str]) -> Iterator[list[str]]:
         try:
             yield notes
         except (ValueError, TypeError, MemoryError) as error:  # a model refuses what it cannot do as a TypeError
-            raise ValueError(with_names(in_options(str(error)), names)) from error
+            raise ValueError(in_words(error, names)) from error
     said = [
-        with_names(in_options(str(warning.message)), names)
+        in_words(warning.message, names)
         for warning in caught
         if issubclass(warning.category, UserWarning) and not issubclass(warning.category, ConvergenceWarning)
     ]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
-from graphuq._expect import expect_numbers
+from graphuq._expect import SettingError, expect_numbers
 
 Array: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = Array | csr_array
@@ -32,9 +32,10 @@ def check_features(X: MatrixLike, *, n_components: int | None = None) -> Matrix:
     """The features of a graph as a table of at least two finite rows, or an error that says what is wrong."""
     table = _check_table(X, n_rows=2, sparse=n_components is not None)
     if n_components is not None and not 1 <= n_components <= min(table.shape):
-        raise ValueError(
-            f"n_components must lie between 1 and {min(table.shape)}, the smaller of {table.shape[0]} rows and "
-            f"{table.shape[1]} features, or be None for no projection, got {n_components}."
+        raise SettingError(
+            "n_components",
+            f"must lie between 1 and {min(table.shape)}, the smaller of {table.shape[0]} rows and {table.shape[1]} "
+            f"features, or be left out for no projection, got {n_components}.",
         )
     return table
 

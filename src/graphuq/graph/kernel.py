@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from graphuq._expect import expect_number, expect_whole
+from graphuq._expect import SettingError, expect_number, expect_whole
 from graphuq.graph.distances import nonzero_pairs
 from graphuq.graph.features import Array
 
@@ -71,8 +71,8 @@ def kth_distance(squared: Array, n_neighbors: int) -> Array:
 def check_n_neighbors(n_neighbors: int, n_nodes: int) -> None:
     """Refuse a K that is no number of other nodes."""
     if not 1 <= expect_whole(n_neighbors, "n_neighbors", least=0) < n_nodes:
-        raise ValueError(
-            f"n_neighbors must lie between 1 and {n_nodes - 1}, the number of other nodes, got {n_neighbors}."
+        raise SettingError(
+            "n_neighbors", f"must lie between 1 and {n_nodes - 1}, the number of other nodes, got {n_neighbors}."
         )
 
 

@@ -9,6 +9,7 @@ from typing import Literal, cast
 import numpy as np
 from scipy.linalg import eigh
 
+from graphuq._expect import RowError
 from graphuq._recipe import recipe
 from graphuq.graph.distances import row_blocks, squared_distances
 from graphuq.graph.features import Array, Features, MatrixLike, check_features, check_new_features, prepare
@@ -116,9 +117,10 @@ class _UnitRows:
         lengths = np.sqrt(np.einsum("ij,ij->i", table, table))
         zero = np.flatnonzero(lengths == 0)
         if zero.size:
-            raise ValueError(
-                f"{zero.size} rows of X are all zeros and have no direction, the first of them row {zero[0]}. "
-                "Cosine weights need rows that are not zero: leave those out."
+            raise RowError(
+                f"{zero.size} rows of X are all zeros and have no direction, the first of them row {{}}. "
+                "Cosine weights need rows that are not zero: leave those out.",
+                zero[0],
             )
         return table / lengths[:, None]
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
+from graphuq._expect import RowError
 from graphuq.graph.distances import row_blocks, squared_distances
 from graphuq.graph.features import Array, Features, Matrix, MatrixLike, to_float
 from graphuq.graph.kernel import Kernel
@@ -39,9 +40,10 @@ class Graph:
         degrees = np.asarray(self.weights.sum(axis=1))
         isolated = np.flatnonzero(~(degrees > 0))
         if isolated.size:
-            raise ValueError(
+            raise RowError(
                 f"{isolated.size} of {degrees.size} nodes are isolated: all their weights are zero. The first is "
-                f"node {isolated[0]}. Use a larger tau, self-tuning weights, or leave those nodes out."
+                "node {}. Use a wider kernel, self-tuning weights, or leave those nodes out.",
+                isolated[0],
             )
         if degrees.min() < _LEAST_DEGREE:
             raise ValueError(

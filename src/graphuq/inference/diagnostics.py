@@ -77,7 +77,7 @@ class Diagnostics:
             return (
                 "Not converged: labels contradict each other in nearly equal rows, and the chains miss a part of the "
                 f"posterior there: one more move would change the probability of a class at node {self.shift[1]} by "
-                f"{self.shift[0]:.2f}. Look at these labels, or use Probit or a larger gamma."
+                f"{self.shift[0]:.2f}. Look at these labels, or use probit or a larger gamma."
             )
         return f"Not converged: too few effective draws ({numbers}). Run more steps."
 

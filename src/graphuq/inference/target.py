@@ -124,7 +124,7 @@ class Target:
                 "without Python's if on values."
             ) from error
         shape, kind = getattr(found, "shape", None), getattr(found, "dtype", None)
-        if shape != () or not jnp.issubdtype(kind, jnp.floating):
+        if shape != () or kind is None or not jnp.issubdtype(kind, jnp.floating):
             got = type(found).__name__ if kind is None else f"{kind} of the shape {shape}"
             raise TypeError(f"{what} must return one real number, got {got}.")
         if not offers(self.model, "default_sampler"):  # a model of the user's own

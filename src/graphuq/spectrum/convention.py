@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from graphuq._expect import expect_whole
+from graphuq._expect import SettingError, expect_whole
 from graphuq.laplacian import Laplacian
 from graphuq.spectrum.result import Spectrum
 
@@ -19,7 +19,7 @@ _TIE = 1e-6
 def check_n_modes(n_modes: int, largest: int, what: str = "the nodes of the graph") -> None:
     """Refuse a number of modes that does not exist."""
     if not 1 <= expect_whole(n_modes, "n_modes", least=-(10**9)) <= largest:
-        raise ValueError(f"n_modes must lie between 1 and {largest}, {what}, got {n_modes}.")
+        raise SettingError("n_modes", f"must lie between 1 and {largest}, {what}, got {n_modes}.")
 
 
 def null_space(L: Laplacian) -> Array:

@@ -15,22 +15,11 @@ from graphuq.estimator import GraphClassifier
 from graphuq.settings import check_settings
 
 
-class Stages:
-    """Says which stage begins."""
-
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self.set_description = tell
-
-    def update(self) -> None:
-        """A stage ended: nothing to say."""
-
-
 def seen(classifier: GraphClassifier, X: NDArray[np.float64], tell: Callable[[str], None]) -> GraphClassifier:
     """The classifier with a graph of all rows and its eigenpairs, and no labels yet."""
     check_settings(classifier)
     X = validate_data(classifier, X, dtype=np.float64, ensure_min_samples=2)
-    tell("graph")
-    classifier._see(X, Stages(tell))
+    classifier._see(X, tell)
     return classifier
 
 
