@@ -24,11 +24,11 @@ from sklearn.datasets import load_digits, make_blobs
 
 from benchmarks import effective_draws
 from graphuq import PCN, Orthant, graph, laplacian, learn, prior, spectrum
+from graphuq.feature_piece import FeaturePiece
 from graphuq.inference.run import _block, _init, default_sampler
 from graphuq.inference.target import Target
 from graphuq.inference.watch import watched_nodes
 from graphuq.inference.whiten import whiten
-from graphuq.linear import LinearPiece
 from graphuq.models import Probit
 
 COUNTS = (2, 4, 8, 16, 32)
@@ -127,7 +127,7 @@ def digits():
     X, y = load_digits(return_X_y=True)
     nodes = some_of_each(y, PER_CLASS, seed=0)
     modes = spectrum.leading(laplacian.normalized(graph.knn(X, n_neighbors=10)), n_modes=N_MODES)
-    found = learn(modes, Probit(nodes, y[nodes]), features=LinearPiece.of(X).columns(X), average=False)
+    found = learn(modes, Probit(nodes, y[nodes]), features=FeaturePiece.of(X).columns(X), average=False)
     return found.prior, found.model
 
 

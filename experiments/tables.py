@@ -30,9 +30,9 @@ from experiments import runner, style, table_data, table_peers
 from experiments.experiment import Claim, Record, Trial
 from experiments.spectra import cached
 from graphuq import GraphClassifier, calibration, laplacian, spectrum
+from graphuq.feature_piece import FeaturePiece
 from graphuq.graph import Graph, knn
 from graphuq.learning import learn
-from graphuq.linear import LinearPiece
 from graphuq.models import Probit
 from graphuq.posterior import Mixture
 from graphuq.rows import average_equal, fingerprints
@@ -79,7 +79,8 @@ class Config:
         many: data of more than two classes.
         n_labels: drawn at random, each class at least once.
         per_class: labels of each of many classes.
-        n_draws: draws of labels; of wrong ones in tables `n_draws_wrong`.
+        n_draws: draws of labels of ordinary tables, all right; `n_draws_wrong` of them with wrong ones, and
+            `n_draws_others` of all else.
     """
 
     tables: tuple[str, ...] = table_data.REPORTING
@@ -88,8 +89,9 @@ class Config:
     many: tuple[str, ...] = (*table_data.MANY, "mnist")
     n_labels: tuple[int, ...] = (10, 20, 50, 200)
     per_class: tuple[int, ...] = (1, 2, 5, 10)
-    n_draws: int = 4
-    n_draws_wrong: int = 2
+    n_draws: int = 10
+    n_draws_wrong: int = 4
+    n_draws_others: int = 6
 
 
 FULL = Config()
@@ -100,6 +102,7 @@ QUICK = Config(
     many=("iris", "vowel"),
     n_draws=1,
     n_draws_wrong=1,
+    n_draws_others=1,
 )
 
 
@@ -109,13 +112,13 @@ def trials(config: Config) -> list[Trial]:
     # group, data, numbers of labels, draws
     few = [n for n in config.n_labels if n * WRONG >= 2]
     plan: list[tuple[str, Sequence[str], Sequence[int], int]] = [
-        ("many", config.many, config.per_class, config.n_draws),
-        ("separable", pairs, config.n_labels, config.n_draws),
-        ("separable, wrong", pairs, few, config.n_draws),
+        ("many", config.many, config.per_class, config.n_draws_others),
+        ("separable", pairs, config.n_labels, config.n_draws_others),
+        ("separable, wrong", pairs, few, config.n_draws_others),
         ("tables", config.tables, config.n_labels, config.n_draws),
         ("tables, wrong", config.tables, few, config.n_draws_wrong),
-        ("rare", [f"{name} rare" for name in pairs], few, config.n_draws),
-        ("rare tables", [f"{name} rare" for name in config.rare_tables], few, config.n_draws),
+        ("rare", [f"{name} rare" for name in pairs], few, config.n_draws_others),
+        ("rare tables", [f"{name} rare" for name in config.rare_tables], few, config.n_draws_others),
     ]
     found = [
         {"group": group, "data": data, "n_labels": n, "seed": seed}
@@ -180,7 +183,7 @@ def prepare(data: str) -> Prepared:
         return spectrum.leading(laplacian.normalized(graph), n_modes=n_modes)
 
     key = f"tables {settings.n_neighbors} {n_modes} {sha256(X.tobytes()).hexdigest()}"
-    piece = LinearPiece.of(X)
+    piece = FeaturePiece.of(X)
     assert piece is not None
     return Prepared(
         y=y,

@@ -446,3 +446,22 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="at least one piece is needed"):
         Hyperprior(graph=None, linear=None)
     assert {field.name for field in fields(Hyperprior)} >= set(BOUNDS)
+
+
+def test_modes_on_demand_are_as_many_as_carry_weight():
+    """Labels that alternate along a ring need its short waves; those of two halves do not."""
+    ring = np.abs(np.subtract.outer(np.arange(400), np.arange(400)))
+    L = laplacian.normalized(np.where(np.minimum(ring, 400 - ring) <= 2, 1.0, 0.0))
+    whole, asked = spectrum.dense(L, n_modes=160), []
+
+    def more(found):
+        asked.append(found.n_modes)
+        return whole.truncate(2 * found.n_modes) if found.n_modes < 160 else None
+
+    nodes = np.arange(0, 400, 5)
+    for y, enough in (((nodes < 200).astype(int), False), ((nodes // 10) % 2, True)):
+        asked.clear()
+        found = learn(whole.truncate(20), models.Probit(nodes, y), more=more)
+        assert (asked == [20, 40, 80, 160]) == enough
+        assert found.spectrum.n_modes == (160 if enough else 20 * 2 ** len(asked))
+        assert found.posterior.n_nodes == 400

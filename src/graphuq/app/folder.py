@@ -22,11 +22,11 @@ from graphuq import __version__, archive
 from graphuq.app.report.content import Rows
 from graphuq.classes import Labels
 from graphuq.estimator import GraphClassifier
+from graphuq.feature_piece import FeaturePiece
 from graphuq.files import recover
 from graphuq.graph import Graph, LowRankGraph, cosine
 from graphuq.graph.features import Features
 from graphuq.graph.kernel import Kernel
-from graphuq.linear import LinearPiece
 from graphuq.posterior.archive import pack, unpack
 from graphuq.rows import first_rows
 from graphuq.spectrum.result import Spectrum
@@ -34,7 +34,7 @@ from graphuq.spectrum.result import Spectrum
 RUN, MODEL, REPORT, ANSWERS = "run.json", "model.npz", "report.html", "predictions.csv"
 FORMAT = "graphuq model 2"
 # What a model is made of beside its posterior and weights: stored field by field.
-_PIECES: dict[str, Any] = {"features": Features, "kernel": Kernel, "linear": LinearPiece, "spectrum": Spectrum}
+_PIECES: dict[str, Any] = {"features": Features, "kernel": Kernel, "linear": FeaturePiece, "spectrum": Spectrum}
 
 
 def foreign(folder: Path) -> str | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import expect, expect_model
 from graphuq.calibration import temperature
 from graphuq.inference.ep import blas_threads
 from graphuq.learning.averaging import around, climb
@@ -21,10 +24,17 @@ from graphuq.spectrum.result import Spectrum
 
 __all__ = ["Hyperparameters", "Hyperprior", "Learned", "LogNormal", "learn", "warn_of_unlabeled_components"]
 
+Weighed: TypeAlias = tuple[Problem, Point, float]  # the last is the logarithm of a weight
+
+# Modes are enough where the last tenth of them has less than this share of the variance of an average one. Chosen on
+# six data sets; on six others the log-loss was at most 0.0001 above that of 300 modes, and usually 75 were enough.
+CARRIED = 4e-3
 # A point of less weight is left out.
 LEAST_WEIGHT = 1e-2
 # What is believed of the temperature of many classes: chosen, as the hyperprior was, on tables that are not reported.
 TEMPERATURE = LogNormal(0.7, 1.35)
+# Its value where no class has a second label: nothing then says how far a class reaches, and timidity is at its worst.
+TEMPERATURE_OF_SINGLES = 0.4
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,7 @@ def learn(
     features: Array | None = None,
     hyperprior: Hyperprior | None = None,
     average: bool = True,
+    more: Callable[[Spectrum], Spectrum | None] | None = None,
 ) -> Learned:
     """Learn the scale and smoothness of the prior, and the noise of the labels, from the labels.
 
@@ -79,20 +90,17 @@ def learn(
             shape (n_nodes, n_linear); without them the prior is that of the graph alone.
         hyperprior: the log-priors, by default those of the model. A factor of 1 fixes a number.
         average: whether to average, or to take the highest peak alone.
+        more: from eigenpairs to more of them, or None if there are none: it is asked, and all is learned again, as
+            long as the last modes still carry weight.
     """
-    spectrum = constant_first(spectrum)
-    structures = problems(spectrum, model, features, hyperprior)
-    n_labeled, n_columns = structures[-1].rows.shape
-    found: list[tuple[Problem, Point, float]] = []
-    with blas_threads(n_labeled * min(n_labeled, n_columns) ** 2 * offer(model, "n_fields")):
-        for problem in structures:
-            peak = climb(problem)
-            points, log_weights = around(problem, peak) if average else ([peak], np.array([peak.log_posterior]))
-            found += [(problem, *each) for each in zip(points, log_weights.tolist(), strict=True)]
-    found.sort(key=lambda each: -each[2])
-    weights = np.exp(np.array([log_weight for _, _, log_weight in found]) - found[0][2])
-    kept = weights >= LEAST_WEIGHT * weights.sum() if average else np.arange(len(weights)) == 0
-    weights, found = weights[kept] / weights[kept].sum(), [found[i] for i in np.flatnonzero(kept)]
+    expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
+    expect_model(model)
+    longer: Spectrum | None = spectrum
+    while longer is not None:
+        spectrum = constant_first(longer)
+        found, weights = _weighed(problems(spectrum, model, features, hyperprior), average)
+        carries = more is not None and _last_modes(found, weights) > CARRIED
+        longer = more(spectrum) if more is not None and carries else None
     # Of several fields each point needs a rule of its own: together they have as many points as one alone would.
     n_points = max(8, N_POINTS // len(found))
     best_problem, best, _ = max(found, key=lambda each: each[1].log_posterior)
@@ -111,6 +119,32 @@ def learn(
     return learned
 
 
+def _weighed(structures: list[Problem], average: bool) -> tuple[list[Weighed], Array]:
+    """Points around the peak of each structure, heaviest first, and their weights; those of next to none left out."""
+    n_labeled, n_columns = structures[-1].rows.shape
+    found: list[Weighed] = []
+    n_fields = offer(structures[0].model, "n_fields")
+    with blas_threads(n_labeled * min(n_labeled, n_columns) ** 2 * n_fields):
+        for problem in structures:
+            peak = climb(problem)
+            points, log_weights = around(problem, peak) if average else ([peak], np.array([peak.log_posterior]))
+            found += [(problem, *each) for each in zip(points, log_weights.tolist(), strict=True)]
+    found.sort(key=lambda each: -each[2])
+    weights = np.exp(np.array([log_weight for _, _, log_weight in found]) - found[0][2])
+    kept = weights >= LEAST_WEIGHT * weights.sum() if average else np.arange(len(weights)) == 0
+    return [found[i] for i in np.flatnonzero(kept)], weights[kept] / weights[kept].sum()
+
+
+def _last_modes(found: list[Weighed], weights: Array) -> float:
+    """The variance of the last tenth of the modes over that of an average mode, averaged over hyper-parameters."""
+    total = 0.0
+    for (problem, point, _), weight in zip(found, weights, strict=True):
+        shares = np.exp(problem.family.log_shares(point.theta))
+        if shares.size:
+            total += weight * float(shares[-max(1, shares.size // 10) :].mean() / shares.mean())
+    return total
+
+
 def _tempered(mixture: Mixture) -> Mixture:
     """With the temperature at which the labels, each left out, are most probable; of two classes as it is.
 
@@ -121,11 +155,11 @@ def _tempered(mixture: Mixture) -> Mixture:
         return mixture
     y = np.asarray(ask(mixture.model, "y"))
     judged = np.bincount(y)[y] > 1
-    found = TEMPERATURE.median
-    if judged.any():
-        spread = float(np.log(TEMPERATURE.factor))
-        found = temperature(mixture.left_out()[judged], y[judged], median=found, spread=spread)
-    return replace(mixture, temperature=found)
+    if not judged.any():
+        return replace(mixture, temperature=TEMPERATURE_OF_SINGLES)
+    spread = float(np.log(TEMPERATURE.factor))
+    left_out = mixture.left_out()[judged]
+    return replace(mixture, temperature=temperature(left_out, y[judged], median=TEMPERATURE.median, spread=spread))
 
 
 def _deviations(points: list[Point], weights: Array) -> Hyperparameters:
@@ -140,7 +174,7 @@ def _warn(problem: Problem, best: Point, spectrum: Spectrum, converged: bool) ->
     if not converged:
         warnings.warn(
             "Expectation propagation did not converge for some hyper-parameters, which makes their weights rough. "
-            "The labels contradict each other: look at suspicious_labels, or use Probit.",
+            "The labels contradict each other: look at the suspicious labels, or use probit.",
             stacklevel=3,
         )
     family = problem.family

@@ -1,0 +1,144 @@
+"""Features in; columns in which a function is linear, or smooth, and the same columns for new rows, out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.sparse import issparse
+from scipy.spatial.distance import cdist
+
+Array = NDArray[np.float64]
+
+# Directions kept of wide features: u = <w, x> with w ~ N(0, I) is dominated by those of most variance.
+MOST_COLUMNS = 50
+# A new row is within reach up to this many times the length of the longest row of the fit.
+REACH = 1.5
+# The share of the variance that bends, over what squared distance (rows are 2 apart on average), and the rows and
+# columns that carry it. Share and distance were chosen on tables that are not reported.
+SMOOTH_SHARE, SMOOTH_DISTANCE = 0.4, 1.5
+N_LANDMARKS, N_SMOOTH = 400, 60
+BLOCK_ROWS = 10_000
+# Of more features a covariance matrix costs more than products with X.
+MOST_IN_COVARIANCE = 2_000
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturePiece:
+    """Columns h(x) with ``u(x) = <w, h(x)>``, w ~ N(0, I), a linear function of x plus a smooth one.
+
+    Features are brought to variance one each; of more than 50 the principal directions are kept. With ``l(x) = (x -
+    mean) W``, whose squares add up to 1 on average, and s the share that bends,
+
+        Cov(u(x), u(x')) = (1 - s) <l(x), l(x')> + s k(x, x'),    k ~ exp(-|l(x) - l(x')|^2 / (2 * 1.5)),
+
+    k through its leading eigenfunctions on some rows, the landmarks, centered, and of size 1 on average as well.
+
+    Attributes:
+        mean: of the features, shape (n_features,).
+        weights: W, shape (n_features, n_linear).
+        reach: how long l(x) may be for u to be taken as linear there.
+        landmarks: l of some rows, shape (n_landmarks, n_linear).
+        smooth: what turns similarities to landmarks into columns, shape (n_landmarks, n_smooth).
+        center: what is taken off these, shape (n_smooth,).
+    """
+
+    mean: Array
+    weights: Array
+    reach: float
+    landmarks: Array
+    smooth: Array
+    center: Array
+
+    @classmethod
+    def of(cls, X: Any) -> FeaturePiece | None:
+        """From dense or sparse features; None where no feature varies."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = np.asarray(X.mean(axis=0)).ravel()
+            if issparse(X):
+                sparse: Any = X
+                square = np.asarray(sparse.power(2).mean(axis=0)).ravel()
+                deviation = np.sqrt(np.maximum(square - mean**2, 0))
+            else:
+                deviation = X.std(axis=0)
+        varies = np.isfinite(deviation) & (deviation > 1e-12 * np.abs(mean)) & (deviation > 0)
+        if not varies.any():
+            return None
+        scale = np.where(varies, 1 / np.where(varies, deviation, 1), 0.0)
+        wide = len(scale) > MOST_COLUMNS
+        weights = _principal(X, mean, scale) if wide else np.diag(scale)[:, varies]
+        linear = np.asarray(X @ weights) - mean @ weights
+        length = np.linalg.norm(linear, axis=1)
+        size = np.sqrt(np.square(length).mean())
+        return cls(mean, weights / size, REACH * float(length.max() / size), *_smooth(linear / size))
+
+    def columns(self, X: Any) -> Array:
+        """The columns of rows, shape (n_rows, n_linear + n_smooth)."""
+        return self._columns(self._linear(X))
+
+    def within_reach(self, X: Any) -> tuple[Array, Array]:
+        """The columns of new rows, cut to the reach, and the squared length that was cut off, shape (n_rows,)."""
+        linear = self._linear(X)
+        length = np.linalg.norm(linear, axis=1)
+        kept = np.minimum(1.0, self.reach / np.maximum(length, 1e-300))
+        return self._columns(linear * kept[:, None]), np.square((1 - kept) * length)
+
+    def _linear(self, X: Any) -> Array:
+        return np.asarray(X @ self.weights) - self.mean @ self.weights
+
+    def _columns(self, linear: Array) -> Array:
+        bent = _bent(linear, self.landmarks, self.smooth) - self.center
+        return np.hstack([np.sqrt(1 - SMOOTH_SHARE) * linear, np.sqrt(SMOOTH_SHARE) * bent])
+
+
+def _bent(linear: Array, landmarks: Array, turn: Array) -> Array:
+    """Similarities to landmarks, turned into columns; in blocks, since there are more landmarks than columns."""
+    parts = np.array_split(linear, 1 + len(linear) // BLOCK_ROWS)
+    return np.concatenate(
+        [np.exp(-cdist(part, landmarks, "sqeuclidean") / (2 * SMOOTH_DISTANCE)) @ turn for part in parts]
+    )
+
+
+def _smooth(linear: Array) -> tuple[Array, Array, Array]:
+    """Landmarks, rows at random, what turns similarities to them into columns, and their center."""
+    landmarks = linear[np.random.default_rng(0).permutation(len(linear))[:N_LANDMARKS]]
+    values, vectors = eigh(np.exp(-cdist(landmarks, landmarks, "sqeuclidean") / (2 * SMOOTH_DISTANCE)))
+    kept = np.flatnonzero(values > 1e-8 * values[-1])[::-1][:N_SMOOTH]
+    turn = vectors[:, kept] / np.sqrt(values[kept])
+    columns = _bent(linear, landmarks, turn)
+    center = columns.mean(axis=0)
+    size = np.sqrt(np.square(columns - center).sum(axis=1).mean())
+    return landmarks, turn / size, center / size
+
+
+def _principal(X: Any, mean: Array, scale: Array) -> Array:
+    """The directions of most variance of scaled features, from their covariance or, of very many, by products with X.
+
+    No copy of X is made.
+    """
+    from scipy.sparse.linalg import LinearOperator, svds
+
+    n_kept = min(MOST_COLUMNS, *(size - 1 for size in X.shape))
+    if not issparse(X) and X.shape[1] <= MOST_IN_COVARIANCE:
+        scaled = ((part - mean) * scale for part in np.array_split(X, 1 + len(X) // BLOCK_ROWS))
+        covariance = sum((part.T @ part for part in scaled), np.zeros((len(scale), len(scale))))
+        last = len(scale) - 1
+        directions = eigh(covariance, subset_by_index=[last - n_kept + 1, last])[1][:, ::-1]
+        return np.asarray(scale[:, None] * directions)
+
+    def forward(V: Array) -> Array:
+        scaled = (scale * V.T).T
+        return np.asarray(X @ scaled - mean @ scaled)
+
+    def backward(V: Array) -> Array:
+        return np.asarray((scale * (X.T @ V - np.multiply.outer(mean, V.sum(axis=0))).T).T)
+
+    operator = LinearOperator(
+        X.shape, matvec=forward, rmatvec=backward, matmat=forward, rmatmat=backward, dtype=float
+    )
+    start = np.random.default_rng(0).standard_normal(min(X.shape))
+    directions = svds(operator, k=n_kept, v0=start)[2][::-1].T
+    return np.asarray(scale[:, None] * directions)
