@@ -154,7 +154,8 @@ def data(record: Record) -> str:
         {", ".join(config["tables"])}. Rare: the second class of these pairs, and of {", ".join(config["rare_tables"])},
         cut to 5%. Many classes: {", ".join(config["many"][:-1])} of KEEL and the 10,000 test images of MNIST. Labels
         are drawn at random, each class at least once; of many classes so many of each. {config["n_draws"]} draws of
-        labels, of tables with wrong labels {config["n_draws_wrong"]}: single errors are rough."""
+        labels of ordinary tables, {config["n_draws_wrong"]} of them with wrong labels, {config["n_draws_others"]} of
+        all else: single errors are rough."""
     choosing = f"""**Data, for choosing.** The settings of the learned prior were chosen on
         {len(table_data.CHOOSING)} other tables ({", ".join(table_data.CHOOSING)}), drawn at random from one list with
         the reported ones; on pairs of scikit-learn's digits and of MNIST's training images, breast cancer, voting and
