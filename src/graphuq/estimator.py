@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import is_dataclass, replace
 from typing import Any
 
@@ -29,7 +30,17 @@ from graphuq.posterior.kept import Kept, refreshed
 from graphuq.prior import GaussianPrior, NewRows
 from graphuq.rows import average_equal, fingerprints, first_rows, warn_of_contradictions
 from graphuq.self_check import SelfCheck, self_check
-from graphuq.settings import check_settings, make_graph, make_prior, make_spectrum, model_template
+from graphuq.settings import (
+    check_settings,
+    first_modes,
+    make_graph,
+    make_prior,
+    make_spectrum,
+    model_template,
+    shows_bars,
+)
+from graphuq.spectrum.result import Spectrum
+from graphuq.stages import peak_gigabytes, timed
 from graphuq.suspicion import SuspiciousLabels, suspicious_labels
 
 Array = NDArray[np.float64]
@@ -82,7 +93,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         n_chains: independent chains.
         time_limit: seconds after which "auto" stops drawing, and says so.
         random_state: the same number gives the same answer.
-        verbose: show progress on standard error.
+        verbose: tell each stage on standard error, with bars where that is a terminal.
 
     Attributes:
         classes_: the classes, in order.
@@ -92,7 +103,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         posterior_: the `Posterior`: `Draws`, a `GaussianPosterior` or a `Mixture`.
         hyperparameters_: gamma, tau, alpha, graph, linear, constant, mistakes, epsilon, as far as they apply.
         hyperparameter_spread_: of those that were learned, the factor within which they are known.
-        graph_, spectrum_: the similarity graph and its eigenpairs.
+        graph_, spectrum_: the similarity graph and its eigenpairs: of a large graph as many as carry weight.
+        stages_, peak_gigabytes_: the seconds that each part of `fit` took, and the most memory this process has held.
         labels_: the labeled rows and their classes.
         n_iter_: steps of each chain, or sweeps of expectation propagation.
         n_features_in_, feature_names_in_: of X.
@@ -163,14 +175,13 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         labels = read_labels(y)
         _refuse_one_versus_rest(labels, X.shape[0])
         began = time.perf_counter()
-        with tqdm(total=3, desc="graph", disable=not self.verbose, unit="stage") as stages:
-            self._see(X, stages)
-            warn_of_contradictions(self._fingerprints, labels)
-            stages.set_description("posterior")
-            self._infer(labels)
-            _ = self.label_distributions_  # here, where there is a progress bar, and not when first asked for
-            stages.update()
-        self.seconds_ = time.perf_counter() - began
+        self._see(X, self._tell)
+        warn_of_contradictions(self._fingerprints, labels)
+        self._tell(f"posterior, from {len(labels.nodes):,} labels of {labels.n_classes} classes")
+        self._infer(labels)
+        with timed(self.stages_, "answers"):
+            _ = self.label_distributions_  # here, where it is told what takes time, and not when first asked for
+        self.seconds_, self.peak_gigabytes_ = time.perf_counter() - began, peak_gigabytes()
         return self
 
     def partial_fit_labels(self, nodes: ArrayLike, y: Any) -> GraphClassifier:
@@ -346,18 +357,35 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         has_value = np.concatenate([np.ones(columns.shape[1], dtype=bool), has_value])
         return nodes, new, NewRows(np.hstack([columns, extend]), has_value, LEAST_QUANTILE, beyond)
 
-    def _see(self, X: Any, stages: Any) -> None:
+    def _tell(self, stage: str) -> None:
+        """A line at the beginning of what may take long; bars are for terminals."""
+        if self.verbose:
+            tqdm.write(f"{stage} ...", file=sys.stderr)
+
+    def _see(self, X: Any, tell: Callable[[str], None]) -> None:
         """The graph of all rows and its eigenpairs: all that needs no label."""
-        self.graph_ = make_graph(self, X)
-        self._fingerprints = fingerprints(X)
-        self._rows = first_rows(self._fingerprints)
-        stages.update()
-        stages.set_description("spectrum")
-        self.spectrum_ = make_spectrum(self, self.graph_)
-        stages.update()
+        tell(f"graph of {X.shape[0]:,} rows, {X.shape[1]:,} features")
+        self.stages_: dict[str, float] = {}
+        with timed(self.stages_, "graph"):
+            self.graph_ = make_graph(self, X)
+        with timed(self.stages_, "rows"):
+            self._fingerprints = fingerprints(X)
+            self._rows = first_rows(self._fingerprints)
+        tell("eigenvectors of the graph")
+        with timed(self.stages_, "spectrum"):
+            self.spectrum_ = make_spectrum(self, self.graph_, n_modes=first_modes(self, X.shape[0]))
         self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        self._linear = None if self.graph == "precomputed" or self.prior != "learned" else FeaturePiece.of(X)
-        self._columns = None if self._linear is None else self._linear.columns(X)
+        with timed(self.stages_, "features"):
+            self._linear = None if self.graph == "precomputed" or self.prior != "learned" else FeaturePiece.of(X)
+            self._columns = None if self._linear is None else self._linear.columns(X)
+
+    def _more_modes(self, found: Spectrum, factor: int = 2) -> Spectrum | None:
+        """So many times the modes, up to those asked for; None if these are there."""
+        wanted = min(self.n_modes, self.graph_.n_nodes)
+        if isinstance(self.graph_, graphs.LowRankGraph) or found.n_modes >= wanted:
+            return None
+        with timed(self.stages_, "spectrum"):
+            return make_spectrum(self, self.graph_, n_modes=min(factor * found.n_modes, wanted), start=found)
 
     def _infer(self, labels: Labels) -> None:
         """The prior, made or learned, and the posterior."""
@@ -394,7 +422,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             # Noise is the unit of the learned prior: to fix gamma where u has deviation 1 is to fix that of the graph.
             fixed = {"gamma": LogNormal(float(self.gamma), 1.0)} if believed.gamma.factor > 1 else {}
             believed = replace(believed, **(fixed or {"graph": LogNormal(1 / float(self.gamma), 1.0)}))
-        found = learn(self.spectrum_, climbed, features=self._columns, hyperprior=believed)
+        self.stages_ = dict(self.stages_)  # that of a copy is its own
+        before, began = self.stages_["spectrum"], time.perf_counter()
+        if len(labels.nodes) >= self.n_modes:  # so many labels can tell all modes apart
+            self.spectrum_ = self._more_modes(self.spectrum_, self.n_modes) or self.spectrum_
+        found = learn(self.spectrum_, climbed, features=self._columns, hyperprior=believed, more=self._more_modes)
+        self.stages_["learning"] = time.perf_counter() - began - (self.stages_["spectrum"] - before)
         self.spectrum_ = found.spectrum
         spread = {name: float(np.exp(value)) for name, value in found.log_deviations._asdict().items()}
         learned = found.hyperparameters._asdict()
@@ -418,7 +451,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _sample(self, prior: GaussianPrior, model: Model) -> Draws:
-        run: dict[str, Any] = {"n_chains": self.n_chains, "seed": self._seed, "progress": self.verbose}
+        run: dict[str, Any] = {"n_chains": self.n_chains, "seed": self._seed, "progress": shows_bars(self)}
         if self.inference == "sample" or self.sampler is not None:
             return sample(prior, model, self.sampler, n_steps=self.n_steps, n_warmup=self.n_steps, **run)
         return sample_enough(prior, model, n_steps=self.n_steps, time_limit=self.time_limit, stacklevel=5, **run)

@@ -29,6 +29,9 @@ Weighed: TypeAlias = tuple[Problem, Point, float]  # the last is the logarithm o
 # Modes are enough where the last tenth of them has less than this share of the variance of an average one. Chosen on
 # six data sets; on six others the log-loss was at most 0.0001 above that of 300 modes, and usually 75 were enough.
 CARRIED = 4e-3
+# Labels that vary faster than any mode look like noise, which needs few modes: of what a guess by the shares of the classes
+# leaves open, the log evidence must leave less than this.
+EXPLAINED = 0.5
 # A point of less weight is left out.
 LEAST_WEIGHT = 1e-2
 # What is believed of the temperature of many classes: chosen, as the hyperprior was, on tables that are not reported.
@@ -91,7 +94,7 @@ def learn(
         hyperprior: the log-priors, by default those of the model. A factor of 1 fixes a number.
         average: whether to average, or to take the highest peak alone.
         more: from eigenpairs to more of them, or None if there are none: it is asked, and all is learned again, as
-            long as the last modes still carry weight.
+            long as the last modes still carry weight or the labels are not explained.
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect_model(model)
@@ -99,8 +102,7 @@ def learn(
     while longer is not None:
         spectrum = constant_first(longer)
         found, weights = _weighed(problems(spectrum, model, features, hyperprior), average)
-        carries = more is not None and _last_modes(found, weights) > CARRIED
-        longer = more(spectrum) if more is not None and carries else None
+        longer = None if more is None or _enough_modes(found, weights) else more(spectrum)
     # Of several fields each point needs a rule of its own: together they have as many points as one alone would.
     n_points = max(8, N_POINTS // len(found))
     best_problem, best, _ = max(found, key=lambda each: each[1].log_posterior)
@@ -135,14 +137,18 @@ def _weighed(structures: list[Problem], average: bool) -> tuple[list[Weighed], A
     return [found[i] for i in np.flatnonzero(kept)], weights[kept] / weights[kept].sum()
 
 
-def _last_modes(found: list[Weighed], weights: Array) -> float:
-    """The variance of the last tenth of the modes over that of an average mode, averaged over hyper-parameters."""
+def _enough_modes(found: list[Weighed], weights: Array) -> bool:
+    """Whether the modes explain the labels, and the last tenth of them weighs next to nothing against the average mode."""
+    counts = np.bincount(np.asarray(ask(found[0][0].model, "y")))
+    chance = float(np.sum(counts * np.log(np.maximum(counts, 1) / counts.sum())))
+    if max(point.fit.log_evidence for _, point, _ in found) < EXPLAINED * chance:
+        return False
     total = 0.0
     for (problem, point, _), weight in zip(found, weights, strict=True):
         shares = np.exp(problem.family.log_shares(point.theta))
         if shares.size:
             total += weight * float(shares[-max(1, shares.size // 10) :].mean() / shares.mean())
-    return total
+    return total <= CARRIED
 
 
 def _tempered(mixture: Mixture) -> Mixture:
