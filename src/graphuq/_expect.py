@@ -74,6 +74,8 @@ def expect_model(model: object) -> None:
 def expect_numbers(values: Any, name: str) -> NDArray[np.float64]:
     """Real numbers as float64: neither text, times or complex numbers, nor entries that are masked."""
     refuse_masked(values, name)
+    if values is None:
+        raise TypeError(f"{name} must be real numbers, got None.")
     try:
         found = np.asarray(values)
         if found.dtype.kind not in "biuf":

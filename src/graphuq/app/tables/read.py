@@ -109,7 +109,10 @@ def _read_npz(path: Path) -> Content:
     except archive.DAMAGE as error:
         raise ValueError(f"{path.name} is not an NPZ file, or is damaged: {_why(error)}.") from None
     check_names(path, list(arrays))
-    lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    for name, array in arrays.items():
+        if array.ndim == 0:
+            raise ValueError(f"{name!r} of {path.name} is a single value: each row needs one of its own.")
+    lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name} {n}" for name, n in lengths.items())
         raise ValueError(f"The arrays of {path.name} differ in length: {told}. Each needs one entry a row.")

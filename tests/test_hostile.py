@@ -1,0 +1,807 @@
+"""Bad input of every kind, one line each: what is given, and the sentence that refuses it. No traceback, no silent answer.
+
+Three tables: what people write in Python, what they type at a shell, and what stands in files; then files that decayed.
+"""
+
+import os
+import shlex
+import warnings
+
+import jax.numpy as jnp  # noqa: F401 - named in the tables
+import numpy as np
+import pytest
+import scipy.sparse as sp  # noqa: F401 - named in the tables
+from typer.testing import CliRunner
+
+import graphuq
+from graphuq import (  # noqa: F401 - named in the tables
+    GraphClassifier,
+    archive,
+    baselines,
+    calibration,
+    graph,
+    laplacian,
+    models,
+    posterior,
+    prior,
+    spectrum,
+    uncertainty,
+)
+from graphuq.app import folder
+from graphuq.app.cli import app
+from graphuq.app.tables import read_table
+from graphuq.spectrum.result import Spectrum
+
+RNG = np.random.default_rng(0)
+X = np.concatenate([RNG.normal(size=(20, 2)), RNG.normal(size=(20, 2)) + 4])
+Y = np.where(np.isin(np.arange(40), (0, 1, 20, 21)), np.arange(40) // 20, -1)
+A = graph.gaussian(X, tau=1.0)
+L = laplacian.normalized(A)
+S = spectrum.dense(L)
+MU = prior.matern(S, tau=0.1, alpha=2)
+M = models.Probit(np.array([0, 1, 20, 21]), np.array([0, 0, 1, 1]), gamma=0.5)
+P = posterior.GaussianPosterior.of(MU, M)
+HALF = np.full((3, 2), 0.5)
+MASKED = np.ma.array(X, mask=X > 3)
+SETTINGS = {"prior": "matern", "inference": "ep", "gamma": 0.5}
+C = GraphClassifier(**SETTINGS).fit(X, Y)
+
+
+def fit(X=X, y=Y, **settings):
+    return GraphClassifier(**SETTINGS | settings).fit(X, y)
+
+
+def own(phi):
+    """Sample a model of one's own with this phi."""
+    model = type("Own", (), {"nodes": M.nodes, "n_classes": 2, "phi": lambda self, u: phi(u)})
+    return graphuq.sample(MU, model(), n_steps=20, n_warmup=20, n_chains=2)
+
+
+NUMBER = "must be a finite number above 0, got"
+PYTHON = [
+    # objects of another kind, or in another order
+    ("laplacian.normalized(None)", "Weights must be real numbers, got None"),
+    ("laplacian.normalized(S)", "Weights must be real numbers, got a Spectrum"),
+    ("laplacian.normalized('A')", "Weights must be real numbers, got 'A'"),
+    ("laplacian.normalized(X)", "Weights must be a square matrix, got the shape (40, 2)"),
+    ("laplacian.normalized(graph.cosine(abs(X)))", "The weights of a low-rank graph are never formed"),
+    ("laplacian.unnormalized(L)", "Weights must be real numbers, got a Laplacian"),
+    ("laplacian.unnormalized([])", "Weights must be a square matrix"),
+    ("laplacian.dirichlet_energy(L, [1.0])", "u must have a value for each of 40 nodes"),
+    ("spectrum.dense(A)", "L must be a Laplacian, as laplacian.normalized(graph) makes, got a Graph"),
+    ("spectrum.dense(None)", "L must be a Laplacian, as laplacian.normalized(graph) makes, got None"),
+    ("spectrum.dense(X)", "L must be a Laplacian, as laplacian.normalized(graph) makes, got a ndarray"),
+    ("spectrum.dense(S)", "L must be a Laplacian"),
+    ("spectrum.dense(L, n_modes=0)", "n_modes must lie between 1 and 40, the nodes of the graph, got 0"),
+    ("spectrum.dense(L, n_modes=41)", "n_modes must lie between 1 and 40"),
+    ("spectrum.leading(A, n_modes=3)", "L must be a Laplacian"),
+    ("spectrum.leading(L, n_modes='3')", "n_modes must be a whole number, got '3'"),
+    ("spectrum.leading(L, n_modes=2.5)", "n_modes must be a whole number, got 2.5"),
+    ("spectrum.leading(L, n_modes=-1)", "n_modes must lie between 1 and 40"),
+    ("spectrum.leading(L, n_modes=None)", "n_modes must be a whole number, got None"),
+    ("spectrum.leading(L, n_modes=3, tolerance=2)", "tolerance must lie between 1e-12 and 1e-2"),
+    ("spectrum.low_rank(A)", "graph must be a low-rank graph, as graph.cosine(X) makes, got a Graph"),
+    ("spectrum.low_rank(None)", "graph must be a low-rank graph, as graph.cosine(X) makes, got None"),
+    ("prior.full(A)", "spectrum must be a Spectrum, as spectrum.dense(laplacian) makes, got a Graph"),
+    ("prior.full(L)", "spectrum must be a Spectrum, as spectrum.dense(laplacian) makes, got a Laplacian"),
+    ("prior.full(None)", "spectrum must be a Spectrum, as spectrum.dense(laplacian) makes, got None"),
+    ("prior.full(spectrum.dense(L, n_modes=5))", "needs all 40 eigenpairs and this spectrum has 5"),
+    ("prior.project(A, n_modes=3)", "spectrum must be a Spectrum"),
+    ("prior.project(S, n_modes=1)", "n_modes must lie between 2 and 40"),
+    ("prior.project(S, n_modes=99)", "n_modes must lie between 2 and 40"),
+    ("prior.project(S, n_modes='5')", "n_modes must be a whole number, got '5'"),
+    ("prior.approximate(L, n_modes=3)", "spectrum must be a Spectrum"),
+    ("prior.approximate(S, n_modes=5, lambda_bar=0)", f"lambda_bar {NUMBER} 0"),
+    ("prior.approximate(S, n_modes=5, lambda_bar='a')", f"lambda_bar {NUMBER} 'a'"),
+    ("prior.matern(A, tau=0.1, alpha=2)", "spectrum must be a Spectrum"),
+    ("prior.matern(S, tau=1e-200, alpha=2)", "variances beyond what numbers of 64 bits hold"),
+    ("prior.matern(S, tau=np.nan, alpha=2)", f"tau {NUMBER} nan"),
+    ("prior.matern(S, tau='a', alpha=2)", f"tau {NUMBER} 'a'"),
+    ("prior.matern(S, tau=None, alpha=2)", f"tau {NUMBER} None"),
+    ("prior.matern(S, tau=1j, alpha=2)", f"tau {NUMBER} 1j"),
+    ("prior.matern(S, tau=-1, alpha=2)", f"tau {NUMBER} -1"),
+    ("prior.matern(S, tau=0.1, alpha=0)", f"alpha {NUMBER} 0"),
+    ("prior.matern(S, tau=0.1, alpha=np.inf)", f"alpha {NUMBER} inf"),
+    ("prior.matern(S, tau=0.1, alpha=2, constant=-1)", "constant must be a finite number, 0 or above, got -1"),
+    ("prior.matern(tao=0.1)", "unexpected keyword argument 'tao'"),
+    ("graphuq.sample(S, M)", "prior must be a prior, as prior.matern(spectrum) makes, got a Spectrum"),
+    ("graphuq.sample(M, MU)", "prior must be a prior, as prior.matern(spectrum) makes, got a Probit"),
+    ("graphuq.sample(None, M)", "prior must be a prior, as prior.matern(spectrum) makes, got None"),
+    ("graphuq.sample(MU, None)", "model must be a model with labels, such as models.Probit(nodes, y), got None"),
+    (
+        "graphuq.sample(MU, models.Probit)",
+        "model must be a model with labels, such as models.Probit(nodes, y), got",
+    ),
+    (
+        "graphuq.sample(MU, models.Probit())",
+        "The model has no labels: give it nodes and y, as in Probit(nodes, y)",
+    ),
+    ("graphuq.sample(MU, Y)", "model must be a model with labels, such as models.Probit(nodes, y), got a ndarray"),
+    ("graphuq.sample(MU, models.Probit([0, 99], [0, 1]))", "Node 99 is not in the graph, whose nodes are 0 to 39"),
+    ("graphuq.sample(MU, M, 'pcn')", "sampler takes a sampler such as PCN() or NUTS(), got 'pcn'"),
+    ("graphuq.sample(MU, M, graphuq.PCN)", "sampler takes a sampler such as PCN() or NUTS()"),
+    ("graphuq.sample(MU, M, stop=60)", "stop takes rules such as EffectiveSize() or TimeLimit(60), got 60"),
+    ("graphuq.sample(MU, M, dtype='float16')", "dtype must be 'auto', 'float32' or 'float64'"),
+    ("graphuq.sample(MU, M, seed=2**70)", "seed must be a whole number between 0 and 9223372036854775807"),
+    ("graphuq.sample(MU, M, seed=-1)", "seed must be a whole number between 0 and"),
+    ("graphuq.sample(MU, M, seed='a')", "seed must be a whole number, got 'a'"),
+    ("graphuq.sample(MU, M, seed=1.5)", "seed must be a whole number, got 1.5"),
+    ("graphuq.sample(MU, M, seed=None)", "seed must be a whole number, got None"),
+    ("graphuq.sample(MU, M, n_steps=1.5)", "n_steps must be a whole number, got 1.5"),
+    ("graphuq.sample(MU, M, n_steps=0)", "n_steps must be a whole number of at least 1, got 0"),
+    ("graphuq.sample(MU, M, n_warmup=-1)", "n_warmup must be a whole number of at least 0, got -1"),
+    ("graphuq.sample(MU, M, n_chains='8')", "n_chains must be a whole number, got '8'"),
+    ("graphuq.sample(MU, M, thin=0)", "thin must be a whole number of at least 1, got 0"),
+    ("graphuq.sample(MU, M, n_steps=10, thin=11)", "thin = 11 would keep none of n_steps = 10"),
+    ("graphuq.sample(MU, M, start='here')", "start must be 'prior', 'labels' or u at all nodes, got 'here'"),
+    ("graphuq.sample(MU, M, start=np.full(40, np.nan))", "start must be finite with shape"),
+    ("graphuq.sample(MU, M, start=np.zeros(3))", "start must be finite with shape"),
+    ("graphuq.sample(MU, M, n_steps=9, checkpoint='/')", "/ is not a regular file"),
+    ("graphuq.learn(A, M)", "spectrum must be a Spectrum, as spectrum.dense(laplacian) makes, got a Graph"),
+    ("graphuq.learn(M, S)", "spectrum must be a Spectrum, as spectrum.dense(laplacian) makes, got a Probit"),
+    (
+        "graphuq.learn(MU, M)",
+        "spectrum must be a Spectrum, as spectrum.dense(laplacian) makes, got a GaussianPrior",
+    ),
+    ("graphuq.learn(S, None)", "model must be a model with labels"),
+    ("graphuq.learn(S, models.GinzburgLandau([0, 20], [0, 1]))", "GinzburgLandau offers no sites"),
+    ("graphuq.find_mode(S, M)", "prior must be a prior"),
+    ("graphuq.find_mode(M, MU)", "prior must be a prior, as prior.matern(spectrum) makes, got a Probit"),
+    ("graphuq.find_mode(MU, None)", "model must be a model with labels"),
+    ("graphuq.find_mode(MU, models.LevelSet([0, 20], [0, 1]))", "LevelSet has no mode"),
+    ("graphuq.find_mode(MU, M, method='bfgs')", "method must be 'auto', 'newton' or 'gradient_flow'"),
+    ("graphuq.find_mode(MU, M, n_steps=0)", "n_steps must be 1 or more"),
+    ("graphuq.find_modes(MU, [])", "No models: give at least one"),
+    ("posterior.GaussianPosterior.of(S, M)", "prior must be a prior"),
+    ("posterior.GaussianPosterior.of(MU, Y)", "model must be a model with labels"),
+    (
+        "posterior.GaussianPosterior.of(MU, models.GinzburgLandau([0, 20], [0, 1]))",
+        "GinzburgLandau offers no sites",
+    ),
+    ("baselines.harmonic(S, [0], [1])", "Weights must be real numbers, got a Spectrum"),
+    ("baselines.harmonic(X, [0], [1])", "Weights must be a square matrix"),
+    ("baselines.harmonic(A, [0, 99], [0, 1])", "nodes must lie between 0 and 39"),
+    ("baselines.poisson(None, [0], [1])", "Weights must be real numbers, got None"),
+    ("baselines.poisson(A, [99], [1])", "nodes must lie between 0 and 39"),
+    ("baselines.fiedler(A)", "spectrum must be a Spectrum"),
+    ("baselines.fiedler(None)", "spectrum must be a Spectrum"),
+    # labels and models
+    ("models.Probit(None, [0, 1])", "nodes and y must be two lists of one length"),
+    ("models.Probit([0.5, 1], [0, 1])", "nodes must be integers (row numbers), got float64"),
+    ("models.Probit([-1, 1], [0, 1])", "nodes must be row numbers from 0, got -1"),
+    ("models.Probit([0, 1], [0, 1j])", "y must be real numbers, got complex128"),
+    ("models.Probit([0, 1], ['a', 'b'])", "y must be real numbers, got <U1"),
+    ("models.Probit([0, 1], np.ma.array([0, 1], mask=[0, 1]))", "y has masked entries, 1 of 2: fill them in"),
+    ("models.Probit([0, 1], [0, np.nan])", "Labels must be classes 0, 1, ..., or -1 and +1, got nan"),
+    ("models.Probit([0, 1], [0, 2.5])", "Labels must be classes 0, 1, ..., or -1 and +1, got 2.5"),
+    ("models.Probit([0, 1], [-1, 2])", "Labels are either -1 and +1, or classes from 0; got -1 and 2 together"),
+    ("models.Probit([0, 1], [0, 1, 1])", "nodes and y must be two lists of one length"),
+    ("models.Probit([], [])", "No labels: at least one labeled node is needed"),
+    ("models.Probit([0, 0], [0, 1])", "Node 0 is given two different labels: remove one of them"),
+    ("models.Probit([0, 1], [0, 1], gamma=0)", f"gamma {NUMBER} 0"),
+    ("models.Probit([0, 1], [0, 1], gamma='a')", f"gamma {NUMBER} 'a'"),
+    ("models.Probit([0, 1], [0, 1], gamma=np.inf)", f"gamma {NUMBER} inf"),
+    ("models.Probit([0, 1], [0, 1], gamma=None)", f"gamma {NUMBER} None"),
+    ("models.Probit([0, 1], [0, 1], delta=0.6)", "delta, the probability of a wrong label, must lie in [0, 0.5)"),
+    ("models.Probit([0, 1], [0, 5], n_classes=3)", "A label is 5, and with n_classes = 3 they go up to 2"),
+    ("models.Probit([0, 1], [0, 2], n_fields=2)", "n_fields must be 3"),
+    ("models.LevelSet([0, 1], [0, 1], gamma=-1)", f"gamma {NUMBER} -1"),
+    ("models.GinzburgLandau([0, 1], [0, 1], epsilon=0)", f"epsilon {NUMBER} 0"),
+    ("models.GinzburgLandau([0, 1], [0, 1], epsilon='b')", f"epsilon {NUMBER} 'b'"),
+    ("own(lambda u: 'a')", "phi of Own fails for u of the shape (4,)"),
+    ("own(lambda u: None)", "phi of Own must return one real number, got NoneType"),
+    ("own(lambda u: u)", "phi of Own must return one real number, got float32 of the shape (4,)"),
+    ("own(lambda u: jnp.sum(u) * 1j)", "phi of Own must return one real number, got complex64"),
+    ("own(lambda u: jnp.int32(3))", "phi of Own must return one real number, got int32"),
+    ("own(lambda u: 1 / 0)", "phi of Own fails for u of the shape (4,): division by zero"),
+    ("own(lambda u: np.sum(np.asarray(u)))", "It must be a function of u written with jax.numpy"),
+    ("own(lambda u: 1.0 if u[0] > 0 else 2.0)", "without Python's if on values"),
+    ("own(lambda u: u[0] / 0 * 0)", "phi of Own must be finite, and at u = 0 it is nan"),
+    ("own(lambda u: u.foo)", "phi of Own fails for u"),
+    ("graphuq.PCN(beta=2.0)", "beta must lie in (0, 1], got 2.0"),
+    ("graphuq.PCN(beta='a')", "beta must be a number in (0, 1], got 'a'"),
+    ("graphuq.PCN(target_acceptance=0)", "target_acceptance must lie in (0, 1)"),
+    ("graphuq.NUTS(step_size=0)", f"step_size {NUMBER} 0"),
+    ("graphuq.NUTS(target_acceptance=None)", "target_acceptance must be a number in (0, 1), got None"),
+    ("graphuq.TimeLimit(-1)", "seconds must not be negative"),
+    ("graphuq.EffectiveSize('a')", "target must be a number above 0, got 'a'"),
+    ("graphuq.EffectiveSize(0)", "target must be above 0, got 0"),
+    # features
+    ("graph.gaussian(X + 1j, tau=1.0)", "X must be real numbers, got complex128"),
+    ("graph.gaussian(MASKED, tau=1.0)", "X has masked entries"),
+    ("graph.gaussian(None, tau=1.0)", "X must be real numbers, got None"),
+    ("graph.gaussian('abc', tau=1.0)", "X must be real numbers, got 'abc'"),
+    ("graph.gaussian([['a', 'b']] * 3, tau=1.0)", "X must be real numbers, got <U1"),
+    (
+        "graph.gaussian(np.array([['2020-01-01'], ['2020-01-02']], 'M8[D]'), tau=1.0)",
+        "X must be real numbers, got datetime",
+    ),
+    ("graph.gaussian(X[:, 0], tau=1.0)", "X must be a table of features, one row a node"),
+    ("graph.gaussian(X[None], tau=1.0)", "X must be a table of features, one row a node"),
+    ("graph.gaussian(X[:1], tau=1.0)", "at least 2 rows"),
+    (
+        "graph.gaussian(X * np.nan, tau=1.0)",
+        "X has NaN, infinite or enormous values in 40 rows, the first of them row 0",
+    ),
+    ("graph.gaussian(X * 1e200, tau=1.0)", "X has NaN, infinite or enormous values"),
+    (
+        "graph.gaussian(np.array([[None, 1], [2, 3]], object), tau=1.0)",
+        "X has NaN, infinite or enormous values in 1 rows",
+    ),
+    ("graph.gaussian(X, tau=1e-200)", "40 of 40 nodes are isolated"),
+    ("graph.gaussian(X, tau=0)", f"tau {NUMBER} 0"),
+    ("graph.gaussian(X, tau='a')", f"tau {NUMBER} 'a'"),
+    ("graph.gaussian(X, tau=None)", f"tau {NUMBER} None"),
+    ("graph.gaussian(X, tau=np.inf)", f"tau {NUMBER} inf"),
+    ("graph.knn(X + 1j, n_neighbors=3)", "X must be real numbers, got complex128"),
+    ("graph.knn(sp.csr_array(X + 1j), n_neighbors=3)", "X must be real numbers, got complex128|dense"),
+    ("graph.knn(MASKED, n_neighbors=3)", "X has masked entries"),
+    ("graph.knn(X, n_neighbors=0)", "n_neighbors must lie between 1 and 39, the number of other nodes, got 0"),
+    ("graph.knn(X, n_neighbors=40)", "n_neighbors must lie between 1 and 39"),
+    ("graph.knn(X, n_neighbors=1.5)", "n_neighbors must be a whole number, got 1.5"),
+    ("graph.knn(X, n_neighbors='3')", "n_neighbors must be a whole number, got '3'"),
+    ("graph.knn(X, n_neighbors=3, n_components=0)", "n_components must lie between 1 and 2"),
+    ("graph.knn(X, n_neighbors=3, n_components=9)", "n_components must lie between 1 and 2"),
+    ("graph.self_tuning(X + 1j, n_neighbors=3)", "X must be real numbers, got complex128"),
+    ("graph.self_tuning(X, n_neighbors=99)", "n_neighbors must lie between 1 and 39"),
+    ("graph.cosine(X)", "more than a right angle apart"),
+    ("graph.cosine(abs(X) + 1j)", "X must be real numbers"),
+    (
+        "graph.cosine(np.concatenate([np.zeros((1, 2)), abs(X)]))",
+        "1 rows of X are all zeros and have no direction",
+    ),
+    ("graph.nystrom(X, tau=0, n_landmarks=5)", f"tau {NUMBER} 0"),
+    ("graph.nystrom(None, tau=1, n_landmarks=5)", "X must be real numbers, got None"),
+    ("graph.precomputed(np.triu(np.ones((4, 4))))", "Weights must be symmetric"),
+    ("graph.precomputed(np.ones((4, 4)) * 1j)", "Weights must be real numbers, got complex128"),
+    ("graph.precomputed(-np.ones((4, 4)))", "Weights must not be negative"),
+    ("graph.precomputed(np.ma.array(np.ones((4, 4)), mask=np.eye(4)))", "Weights has masked entries"),
+    ("graph.precomputed(np.full((3, 3), np.nan))", "Weights must be finite"),
+    ("graph.precomputed([['a', 'b'], ['b', 'a']])", "Weights must be real numbers, got <U1"),
+    ("graph.precomputed(np.zeros((3, 3)))", "3 of 3 nodes are isolated"),
+    ("graph.precomputed(A.weights * 1e-320)", "too little to divide by: divide all weights by the largest"),
+    ("graph.precomputed(A.weights * 1.7e308)", "so large that their sum is infinite"),
+    ("graph.precomputed(np.ones((1, 1)))", "A graph needs at least two nodes"),
+    (
+        "prior.full(spectrum.dense(laplacian.normalized(np.kron(np.eye(2), np.ones((3, 3))))))",
+        "2 connected components",
+    ),
+    # questions to a posterior
+    ("P.most_uncertain(-1)", "n must be a whole number of at least 1, got -1"),
+    ("P.most_uncertain(0)", "n must be a whole number of at least 1, got 0"),
+    ("P.most_uncertain(1.5)", "n must be a whole number, got 1.5"),
+    ("P.most_uncertain('a')", "n must be a whole number, got 'a'"),
+    ("P.most_uncertain(None)", "n must be a whole number, got None"),
+    ("P.classes([-1])", "Nodes must lie between 0 and 39, got -1"),
+    ("P.classes([99])", "Nodes must lie between 0 and 39, got 99"),
+    ("P.classes([0.5])", "Nodes must be a list of node numbers"),
+    ("P.classes('a')", "Nodes must be a list of node numbers"),
+    ("P.classes([True, False])", "A mask needs one entry for each of 40 nodes, got 2"),
+    ("P.latent([99])", "Nodes must lie between 0 and 39"),
+    ("uncertainty.most_uncertain(HALF, -1)", "n must be a whole number of at least 1, got -1"),
+    ("uncertainty.most_uncertain(HALF * 9, 1)", "Probabilities must lie between 0 and 1, got 4.5"),
+    ("uncertainty.most_uncertain(HALF, 1, among=[7])", "among must be row numbers, 0 to 2, got 7"),
+    ("uncertainty.entropy(HALF[0])", "Probabilities must have the shape (n, n_classes)"),
+    ("uncertainty.entropy(None)", "Probabilities must be real numbers, got None"),
+    ("uncertainty.entropy(HALF * np.nan)", "Probabilities must lie between 0 and 1, got nan"),
+    ("uncertainty.entropy(HALF * 1j)", "Probabilities must be real numbers, got complex128"),
+    ("uncertainty.margin(HALF * 0.9)", "Rows of probabilities must add up to 1"),
+    ("calibration.summary(HALF, [0, 1, 5])", "truth must be a column number, 0 to 1, got 5"),
+    ("calibration.summary(HALF, [0, 1])", "truth must have shape (3,)"),
+    ("calibration.log_loss(HALF * 4, [0, 1, 1])", "Probabilities must lie between 0 and 1"),
+    ("calibration.reliability(HALF, [0, 1, 1], n_bins=0)", "n_bins must be"),
+    # the classifier
+    ("fit(y=None)", "requires y to be passed, but the target y is None"),
+    ("fit(X=Y, y=X)", "Expected 2D array, got 1D array instead"),
+    ("fit(X=MASKED)", "X has masked entries"),
+    ("fit(X=X + 1j)", "Complex data not supported"),
+    ("fit(X=X.astype(str) + 'a')", "could not convert string to float"),
+    ("fit(X=None)", "Expected 2D array, got scalar array instead"),
+    ("fit(X=X[:, :0])", "Found array with 0 feature(s)"),
+    ("fit(X=X * np.inf)", "contains infinity|contains NaN"),
+    ("fit(y=Y[:5])", "inconsistent numbers of samples"),
+    ("fit(y=Y + 0j)", "Complex data not supported"),
+    ("fit(y=Y * 0 - 1)", "No row is labeled: give at least one row of each of two classes"),
+    ("fit(y=np.where(Y < 0, -1, 1))", "Only one class, 1, is labeled"),
+    ("fit(y=np.where(Y < 0, np.nan, Y * 0.3))", "continuous"),
+    ("fit(y=np.array([None, 'a', 1] + [None] * 37, dtype=object))", "text in some rows and numbers in others"),
+    ("fit(y=np.array([np.inf] + [0, 1] + [-1] * 37))", "Input y contains infinity"),
+    (
+        "fit(y=np.array([np.nan, -1, 0, 1] + [0] * 36))",
+        "marks unlabeled rows by missing values and holds -1 as well",
+    ),
+    ("fit(graph='kn')", "graph must be one of knn, self_tuning, gaussian, cosine, precomputed"),
+    ("fit(graph=3)", "graph must be one of knn"),
+    ("fit(graph=lambda X: None)", "Weights must be real numbers, got None"),
+    ("fit(graph=lambda X: np.ones((3, 3)))", "The graph has 3 nodes and X has 40 rows: they must be the same"),
+    ("fit(graph='gaussian')", "width must be given for gaussian weights"),
+    ("fit(graph='gaussian', width=-1)", f"width {NUMBER} -1"),
+    ("fit(graph='precomputed')", "Weights must be a square matrix"),
+    ("fit(prior='mattern')", "prior must be one of learned, matern, approximate, project, full"),
+    (
+        "fit(prior=lambda S: None)",
+        "What the function given as prior returns must be a prior, such as prior.matern's, got None",
+    ),
+    (
+        "fit(prior=lambda S: S)",
+        "What the function given as prior returns must be a prior, such as prior.matern's, got a Spectrum",
+    ),
+    ("fit(prior='full', tau=None)", f"tau {NUMBER} None"),
+    ("fit(model='probitt')", "model must be one of probit, level_set, ginzburg_landau"),
+    ("fit(model=None)", "model takes a name, a model such as Probit(gamma=0.2), or a class of one, got None"),
+    ("fit(model=3)", "model takes a name, a model such as Probit(gamma=0.2), or a class of one, got 3"),
+    ("fit(inference='mcmc')", "inference must be one of auto, ep, sample, got 'mcmc'"),
+    ("fit(inference=None)", "inference must be one of auto, ep, sample, got None"),
+    ("fit(inference='ep', model='ginzburg_landau')", "GinzburgLandau offers no sites"),
+    ("fit(tau=1e-200)", "tau must lie between 1e-9 and 1e9, got 1e-200"),
+    ("fit(tau=np.nan)", f"tau {NUMBER} nan"),
+    ("fit(alpha='2')", f"alpha {NUMBER} '2'"),
+    ("fit(gamma=0)", f"gamma {NUMBER} 0"),
+    ("fit(gamma=1e12)", "gamma must lie between 1e-9 and 1e9"),
+    ("fit(epsilon=None)", f"epsilon {NUMBER} None"),
+    ("fit(n_modes=1)", "n_modes must be a whole number of at least 2, got 1"),
+    ("fit(n_modes=2.5)", "n_modes must be a whole number, got 2.5"),
+    ("fit(n_modes=None)", "n_modes must be a whole number, got None"),
+    ("fit(n_neighbors=0)", "n_neighbors must be a whole number of at least 1, got 0"),
+    ("fit(n_neighbors='5')", "n_neighbors must be a whole number, got '5'"),
+    ("fit(n_steps=0)", "n_steps must be a whole number of at least 1, got 0"),
+    ("fit(n_chains=-8)", "n_chains must be a whole number of at least 1, got -8"),
+    ("fit(n_components=0)", "n_components must lie between 1 and 2"),
+    ("fit(n_components=3)", "n_components must lie between 1 and 2"),
+    ("fit(time_limit=0)", "time_limit must be a number above 0, of seconds, got 0"),
+    ("fit(time_limit=np.nan)", "time_limit must be a number above 0, of seconds, got nan"),
+    ("fit(time_limit='a')", "time_limit must be a number above 0, of seconds, got 'a'"),
+    ("fit(random_state=2**70)", "Seed must be between 0 and 2**32 - 1"),
+    ("fit(random_state='a')", "cannot be used to seed"),
+    ("fit(random_state=-1)", "Seed must be between 0 and 2**32 - 1"),
+    ("fit(inference='sample', sampler='pcn')", "sampler takes a sampler such as PCN() or NUTS(), got 'pcn'"),
+    ("GraphClassifier().predict(X)", "is not fitted yet"),
+    ("GraphClassifier().most_uncertain()", "is not fitted yet"),
+    ("GraphClassifier().fit(X, Y, sample_weight=Y)", "unexpected keyword argument 'sample_weight'"),
+    ("C.predict(None)", "Expected 2D array, got scalar array instead"),
+    ("C.predict(X[:, :1])", "X has 1 features, but GraphClassifier is expecting 2 features"),
+    ("C.predict(MASKED)", "X has masked entries"),
+    ("C.predict(X * np.nan)", "contains NaN"),
+    ("C.predict([['a', 'b']])", "could not convert string to float"),
+    ("C.predict_proba(X + 1j)", "Complex data not supported"),
+    ("C.score(X, None)", "y should be a 1d array"),
+    ("C.score(X, Y * 0 - 1)", "No row of y has a class to compare with"),
+    ("C.score(X, Y + 7)", "is none of the classes of fit, 0 and 1"),
+    ("C.most_uncertain(-1)", "n must be a whole number of at least 1, got -1"),
+    ("C.most_uncertain(1.5)", "n must be a whole number, got 1.5"),
+    ("C.suspicious_labels(-1)", "n must be a whole number of at least 1"),
+    ("C.suspicious_labels(1.5)", "n must be a whole number"),
+    ("C.partial_fit_labels([99], [1])", "nodes must be row numbers of fit, 0 to 39"),
+    ("C.partial_fit_labels([0.5], [1])", "nodes must be row numbers of fit, 0 to 39"),
+    ("C.partial_fit_labels(None, [1])", "nodes must be row numbers of fit, 0 to 39"),
+    ("C.partial_fit_labels([5, 5], [0, 1])", "nodes must differ: a row has one class"),
+    ("C.partial_fit_labels([5], [0, 1])", "There are 1 nodes and 2 classes"),
+    ("C.partial_fit_labels([5], [7])", "7 is none of the classes of fit, 0 and 1"),
+    ("C.partial_fit_labels([0, 1], [-1, -1])", "Only one class would stay labeled"),
+    ("graphuq.LabeledKFold(1)", "n_splits must be a whole number of at least 2, got 1"),
+    ("graphuq.LabeledScorer('auc')", "measure must be one of accuracy"),
+    ("graphuq.Probit", "has no attribute 'Probit'"),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("given", "sentence"), PYTHON, ids=[given for given, _ in PYTHON])
+def test_what_is_wrong_in_python(given, sentence):
+    with pytest.raises((ValueError, TypeError, AttributeError)) as caught:
+        eval(given)  # noqa: S307
+    assert any(each in str(caught.value) for each in sentence.split("|"))
+
+
+def test_input_of_other_types_gives_the_same_answers():
+    """Unsigned and small integers, booleans, float32: as float64, without wrapping around."""
+    small = np.round(X * 10 + 50)
+    expected = fit(small).predict_proba(small)
+    for kind in (np.uint8, np.int16, np.uint64, np.float32):
+        np.testing.assert_allclose(fit(small.astype(kind)).predict_proba(small.astype(kind)), expected, atol=1e-6)
+    weights = np.round(A.weights * 200).astype(np.uint8)
+    unsigned, floats = (spectrum.dense(laplacian.normalized(W)).values for W in (weights, weights.astype(float)))
+    np.testing.assert_allclose(unsigned, floats)
+    assert np.array_equal(models.Probit(np.array([0, 9], np.uint8), np.array([0, 1], np.uint8)).nodes, [0, 9])
+    scaled = spectrum.dense(laplacian.normalized(A.weights * 1e300))
+    np.testing.assert_allclose(scaled.values, S.values, atol=1e-12)
+
+
+# What stands in a file of this name, and the sentence that refuses it.
+TABLE = "id,x,y,k\n" + "".join(
+    f"r{i},{x:.3f},{y:.3f},{'ab'[i // 20] if Y[i] >= 0 else ''}\n" for i, (x, y) in enumerate(X)
+)
+FILES = [
+    ("t.csv", b"", "t.csv is empty"),
+    ("t.csv", b"a,b\n", "t.csv has no rows"),
+    ("t.csv", b"\n\n\n", "has no rows|has no name"),
+    ("t.csv", b"a,b\n1,2\n3\n", "t.csv is ragged: line 3 has 1 cells between commas, and the heading has 2"),
+    ("t.csv", b"a,b\n1,2,3\n", "t.csv is ragged: line 2 has 3 cells"),
+    ("t.csv", b"a;b\n1;2\n3;4;5\n", "t.csv is ragged|has no column"),
+    ("t.csv", b"a,a\n1,2\n", "more than one column 'a'"),
+    ("t.csv", b"a,\n1,2\n", "Column 2 of t.csv has no name"),
+    ("t.csv", b",,\n1,2,3\n", "Column 1 of t.csv has no name"),
+    ("t.csv", b'a,b\n"1,2\n', "t.csv is not well-formed"),
+    ("t.csv", b'a,b\n"1"x,2\n', "t.csv is not well-formed"),
+    ("t.csv", b"a,b\nx\0y,1\n", "t.csv is no text: it holds zero bytes"),
+    ("t.csv", b"\x00\x01\x02\x03", "t.csv is no"),
+    ("t.csv", b"a,b\n\x81\x8d,1\n", "neither UTF-8 (byte 0x81 is not) nor Windows-1252 text"),
+    ("t.csv", "a,b\n1,2".encode("utf-16")[:-1], "begins as utf-16 text and goes on as none"),
+    ("t.csv", b"\xff\xfe\x00", "begins as utf-16 text and goes on as none"),
+    ("t.csv", b"a,b\n" + b"x" * 200_000 + b",1\n", "field larger than field limit"),
+    ("t.csv", b"PK\x03\x04\x14\x00\x00\x00", "t.csv is no"),
+    ("t.tsv", b"a\tb\n1\n", "t.tsv is ragged"),
+    ("t.xls", b"x", "t.xls is an old Excel file: save it as .xlsx or CSV"),
+    ("t.doc", b"x", "none of the files that can be read: CSV, TSV, Excel, Parquet and NPZ"),
+    ("t", b"x", "none of the files that can be read"),
+    ("t.json", b"[" * 100_000, "none of the files that can be read"),
+    ("t.xlsx", b"x", "t.xlsx is not an Excel file, is locked by a password, or is damaged"),
+    ("t.xlsx", b"\xd0\xcf\x11\xe0" + b"\0" * 900, "is locked by a password"),
+    ("t.xlsx", b"PK\x05\x06" + b"\0" * 18, "t.xlsx is not an Excel file"),
+    ("t.npz", b"x", "t.npz is not an NPZ file, or is damaged"),
+    ("t.npz", b"PK\x03\x04garbage", "t.npz is not an NPZ file, or is damaged"),
+    ("t.npz", b"PK\x05\x06" + b"\0" * 18, "t.npz has no rows"),
+    ("t.parquet", b"PAR1" + b"\0" * 100 + b"PAR1", "t.parquet is not a Parquet file, or is damaged"),
+    ("t.parquet", b"x", "t.parquet is not a Parquet file, or is damaged"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "sentence"), FILES, ids=range(len(FILES)))
+def test_what_is_wrong_in_files(tmp_path, name, content, sentence):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        read_table(tmp_path / name).column("no such")
+    assert any(each in str(caught.value) for each in sentence.split("|"))
+    assert "\n" not in str(caught.value)
+
+
+ARRAYS = [
+    ({"x": np.ones(3), "k": np.ones(4)}, "differ in length: x 3, k 4. Each needs one entry a row"),
+    ({"x": np.ones(3, complex)}, "'x' of t.npz holds complex128, neither numbers nor text"),
+    ({"x": np.array(["2020-01-01"], "M8[D]")}, "neither numbers nor text"),
+    ({"x": np.array([("a", 1)], [("f", "U1"), ("g", int)])}, "neither numbers nor text"),
+    ({"x": np.array([["a", "b"]])}, "neither numbers nor text"),
+    ({"x": np.array([{}, 1], object)}, "pickled objects in 'x', which can run code when they are loaded"),
+    ({"x": np.array(3.0)}, "'x' of t.npz is a single value: each row needs one of its own"),
+    ({"x": np.ones((0, 3))}, "t.npz has no rows"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "sentence"), ARRAYS, ids=range(len(ARRAYS)))
+def test_what_is_wrong_in_arrays(tmp_path, arrays, sentence):
+    np.savez(tmp_path / "t.npz", **arrays)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        read_table(tmp_path / "t.npz")
+    assert sentence in str(caught.value)
+
+
+# What is typed, in a folder with the files of `shell`, and the sentence that refuses it.
+FIT = "fit t.csv --label k --id id --out new"
+SHELL = [
+    ("fit none.csv --label k --out new", "There is no file none.csv"),
+    ("fit . --label k --out new", "none of the files that can be read"),
+    ("fit folder.csv --label k --out new", "folder.csv is a folder, not a file"),
+    ("fit pipe.csv --label k --out new", "pipe.csv is not a regular file"),
+    ("fit t.csv --label kind --out new", "t.csv has no column 'kind': did you mean"),
+    ("fit t.csv --label K --out new", "there are 'id', 'x', 'y', 'k'"),
+    (
+        "fit t.csv --label k --out new",
+        "Column 'id' holds another text in nearly every row ('r0'), as names (--id) do",
+    ),
+    ("fit t.csv --label k --id ix --out new", "no column 'ix': did you mean"),
+    ("fit t.csv --label k --id k --out new", "Column 'k' is given as --label and again as --id"),
+    (
+        "fit t.csv --label x --id id --out new",
+        "Every row of t.csv has a class in 'x', so there is nothing to find out",
+    ),
+    ("fit t.csv --label id --out new", "Every row of t.csv has a class in 'id'|no classes"),
+    (f"{FIT} --truth k", "Column 'k' is given as --label and again as --truth"),
+    (f"{FIT} --truth x", "no row has that class in 'k'"),
+    (f"{FIT} --truth none", "no column 'none'"),
+    (f"{FIT} --column zz", "no column 'zz'"),
+    (f"{FIT} --column x --column x", "given as --column and again as --column"),
+    (f"{FIT} --column k", "given as --label and again as --column"),
+    (f"{FIT} --drop zz", "no column 'zz'"),
+    (f"{FIT} --drop x --drop y", "t.csv has no column left to use as a feature"),
+    (f"{FIT} --drop k", "given as --label and as --drop"),
+    (f"{FIT} --drop id", "given as --id and as --drop"),
+    (f"{FIT} --column x --drop y", "--drop y changes nothing: --column says which columns are used"),
+    (f"{FIT} --category zz", "no column 'zz'"),
+    (f"{FIT} --category k", "'k' is given as --category, and it is not one of the features"),
+    (f"{FIT} --scale big", "'big' is not one of 'auto', 'standard', 'none'"),
+    (f"{FIT} --impute zero", "'zero' is not one of 'median', 'mean'"),
+    (f"{FIT} --unlabeled '?'", "No row holds '?' in column 'k': leave out --unlabeled"),
+    (f"{FIT} --unlabeled a", "Only one class, b, is labeled"),
+    (f"{FIT} --separator ';;'", "The separator must be one character, got ';;'"),
+    (f"{FIT} --separator ';'", "has no column|is ragged"),
+    (f"{FIT} --graph kn", "'kn' is not one of"),
+    (f"{FIT} --neighbors 0", "--neighbors must be a whole number of at least 1, got 0"),
+    (f"{FIT} --neighbors many", "Invalid value for '--neighbors'"),
+    (f"{FIT} --neighbors 2.5", "Invalid value for '--neighbors'"),
+    (f"{FIT} --neighbors 3 --graph gaussian --width 1", "--neighbors is for --graph knn and self_tuning"),
+    (f"{FIT} --graph gaussian", "--width must be given for gaussian weights"),
+    (f"{FIT} --graph gaussian --width 0", "--width must be a finite number above 0, got 0"),
+    (f"{FIT} --graph gaussian --width nan", "--width must be a finite number above 0, got nan"),
+    (
+        f"{FIT} --graph gaussian --width 1e-200",
+        "nodes are isolated: all their weights are zero. The first is node r0",
+    ),
+    (f"{FIT} --width 1", "--width is for --graph gaussian: leave it out"),
+    (f"{FIT} --graph cosine", "more than a right angle apart"),
+    (f"{FIT} --graph cosine --components 1", "--components is for distances"),
+    (f"{FIT} --graph cosine --modes 5", "--modes is for the first eigenvectors"),
+    (f"{FIT} --components 0", "--components must lie between 1 and 2"),
+    (f"{FIT} --components 9", "--components must lie between 1 and 2"),
+    (f"{FIT} --prior best", "'best' is not one of"),
+    (f"{FIT} --modes 1", "--modes must be a whole number of at least 2, got 1"),
+    (f"{FIT} --modes -5", "--modes must be a whole number of at least 2, got -5"),
+    (f"{FIT} --prior full --modes 5", "--modes is for the first eigenvectors"),
+    (
+        f"{FIT} --prior project --neighbors 2",
+        "connected components, and this prior exists on a connected graph only",
+    ),
+    (f"{FIT} --tau 1", "--tau is for --prior matern: leave it out"),
+    (f"{FIT} --alpha 1", "--alpha is for --prior matern: leave it out"),
+    (f"{FIT} --prior matern --tau 0", "--tau must be a finite number above 0, got 0"),
+    (f"{FIT} --prior matern --tau 1e-200", "--tau must lie between 1e-9 and 1e9, got 1e-200"),
+    (f"{FIT} --prior matern --tau x", "Invalid value for '--tau'"),
+    (f"{FIT} --prior matern --alpha inf", "--alpha must be a finite number above 0, got inf"),
+    (f"{FIT} --gamma 0", "--gamma must be a finite number above 0, got 0"),
+    (f"{FIT} --gamma 1e-320", "--gamma must lie between 1e-9 and 1e9"),
+    (f"{FIT} --epsilon 1", "--epsilon is for --model ginzburg_landau"),
+    (f"{FIT} --model ginzburg_landau --epsilon 0", "--epsilon must be a finite number above 0, got 0"),
+    (f"{FIT} --model logit", "'logit' is not one of"),
+    (f"{FIT} --model ginzburg_landau --inference ep", "GinzburgLandau offers no sites"),
+    (f"{FIT} --inference exact", "'exact' is not one of"),
+    (f"{FIT} --draws 9", "--draws is for --inference sample, and for priors that are not learned"),
+    (f"{FIT} --inference sample --draws 0", "--draws must be a whole number of at least 1, got 0"),
+    (f"{FIT} --time-limit 9", "--time-limit is for --inference auto where draws are made"),
+    (f"{FIT} --prior matern --time-limit 0", "--time-limit must be a number above 0, of seconds, got 0"),
+    (f"{FIT} --prior matern --time-limit nan", "--time-limit must be a number above 0, of seconds, got nan"),
+    (f"{FIT} --seed -1", "Seed must be between 0 and 2**32 - 1"),
+    (f"{FIT} --seed 1180591620717411303424", "Seed must be between 0 and 2**32 - 1"),
+    (f"{FIT} --colour red", "No such option: --colour"),
+    ("fit t.csv --label k", "Missing option '--out'"),
+    ("fit t.csv --out new", "Missing option '--label'"),
+    ("fit", "Missing argument"),
+    (
+        "fit t.csv --label k --id id --out out",
+        "out exists already: choose another folder, or replace it with --force",
+    ),
+    ("fit t.csv --label k --id id --out mine --force", "holds something that graphuq did not write, thesis.txt"),
+    ("fit t.csv --label k --id id --out t.csv --force", "holds something that graphuq did not write, t.csv"),
+    ("fit t.csv --label k --id id --out t.csv/new", "could not be written"),
+    ("fit twice.csv --label k --id id --out new", "The row id 'a' repeats in column 'id': rows 1 and 2 have it"),
+    (
+        "fit gaps.csv --label k --out new",
+        "Column 'x' has missing values, the first in row 2. This would work: --impute",
+    ),
+    ("fit words.csv --label k --out new", "Column 'x' holds text ('red'). This would work: --category x"),
+    ("fit mixed.csv --label k --out new", "Column 'x' holds numbers, and text ('?') in 1 of 6 cells: empty those"),
+    ("fit huge.csv --label k --out new", "Column 'x' holds the number 1e+300, too large to compute with"),
+    ("fit infinite.csv --label k --out new", "Column 'x' holds an infinite number"),
+    ("fit hollow.csv --label k --out new", "Column 'x' is empty. This would work: --drop x"),
+    ("fit same.csv --label k --out new", "All points coincide, so there is no distance to measure weights by"),
+    (
+        "fit full.csv --label k --out new",
+        "Every row of full.csv has a class in 'k', so there is nothing to find out",
+    ),
+    ("fit one.csv --label k --out new", "Only one class, a, is labeled"),
+    ("fit bare.csv --label k --out new", "No row is labeled"),
+    ("fit minus.csv --label k --out new", "-1 marks unlabeled rows, so no class can be called -1"),
+    ("predict", "Missing argument"),
+    ("predict out", "Missing argument"),
+    ("predict none t.csv", "There is no folder none"),
+    ("predict mine t.csv", "mine holds no model: it has no model.npz"),
+    ("predict t.csv t.csv", "There is no folder t.csv"),
+    ("predict out none.csv", "There is no file none.csv"),
+    ("predict out words.csv", "Column 'x' holds text ('red'), and held numbers in the fit"),
+    (
+        "predict out gaps.csv",
+        "Column 'x' has missing values, the first in row 2, and it was not said in the fit how",
+    ),
+    ("predict out other.csv", "other.csv has no column 'y'"),
+    ("predict out huge.csv", "too large to compute with"),
+    ("predict out t.csv --out t.csv", "t.csv exists already: choose another name, or replace it with --force"),
+    ("predict out t.csv --out no/such/file.csv", "There is no folder"),
+    ("predict out t.csv --out mine --force", "mine is not a regular file, so it is not replaced"),
+    ("predict out t.csv --out pipe.csv --force", "pipe.csv is not a regular file, so it is not replaced"),
+    ("predict out t.csv --unknown guess", "'guess' is not one of 'refuse', 'ignore'"),
+    ("predict broken t.csv", "model.npz is not a model of graphuq, or is damaged"),
+    ("predict deep t.csv", "model.npz is not a model of graphuq, or is damaged"),
+    ("predict future t.csv", "holds the format 'graphuq model 99', and this version reads"),
+    ("predict swapped t.csv", "model.npz was changed or damaged after it was written: its checksum is another"),
+    ("report none", "There is no folder none"),
+    ("report mine", "mine holds no model"),
+    ("report broken", "is not a model of graphuq, or is damaged"),
+    ("report out --out mine", "mine is not a regular file, so it is not replaced"),
+    ("report out --out t.csv", "t.csv exists already"),
+    ("data irises", "There is no data set 'irises': choose one of voting, mnist, indian-pines, plume"),
+    ("demo --out t.csv --quiet", "t.csv is a file, where a folder is needed"),
+    ("demo --out foreign --quiet", "report.html was not written by graphuq, so it is not replaced"),
+    ("demo --seed x", "Invalid value for '--seed'"),
+    ("bench", "The benchmarks come with the repository"),
+    ("reproduce --all", "The experiments come with the repository"),
+    ("fitt t.csv", "No such command 'fitt'"),
+    ("--fit", "No such option: --fit"),
+]
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory):
+    """A folder with a table, what `fit` made of it, and files in which something is wrong."""
+    home = tmp_path_factory.mktemp("shell")
+    six = ["1.0,1,a", "2.0,2,", "3.0,1,b", "4.0,2,", "5.0,1,", "6.0,2,"]
+    tables = {
+        "t.csv": TABLE,
+        "twice.csv": "id,x,k\na,1,a\na,2,b\nc,3,\n",
+        "other.csv": "x,z\n1,2\n",
+        "words.csv": "x,y,k\nred,1,a\nblue,2,b\nred,3,\n",
+        "same.csv": "x,y,k\n1,1,a\n1,1,b\n1,1,\n1,1,\n",
+        "full.csv": "x,k\n1,a\n2,b\n",
+        "one.csv": "x,k\n1,a\n2,a\n3,\n",
+        "bare.csv": "x,k\n1,\n2,NA\n",
+        "minus.csv": "x,k\n1,-1\n2,1\n3,-1\n",
+    }
+    for name, cell in {"gaps": "", "mixed": "?", "huge": "1e300", "infinite": "inf"}.items():
+        tables[f"{name}.csv"] = "\n".join(["x,y,k", *six]).replace("2.0,", f"{cell},", 1)
+    tables["hollow.csv"] = "\n".join(["x,y,k", *(line[3:] for line in six)])
+    for name, text in tables.items():
+        (home / name).write_text(text)
+    for name in ("folder.csv", "mine", "broken", "deep", "future", "swapped", "foreign"):
+        (home / name).mkdir()
+    (home / "mine" / "thesis.txt").write_text("years of work")
+    (home / "foreign" / "report.html").write_text("mine")
+    os.mkfifo(home / "pipe.csv")
+    asked = f"fit {home}/t.csv --label k --id id --out {home}/out --prior matern --gamma 0.5 --inference ep"
+    done = CliRunner().invoke(app, shlex.split(asked))
+    assert done.exit_code == 0, done.output
+    (home / "broken" / "model.npz").write_bytes((home / "out" / "model.npz").read_bytes()[:5000])
+    deep = np.frombuffer(b"[" * 100_000, np.uint8)
+    np.savez(home / "deep" / "model.npz", facts=deep)
+    archive.write(home / "future" / "model.npz", "graphuq model 99", {}, {})
+    with np.load(home / "out" / "model.npz") as arrays:
+        changed = dict(arrays)
+    changed["rows probability"] = changed["rows probability"][::-1]
+    np.savez(home / "swapped" / "model.npz", **changed)
+    return home
+
+
+def contents(home):
+    return {path.relative_to(home): path.stat().st_mtime_ns for path in home.rglob("*")}
+
+
+@pytest.mark.parametrize(("typed", "sentence"), SHELL, ids=[typed for typed, _ in SHELL])
+def test_what_is_wrong_at_a_shell(shell, monkeypatch, typed, sentence):
+    monkeypatch.chdir(shell)
+    monkeypatch.setenv("COLUMNS", "1000")
+    before = contents(shell)
+    done = CliRunner().invoke(app, shlex.split(typed))
+    assert done.exit_code == 2, done.output
+    assert isinstance(done.exception, SystemExit)
+    told = " ".join(done.stderr.split())
+    assert any(each in told for each in sentence.split("|")), told
+    assert "Traceback" not in done.output
+    assert contents(shell) == before
+
+
+def test_there_are_enough():
+    assert len(PYTHON) + len(FILES) + len(ARRAYS) + len(SHELL) >= 400
+
+
+# Files that decayed ---------------------------------------------------------------------------------------------------
+
+
+def decayed(content, seed=0, n_flips=200, n_cuts=50):
+    """The same file with a bit flipped, or cut short."""
+    rng = np.random.default_rng(seed)
+    for place, bit in zip(rng.integers(0, len(content), n_flips), rng.integers(0, 8, n_flips), strict=True):
+        yield content[:place] + bytes([content[place] ^ (1 << bit)]) + content[place + 1 :]
+    for end in rng.integers(0, len(content), n_cuts):
+        yield content[:end]
+
+
+def attempt(read, path):
+    """What is read, or why it is refused; anything but a ValueError is a failure."""
+    try:
+        return read(path), None
+    except ValueError as error:
+        return None, str(error)
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(
+        np.array_equal(a[name], b[name], equal_nan=a[name].dtype.kind == "f") for name in a
+    )
+
+
+def answers(path):
+    found = posterior.load(path)
+    return {"p": found.probability(), "mean": found.label_mean()}
+
+
+def model_answers(path):
+    classifier, rows, _ = folder.read(path.parent)
+    return {"p": classifier.label_distributions_, "names": np.array(rows.names)}
+
+
+def spectrum_of(path):
+    found = Spectrum.load(path)
+    return {"values": found.values, "vectors": found.vectors}
+
+
+def columns(path):
+    return dict(read_table(path).columns)
+
+
+def write_npz(path):
+    np.savez_compressed(path, x=X[:, 0], k=np.array(["a", "b"])[np.arange(40) // 20])
+
+
+def write_excel(path):
+    from openpyxl import Workbook
+
+    book = Workbook()
+    for row in [["x", "k"], *([float(x), "ab"[i // 20]] for i, x in enumerate(X[:, 0]))]:
+        book.active.append(row)
+    book.save(path)
+
+
+def draws():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return graphuq.sample(MU, M, n_steps=20, n_warmup=10, n_chains=2)
+
+
+SEALED = {
+    "spectrum.npz": (S.save, spectrum_of),
+    "gaussian.npz": (P.save, answers),
+    "draws.npz": (lambda path: draws().save(path), answers),
+    "mixture.npz": (lambda path: posterior.Mixture((P, P), np.array([0.6, 0.4])).save(path), answers),
+    "t.npz": (write_npz, columns),
+    "t.xlsx": (write_excel, columns),
+}
+
+
+@pytest.mark.parametrize("name", SEALED)
+def test_decayed_files_are_refused_or_say_the_same(tmp_path, name):
+    write, read = SEALED[name]
+    path, refused = tmp_path / name, 0
+    write(path)
+    whole, content = read(path), path.read_bytes()
+    for each in decayed(content):
+        path.write_bytes(each)
+        found, told = attempt(read, path)
+        refused += found is None
+        assert same(found, whole) if found else name in told and "\n" not in told
+    assert refused > 120
+
+
+def test_a_decayed_model_is_refused_or_says_the_same(tmp_path, shell):
+    path = tmp_path / "model.npz"
+    content = (shell / "out" / "model.npz").read_bytes()
+    path.write_bytes(content)
+    whole, refused = model_answers(path), 0
+    for each in decayed(content):
+        path.write_bytes(each)
+        found, told = attempt(model_answers, path)
+        refused += found is None
+        assert same(found, whole) if found else "or is damaged" in told or "its checksum is another" in told
+    assert refused > 120
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_decayed_tables_are_read_or_refused_in_one_sentence(tmp_path, name):
+    """Nothing tells that a digit of a text file has changed; but nothing worse than a sentence comes of it."""
+    path = tmp_path / name
+    if name == "t.csv":
+        path.write_text(TABLE)
+    else:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        parquet.write_table(pa.table({"x": X[:, 0], "k": ["ab"[i // 20] for i in range(40)]}), path)
+    content = path.read_bytes()
+    for each in decayed(content):
+        path.write_bytes(each)
+        found, told = attempt(columns, path)
+        assert found or (name in told and "\n" not in told)
