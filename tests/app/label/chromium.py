@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -60,7 +60,7 @@ class Page:
 
     def open(self, address):
         self.call("Page.navigate", url=address)
-        self.until("document.documentElement.dataset.ready === 'yes'")
+        self.until("document.documentElement?.dataset.ready === 'yes'")
 
     def press(self, key):
         """A key, as from a keyboard."""
@@ -75,7 +75,13 @@ class Page:
         self.call("Input.insertText", text=text)
 
     def resize(self, width, height, *, dark=False):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 500,
+        )
         value = "dark" if dark else "light"
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])
 
@@ -89,17 +95,16 @@ def browser():
     """A function that opens tabs, each in a browser of its own as far as cookies and storage go."""
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         flags = [*FLAGS, f"--user-data-dir={folder}", "about:blank"]
-        process = subprocess.Popen([str(CHROMIUM), *flags], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        process = subprocess.Popen(
+            [str(CHROMIUM), *flags], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
         try:
             assert process.stderr is not None
-            address = next(
-                found[0] for line in process.stderr if (found := re.search(r"ws://\S+", line))
-            )
-            sockets = []
+            address = next(found[0] for line in process.stderr if (found := re.search(r"ws://\S+", line)))
+            sockets = ExitStack()
 
             def tab():
-                socket = connect(address, max_size=None)
-                sockets.append(socket)
+                socket = sockets.enter_context(connect(address, max_size=None))
 
                 def ask(number, method, **arguments):
                     socket.send(json.dumps({"id": number, "method": method, "params": arguments}))
@@ -116,9 +121,8 @@ def browser():
                     page.call(f"{domain}.enable")
                 return page
 
-            yield tab
-            for socket in sockets:
-                socket.close()
+            with sockets:
+                yield tab
         finally:
             process.terminate()
             process.wait()

@@ -131,10 +131,10 @@
     near.replaceChildren();
     for (const entry of found.neighbors) {
       const line = element("li", {}, near), what = element("span", { class: "what" });
-      if (!picture(entry, line)) element("span", {}, line);
+      line.classList.toggle("plain", !picture(entry, line));
       line.append(what);
-      element("b", {}, what, entry.name);
-      if (!entry.gray && !entry.file) element("span", {}, what, entry.cells.map(([name, text]) => `${name} ${text}`).join(" · "));
+      element("b", {}, what, /^\d+$/.test(entry.name) ? `row ${entry.name}` : entry.name);
+      if (!entry.gray && !entry.file) element("span", {}, what, entry.cells.map(([name, text]) => `${name} ${text}`).join(", "));
       oneClass(entry.class, line);
     }
     if (!found.neighbors.length) element("li", { class: "note" }, near, "No row has a class yet.");
@@ -168,6 +168,7 @@
   }
   function take(found) {
     state = found;
+    if (state.title) { at("title").textContent = state.title; document.title = `${state.title} · graphuq`; }
     const n = (count, what) => `${count.toLocaleString()} ${what}`;
     at("counts").textContent = `${n(state.labels, "labels")} of ${n(state.rows, "rows")}` +
       (state.unsure ? ` · ${state.unsure} not sure` : "") + (state.skipped ? ` · ${state.skipped} skipped` : "");

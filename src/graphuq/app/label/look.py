@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.app.fitting import Data
+from graphuq.app.fitting import Data, Question
 from graphuq.app.tables import Table
 from graphuq.classes import in_words
 
@@ -68,13 +68,13 @@ class Look:
 
 def look_at(
     data: Data,
-    label: str,
+    question: Question,
     *,
     show: Sequence[str] = (),
     pictures: Path | None = None,
     picture_column: str | None = None,
 ) -> Look:
-    """What is shown of the rows: the columns in `show`, or all but the label; and pictures from a folder."""
+    """What is shown of the rows: the columns in `show`, or all but names and labels; and pictures from a folder."""
     table = data.table
     if (pictures is None) != (picture_column is None):
         raise ValueError("--pictures and --picture-column go together: a folder, and the column with file names.")
@@ -82,7 +82,7 @@ def look_at(
         raise ValueError(f"There is no folder {pictures} with pictures.")
     for name in show:
         table.column(name)
-    hidden = () if show else (label, picture_column)
+    hidden = () if show else (question.label, question.row_id, picture_column)
     names = [name for name in show or table.columns if name not in hidden and table.column(name).ndim == 1]
     files = None if picture_column is None else table.text(picture_column)
     return Look(data.rows.names, {name: table.text(name) for name in names}, data.rows.pictures, pictures, files)

@@ -29,6 +29,7 @@ Array = NDArray[Any]
 Rows = NDArray[np.int64]
 
 N_AHEAD = 6  # questions weighed at a time: one for each of a few people
+FIRST = 30.0  # seconds that the first question of all may take
 MAX_LEFT_OUT = 2000  # labels up to which each is left out: it costs their number cubed
 
 
@@ -88,10 +89,10 @@ class Model:
         self._lock = threading.RLock()
         self._news = threading.Condition(self._lock)
         self.beliefs, self.advice = Beliefs(), Advice()
-        self.learning, self.failure = False, ""
+        self.learning, self.weighing, self.failure = False, False, ""
         self.coordinates, self.layout = self._place(None), 0  # of all rows, shape (n_rows, 2)
         self._sketches: tuple[Sketch, Sketch] | None = None
-        self._learned_from = 0
+        self._learned_from, self._failed_at = 0, -1
         self._stopped = False
         self._thread = threading.Thread(target=self._work, name="weigh", daemon=True)
         self._thread.start()
@@ -105,6 +106,7 @@ class Model:
     def wait(self, seconds: float) -> Advice:
         """What to ask, weighed with all labels if that is ready in time."""
         with self._news:
+            self._news.wait_for(lambda: bool(self.advice.ahead) or self.advice.version >= 0, FIRST)
             self._news.wait_for(lambda: self.advice.version >= self.beliefs.version, seconds)
             return self.advice
 
@@ -129,6 +131,7 @@ class Model:
         if found is not None:
             assert self._sketches is not None
             shown = self._sketches[0].probability(found.posterior_)
+            self._note(len(found.labels_.nodes), uncertainty.mean_label_variance(shown), None)
         self.beliefs = Beliefs(version, found, shown)
 
     def _place(self, p: Array | None) -> Array:
@@ -142,23 +145,28 @@ class Model:
 
     # ---- the thread -----------------------------------------------------------------------------------
     def _idle(self) -> bool:
-        return self.advice.version >= self.beliefs.version and not self.learning and not self._must_learn()
+        done = self.advice.version >= self.beliefs.version and not (self.learning or self.weighing)
+        return done and not self._must_learn()
 
     def _must_learn(self) -> bool:
         given = self._situation().given
         classes = set(given.values())
-        if len(classes) < 2:
+        if len(classes) < 2 or self._failed_at == self.beliefs.version:
             return False
         known = self.beliefs.classifier
         return known is None or set(known.classes_.tolist()) != classes or len(given) >= 2 * self._learned_from
 
     def _work(self) -> None:
+        self._spread(Advice.version, self._situation())  # something to ask about, while the rest is found
         while True:
             with self._news:
+                self.learning = self.weighing = False
+                self._news.notify_all()
                 self._news.wait_for(lambda: self._stopped or not self._idle())
                 if self._stopped:
                     return
                 self.learning = self._must_learn()
+                self.weighing = not self.learning
                 version, situation = self.beliefs.version, self._situation()
             try:
                 self._learn(situation) if self.learning else self._weigh(version, situation)
@@ -166,10 +174,8 @@ class Model:
             except Exception as error:  # the page goes on without advice, and says so
                 traceback.print_exc(file=sys.stderr)
                 with self._news:
-                    self.failure, self.learning = sentence(error), False
-                    self._learned_from = len(situation.given)
+                    self.failure, self._failed_at = sentence(error), version  # until there is another label
                     self.advice = replace(self.advice, version=version)
-                    self._news.notify_all()
 
     def _learn(self, situation: Situation) -> None:
         classifier = beliefs.learned(self.seen, situation.given)
@@ -183,16 +189,12 @@ class Model:
             self._sketches = sketches
             self._believe(classifier, self.beliefs.version + 1)
             self.coordinates, self.layout = place, self.layout + 1
-            self.learning = False
-            self._news.notify_all()
 
     def _weigh(self, version: int, situation: Situation) -> None:
         """What to ask first, since someone waits for it; then the rest, as long as no label comes in between."""
         classifier, (given, askable) = self.beliefs.classifier, situation
         if classifier is None:
-            taken = np.setdiff1d(np.arange(self.n_rows), askable)
-            ahead = queries.spread(self.seen.spectrum_, N_AHEAD, taken=taken) if askable.size else askable
-            self._publish(Advice(version, tuple(ahead.tolist())))
+            self._spread(version, situation)
             return
         assert self._sketches is not None
         posterior = classifier.posterior_
@@ -200,19 +202,26 @@ class Model:
         ahead = askable
         if askable.size:
             ahead = queries.next_queries(posterior, N_AHEAD, candidates=askable, probability=p)
-        if not self._publish(Advice(version, tuple(ahead.tolist()), self.advice.suspicious, self.advice.gain)):
-            return
+        self._publish(Advice(version, tuple(ahead.tolist()), self.advice.suspicious, self.advice.gain))
         suspicious, log_loss = None, None
         if len(given) <= MAX_LEFT_OUT:
             left_out = posterior.left_out()
             suspicious = suspicious_labels(posterior, left_out=left_out)
             y = classifier.labels_.y
             log_loss = float(-np.log(np.maximum(left_out[np.arange(len(y)), y], 1e-12)).mean())
-        self._note(len(given), uncertainty.mean_label_variance(p), log_loss)
+        self._note(len(classifier.labels_.nodes), uncertainty.mean_label_variance(p), log_loss)
         if not self._publish(replace(self.advice, suspicious=suspicious)) or not askable.size:
             return
         gain = tuple(queries.expected_gain(posterior, n, probability=p) for n in (1, 10))
         self._publish(replace(self.advice, gain=gain))
+
+    def _spread(self, version: int, situation: Situation) -> None:
+        """Without two classes nothing but the graph says what to ask: rows that are spread over it."""
+        ahead = situation.askable
+        if ahead.size:
+            taken = np.setdiff1d(np.arange(self.n_rows), ahead)
+            ahead = queries.spread(self.seen.spectrum_, N_AHEAD, taken=taken)
+        self._publish(Advice(version, tuple(ahead.tolist())))
 
     def _publish(self, advice: Advice) -> bool:
         """Take up advice; whether there is time for more."""

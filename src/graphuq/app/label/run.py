@@ -25,7 +25,6 @@ from graphuq.estimator import GraphClassifier
 from graphuq.files import whole_folder
 
 Tell = Callable[[str], None]
-STAGES = {"graph": "Building the graph of {n:,} rows", "spectrum": "Finding its eigenvectors"}
 
 
 @dataclass(frozen=True)
@@ -78,9 +77,7 @@ def opened(
     if desk.picture_column is not None and desk.picture_column not in question.drop:
         question = replace(question, drop=(*question.drop, desk.picture_column))
     data = read_data(question, any_labels=True)
-    look = look_at(
-        data, question.label, show=desk.show, pictures=desk.pictures, picture_column=desk.picture_column
-    )
+    look = look_at(data, question, show=desk.show, pictures=desk.pictures, picture_column=desk.picture_column)
     with ExitStack() as stack:
         store = stack.enter_context(_kept(path))
         _recognize(store, data, question, classifier)
@@ -90,8 +87,9 @@ def opened(
 
             listener = stack.enter_context(listen(*at, store.fact("port")))
         with words_of_the_shell(data.rows.names) as notes:
-            seen = beliefs.seen(classifier, data.X, lambda stage: tell(STAGES[stage].format(n=len(data.X))))
-        session = Session(seen, data.X, _given(data), look, store)
+            seen = beliefs.seen(classifier, data.X, lambda stage: tell(f"Finding the {stage}"))
+        title = f"{question.label} of each row in {question.table.name}"
+        session = Session(seen, data.X, _given(data), look, store, title=title)
         stack.callback(session.model.stop)
         for name in map(checked_name, desk.classes):
             if name not in session.classes():

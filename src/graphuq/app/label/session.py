@@ -33,10 +33,17 @@ class Session:
     """A table, what people said of it and what the model believes; safe to call from any thread."""
 
     def __init__(
-        self, classifier: GraphClassifier, X: Array, given: dict[int, str], look: Look, store: Store
+        self,
+        classifier: GraphClassifier,
+        X: Array,
+        given: dict[int, str],
+        look: Look,
+        store: Store,
+        *,
+        title: str = "",
     ) -> None:
         """`classifier` has seen X (`beliefs.seen`); `given` are the classes that the table knows."""
-        self.look, self.store, self.table_labels = look, store, given
+        self.look, self.store, self.table_labels, self.title = look, store, given, title
         self._X = X
         shown = np.sort(np.random.default_rng(0).permutation(len(X))[:MAX_POINTS])
         self.model = Model(classifier, shown, self.situation, store.note_progress)
@@ -125,12 +132,13 @@ class Session:
     def state(self) -> dict[str, Any]:
         """How it stands: counts, the map's colors, how it went, labels to doubt, advice."""
         model, state, labels = self.model, self.store.state, self.labels()
-        names, beliefs, advice = self.classes(), model.beliefs, model.advice
+        names, beliefs = self.classes(), model.beliefs
         counts = Counter(labels.values())
         return {
+            "title": self.title,
             "version": beliefs.version,
             "layout": model.layout,
-            "busy": "learning" if model.learning else "weighing" if advice.version < beliefs.version else "",
+            "busy": "learning" if model.learning else "weighing" if model.weighing else "",
             "failure": model.failure,
             "classes": [
                 {"name": name, "labels": counts[name], "removable": name in state.added} for name in names

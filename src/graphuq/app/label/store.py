@@ -28,7 +28,7 @@ CREATE TABLE events(
   kind TEXT NOT NULL CHECK (kind IN ('answer', 'skip', 'unsure', 'undo', 'add', 'remove')),
   row INTEGER, class TEXT, target INTEGER REFERENCES events(id));
 CREATE TABLE reserved(row INTEGER PRIMARY KEY, tab TEXT NOT NULL, at REAL NOT NULL);
-CREATE TABLE progress(event INTEGER PRIMARY KEY, labels INTEGER, variance REAL, log_loss REAL);
+CREATE TABLE progress(labels INTEGER PRIMARY KEY, variance REAL NOT NULL, log_loss REAL);
 """
 
 
@@ -183,17 +183,14 @@ class Store:
 
     # ---- how it went ----------------------------------------------------------------------------------
     def note_progress(self, labels: int, variance: float, log_loss: float | None) -> None:
-        """How good the model is after the events so far."""
+        """How good the model is with so many labels."""
         with self._transaction() as run:
-            run(
-                "INSERT OR REPLACE INTO progress SELECT coalesce(max(id), 0), ?, ?, ? FROM events",
-                (labels, variance, log_loss),
-            )
+            run("INSERT OR REPLACE INTO progress VALUES (?, ?, ?)", (labels, variance, log_loss))
 
     def progress(self) -> list[tuple[int, float, float | None]]:
-        """Labels, mean label variance, and log-loss of labels left out, in the order of time."""
+        """Numbers of labels, the mean label variance, and the log-loss of labels left out, if known."""
         with self._lock, _sentences(self.path):
-            asked = "SELECT labels, variance, log_loss FROM progress ORDER BY event"
+            asked = "SELECT labels, variance, log_loss FROM progress ORDER BY labels"
             return self._connection.execute(asked).fetchall()
 
     def close(self) -> None:
@@ -269,7 +266,7 @@ def open_store(path: Path) -> Store:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))  # it holds the key to the page
         elif not os.access(path, os.W_OK):
             raise ValueError(f"{path} cannot be written: answers would be lost.")
-        connection = sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(path, timeout=0.2, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # the system frees it, however a process ends
             connection.execute("PRAGMA journal_mode = WAL")

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from graphuq.app.fitting import Question, read_data
+from graphuq.app.label.look import MAX_LETTERS, differences, identity, look_at
+
+
+def written(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def table(tmp_path):
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "a.png").write_bytes(b"\x89PNG")
+    (tmp_path / "pictures" / "page.html").write_bytes(b"<script>")
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    (tmp_path / "pictures" / "link.png").symlink_to(tmp_path / "secret.png")
+    rows = ["a.png", "../secret.png", "/etc/passwd", "link.png", "page.html", "gone.png", "", "a" * 5000]
+    lines = [f'{i},{i % 3},"{name}",text {i}' for i, name in enumerate(rows)]
+    return written(tmp_path / "t.csv", "\n".join(["id,x,file,note", *lines]) + "\n")
+
+
+def looked(table, **options):
+    question = Question(table=table, label="kind", drop=("file", "note"), row_id="id")
+    return look_at(read_data(question, any_labels=True), question, **options)
+
+
+def test_a_table_without_the_column_has_no_labels(table):
+    data = read_data(Question(table=table, label="kind", drop=("file", "note")), any_labels=True)
+    assert set(data.y) == {""}
+    with pytest.raises(ValueError, match="did you mean 'note'"):
+        read_data(Question(table=table, label="notes", drop=("file",)), any_labels=True)
+
+
+def test_all_columns_are_shown_but_names_and_labels(table):
+    assert looked(table).cells(2) == [("x", "2"), ("file", "/etc/passwd"), ("note", "text 2")]
+    assert looked(table, show=["note"]).cells(1) == [("note", "text 1")]
+
+
+def test_long_cells_are_cut(tmp_path):
+    table = written(tmp_path / "t.csv", f"x,note,kind\n1,{'a' * (MAX_LETTERS + 5)},\n2,b,\n")
+    question = Question(table=table, label="kind", drop=("note",))
+    told = dict(look_at(read_data(question, any_labels=True), question).cells(0))["note"]
+    assert told.endswith("… (5 more letters)")
+
+
+def test_only_pictures_in_the_folder_are_served(table):
+    look = looked(table, pictures=table.parent / "pictures", picture_column="file")
+    assert look.picture(0) == (table.parent / "pictures" / "a.png", "image/png")
+    for row in range(1, 8):
+        with pytest.raises(FileNotFoundError, match="no picture"):
+            look.picture(row)
+
+
+def test_pictures_need_a_folder_and_a_column(table):
+    with pytest.raises(ValueError, match="go together"):
+        looked(table, picture_column="file")
+    with pytest.raises(ValueError, match="no folder"):
+        looked(table, pictures=table.parent / "none", picture_column="file")
+
+
+def test_what_changed_is_told(tmp_path):
+    def known(text, **settings):
+        table = read_data(Question(written(tmp_path / "t.csv", text), "kind"), any_labels=True).table
+        return identity(table, settings)
+
+    before = known("x,y,kind\n1,2,\n3,4,a\n", drop=["z"])
+    assert differences(before, known("x,y,kind\r\n1,2,\r\n3,4,a\r\n", drop=["z"])) == []
+    assert differences(before, known("x,y,kind\n1,2,\n3,5,a\n", drop=["z"])) == ["cells of 'y' changed"]
+    assert differences(before, known("x,y,kind\n1,2,\n", drop=["z"])) == ["it had 2 rows and has 1"]
+    assert differences(before, known("x,w,kind\n1,2,\n3,4,a\n", drop=["z"])) == [
+        "it is now without column 'y'",
+        "it is now with the new column 'w'",
+    ]
+    assert differences(before, known("x,y,kind\n1,2,\n3,4,a\n", drop=[])) == ["drop was ['z'] and is not given"]
+
+
+def test_digests_tell_cells_apart(tmp_path):
+    one, two = (
+        identity(
+            read_data(Question(written(tmp_path / "t.csv", text), "k", drop=("a", "b")), any_labels=True).table, {}
+        )
+        for text in ("a,b,x,k\nuv,w,1,\nu,v,2,\n", "a,b,x,k\nu,vw,1,\nu,v,2,\n")
+    )
+    assert len(differences(one, two)) == 1
+    assert np.shape(list(one["columns"])) == (4,)

@@ -1,0 +1,235 @@
+"""People at the page, played by Chromium: by keyboard alone, two at once, and while the server is killed."""
+
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from graphuq.app.label.run import answers_file
+from graphuq.app.label.store import open_store
+from tests.app.label.conftest import NAMES, blobs
+from tests.app.report.browser import CHROMIUM
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+
+N = 90
+EVIL = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
+NAME = "document.getElementById('row-name').textContent"
+QUIET = "!document.body.hasAttribute('aria-busy')"
+
+
+def written(path, rows, given=9):
+    X, y = blobs(N)
+    lines = [
+        ",".join([f'"{rows(i)}"', *(f"{x:.4f}" for x in X[i]), NAMES[y[i]] if i < given else ""]) for i in range(N)
+    ]
+    path.write_text("\n".join(["name,a,b,c,d,kind", *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+class Server:
+    """`graphuq label`, as at a shell."""
+
+    started: ClassVar[list] = []
+
+    def __init__(self, *words):
+        command = [sys.executable, "-m", "graphuq.app.cli", "label", *map(str, words), "--no-open"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.started.append(self)
+        self.lines = []
+        for line in self.process.stderr:
+            self.lines.append(line.strip())
+            if found := re.search(r"http://\S+", line):
+                self.address = found[0]
+                break
+        else:
+            raise AssertionError(self.lines)
+        self.reader = threading.Thread(
+            target=lambda: self.lines.extend(map(str.strip, self.process.stderr)), daemon=True
+        )
+        self.reader.start()
+
+    def end(self, number=signal.SIGINT):
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        self.reader.join()
+        self.process.stderr.close()
+        return code
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays():
+    yield
+    for server in Server.started:
+        if server.process.poll() is None:
+            server.end(signal.SIGKILL)
+    Server.started.clear()
+
+
+@pytest.fixture(scope="module")
+def tab():
+    from tests.app.label.chromium import browser
+
+    with browser() as opened:
+        yield opened
+
+
+def digit(page, asked):
+    """The key of the right class of the row that is asked."""
+    row = int(re.sub(r"\D", "", asked))
+    return str(blobs(N)[1][row] + 1)
+
+
+def test_thirty_answers_by_keyboard_while_the_server_is_killed_ten_times(tab, tmp_path):
+    table = written(tmp_path / "t.csv", lambda i: f"row {i}")
+    words = (table, "--label", "kind", "--id", "name", "--out", tmp_path / "out", "--modes", "30")
+    server, rng = Server(*words), random.Random(1)
+    page, answered = tab(), {}
+    page.open(server.address)
+    killed_before = set(rng.sample(range(30), 10))
+    for k in range(30):
+        page.until(QUIET)
+        asked = page.ask(NAME)
+        assert asked not in answered
+        key = digit(page, asked)
+        page.press(key)
+        answered[asked] = NAMES[int(key) - 1]
+        if k in killed_before:
+            time.sleep(rng.uniform(0, 0.15))  # before the answer is heard, while it is written, or after
+            server.end(signal.SIGKILL)
+            server = Server(*words)
+        page.until(f"{NAME} !== {asked!r} && {QUIET}")
+    assert page.ask("document.getElementById('counts').textContent").startswith("39 labels of 90 rows")
+    assert page.ask("document.getElementById('problem').hidden")
+    page.press("u")
+    page.until(f"document.getElementById('counts').textContent.startsWith('38 labels') && {QUIET}")
+    last = page.ask(NAME)
+    page.press(digit(page, last))
+    page.until(f"document.getElementById('counts').textContent.startsWith('39 labels') && {QUIET}")
+    assert server.end() == 0
+    assert server.lines[-1] == f"30 answers, and the results: {tmp_path / 'out'}"
+    store = open_store(answers_file(tmp_path / "out"))
+    given = {f"row {row}": name for row, (name, _) in store.state.answers.items()}
+    assert given == answered  # none lost
+    assert len(store.events()) == 32  # none doubled: 30 answers, an undo, and that answer again
+    store.close()
+    assert (tmp_path / "out" / "predictions.csv").is_file()
+    assert [each for each in page.said if "ERR_" not in each] == []
+
+
+def test_two_people_at_once_are_never_asked_the_same_row(tab, tmp_path):
+    table = written(tmp_path / "t.csv", lambda i: f"row {i}")
+    server = Server(table, "--label", "kind", "--id", "name", "--out", tmp_path / "out", "--modes", "30")
+    pages = tab(), tab()
+    for page in pages:
+        page.open(server.address)
+    asked = []
+    for _ in range(6):
+        for page in pages:
+            page.until(QUIET)
+        now = [page.ask(NAME) for page in pages]
+        asked += now
+        for page, name in zip(pages, now, strict=True):
+            page.press(digit(page, name))
+        for page, name in zip(pages, now, strict=True):
+            page.until(f"{NAME} !== {name!r}")
+    assert len(set(asked)) == len(asked) == 12
+    pages[0].until("document.getElementById('counts').textContent.startsWith('21 labels')")
+    assert server.end(signal.SIGTERM) == 128 + signal.SIGTERM
+    store = open_store(answers_file(tmp_path / "out"))
+    assert len(store.state.answers) == 12
+    store.close()
+
+
+def test_text_of_a_table_is_never_run_and_keys_do_all(tab, tmp_path):
+    text = EVIL.replace('"', '""')
+    table = written(tmp_path / "t.csv", lambda i: f"{i} {text}", given=0)
+    server = Server(
+        table,
+        "--label",
+        EVIL,
+        "--id",
+        "name",
+        "--out",
+        tmp_path / "out",
+        "--drop",
+        "kind",
+        "--modes",
+        "30",
+        "--class",
+        EVIL,
+    )
+    page = tab()
+    page.resize(390, 844)
+    page.open(server.address)
+    assert EVIL in page.ask(NAME)
+    assert EVIL in page.ask("document.getElementById('classes').textContent")
+    page.press("1")
+    page.until("document.getElementById('counts').textContent.startsWith('1 labels')")
+    page.until(QUIET)
+    before = page.ask(NAME)
+    page.press("n")
+    assert page.ask("document.activeElement.id") == "name"
+    page.type("other")
+    page.press("Enter")
+    page.until(
+        f"document.getElementById('counts').textContent.startsWith('2 labels') && {NAME} !== {before!r} && {QUIET}"
+    )
+    page.until("document.getElementById('busy').hidden")
+    for key, told in (("s", "1 skipped"), ("?", "1 not sure")):
+        page.until(QUIET)
+        page.press(key)
+        page.until(f"document.getElementById('counts').textContent.includes({told!r})")
+    page.until(QUIET)
+    assert page.ask("document.title").startswith(EVIL)
+    assert page.ask("document.querySelectorAll('main img, main script').length") == 0
+    assert page.ask("document.documentElement.scrollWidth") == 390  # nothing sticks out of a phone
+    assert page.ask("document.getElementById('told').getAttribute('aria-live')") == "polite"
+    # Everything that can be pressed has a name, and can be reached.
+    nameless = "[...document.querySelectorAll('button, input, canvas')].filter((each) => !(each.ariaLabel || each.textContent.trim() || each.labels?.length || each.getAttribute('aria-labelledby'))).length"
+    assert page.ask(nameless) == 0
+    reached = set()
+    for _ in range(14):
+        page.press("Tab")
+        reached.add(
+            page.ask(
+                "document.activeElement.id || document.activeElement.dataset.class || document.activeElement.tagName"
+            )
+        )
+    assert {"write", "theme", "0", "1", "new", "skip", "unsure", "undo"} <= reached
+    assert page.said == []
+    wrong = tab()
+    wrong.call("Page.navigate", url=server.address.split("#")[0] + "#wrong")
+    wrong.until("document.getElementById('problem')?.textContent.includes('key in the address')")
+    assert EVIL not in wrong.ask("document.body.textContent")
+    server.end()
+
+
+@pytest.mark.parametrize("picture", ["there", "missing"])
+def test_pictures(tab, tmp_path, picture):
+    from matplotlib.image import imsave
+
+    (tmp_path / "pictures").mkdir()
+    if picture == "there":
+        for i in range(N):
+            imsave(tmp_path / "pictures" / f"{i}.png", np.full((4, 4, 3), i / N))
+    table = written(tmp_path / "t.csv", lambda i: f"{i}.png")
+    server = Server(
+        table, "--label", "kind", "--out", tmp_path / "out", "--modes", "30",
+        "--pictures", tmp_path / "pictures", "--picture-column", "name",
+    )  # fmt: skip
+    page = tab()
+    page.open(server.address)
+    if picture == "there":
+        page.until("document.querySelector('#face img')?.naturalWidth === 4")
+        assert page.said == []
+    else:
+        page.until("document.querySelector('#face .missing')?.textContent.includes('There is no picture')")
+    server.end()

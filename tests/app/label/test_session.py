@@ -1,0 +1,255 @@
+import base64
+import json
+
+import numpy as np
+import pytest
+
+from graphuq import GraphClassifier
+from graphuq.app.label import beliefs
+from graphuq.app.label import session as sessions
+from graphuq.app.label.quick import Sketch
+from graphuq.app.label.session import MAX_CLASSES, MAX_NAME, checked_name
+from graphuq.app.label.store import Refused
+from tests.app.label.conftest import NAMES, N, blobs
+
+TRUTH = [NAMES[k] for k in blobs()[1]]
+GIVEN = {0: "ant", 1: "bee", 2: "cat"}
+
+
+def say(session, row, name=None, tab="me", **more):
+    session.answer(f"{tab} {row} {len(session.store.events())}", tab, row, name or TRUTH[row], **more)
+
+
+def test_answers_move_the_map_at_once_and_the_question(make):
+    session = make(GIVEN)
+    assert session.model.settled()
+    before = session.state()
+    row = session.question("me")["row"]
+    assert row not in GIVEN
+    say(session, row)
+    after = session.state()
+    assert after["version"] > before["version"]
+    assert after["map"]["sure"] != before["map"]["sure"]
+    assert (after["labels"], after["answers"]) == (4, 1)
+    assert [star[0] for star in after["stars"]] == [*GIVEN, row]
+    assert session.question("me")["row"] != row
+    json.dumps(after, allow_nan=False)
+    json.dumps(session.layout(), allow_nan=False)
+
+
+def test_the_question_says_what_the_model_believes_and_what_is_near(make):
+    session = make(GIVEN)
+    assert session.model.settled()
+    found = session.question("me")
+    classifier = session.model.beliefs.classifier
+    p = classifier.posterior_.probability([found["row"]])[0]
+    assert [k for k, _ in found["p"]] == np.argsort(-p, kind="stable").tolist()
+    np.testing.assert_allclose([x for _, x in found["p"]], np.sort(p)[::-1], atol=1e-6)
+    X, _ = blobs()
+    distance = np.linalg.norm(X[list(GIVEN)] - X[found["row"]], axis=1)
+    assert [each["row"] for each in found["neighbors"]] == [list(GIVEN)[i] for i in np.argsort(distance)]
+    assert [session.classes()[each["class"]] for each in found["neighbors"]] == [
+        GIVEN[each["row"]] for each in found["neighbors"]
+    ]
+
+
+def test_without_labels_the_questions_are_spread_over_the_graph(make):
+    session = make()
+    assert session.classes() == []
+    asked = []
+    for name in NAMES:
+        session.add_class(f"add {name}", "me", name)
+    for _ in range(6):
+        assert session.model.settled()
+        asked.append(session.question("me")["row"])
+        session.set_aside(f"aside {asked[-1]}", "me", asked[-1], "unsure")
+    assert {TRUTH[row] for row in asked} == set(NAMES)  # every blob is reached
+    assert session.state()["map"] is None
+    assert "No row has a class yet" in session.state()["advice"][0]
+
+
+def test_one_class_is_not_enough_and_the_second_one_is(make):
+    session = make({0: "ant"})
+    assert session.model.settled()
+    assert session.model.beliefs.classifier is None
+    assert "one class, 'ant'" in session.state()["advice"][0]
+    session.add_class("add", "me", "bee")
+    say(session, 1)
+    assert session.model.settled()
+    assert session.model.beliefs.classifier.classes_.tolist() == ["ant", "bee"]
+    assert session.state()["map"] is not None
+
+
+def test_a_class_that_comes_and_goes(make):
+    session = make({0: "ant", 1: "bee"})
+    assert session.model.settled()
+    session.add_class("add", "me", "cat")
+    say(session, 2)
+    assert session.model.settled()
+    assert session.model.beliefs.classifier.classes_.tolist() == list(NAMES)
+    kinds = base64.b64decode(session.state()["map"]["class"])
+    assert kinds[2] == 2
+    session.remove_class("remove", "me", "cat")
+    assert session.model.settled()
+    assert session.model.beliefs.classifier.classes_.tolist() == ["ant", "bee"]
+    assert 2 not in session.labels()
+    with pytest.raises(Refused, match="class of the table"):
+        session.remove_class("other", "me", "ant")
+
+
+def test_beliefs_are_those_of_all_labels(make):
+    session = make(GIVEN)
+    assert session.model.settled()
+    for row in (10, 11, 12, 13):
+        say(session, row)
+    assert session.model.settled()
+    found = session.model.beliefs.classifier
+    given = {**GIVEN, **{row: TRUTH[row] for row in (10, 11, 12, 13)}}
+    assert dict(zip(found.labels_.nodes.tolist(), found.classes_[found.labels_.y], strict=True)) == given
+    # Six labels are twice three: hyper-parameters were learned again then, and the seventh was added to that.
+    X, _ = blobs()
+    y = np.array([given.get(row, "") for row in range(N)], dtype=object)
+    fresh = GraphClassifier(n_neighbors=6).fit(X, y)
+    np.testing.assert_allclose(found.label_distributions_, fresh.label_distributions_, atol=0.15)
+
+
+def test_undo_takes_a_label_from_the_model(make):
+    session = make(GIVEN)
+    assert session.model.settled()
+    before = session.state()["map"]
+    say(session, 10)
+    session.undo("undo", "me")
+    assert session.labels() == GIVEN
+    assert session.state()["map"] == before
+    assert session.question("me")["row"] == 10
+
+
+def test_the_last_label_of_a_class_may_go(make):
+    session = make({0: "ant"})
+    session.add_class("add", "me", "bee")
+    say(session, 1)
+    assert session.model.settled()
+    session.undo("undo", "me")
+    assert session.state()["map"] is None
+    assert session.model.settled()
+    assert session.question("me")["row"] == 1
+
+
+def test_skipped_rows_come_last_and_unsure_ones_never(make):
+    session = make({row: TRUTH[row] for row in range(N - 4)})
+    assert session.model.settled()
+    a, b, c, d = range(N - 4, N)
+    first = session.question("me")["row"]
+    session.set_aside("1", "me", first, "skip")
+    second = session.question("me")["row"]
+    session.set_aside("2", "me", second, "unsure")
+    rest = [row for row in (a, b, c, d) if row not in (first, second)]
+    asked = []
+    for _ in rest:
+        asked.append(session.question("me")["row"])
+        say(session, asked[-1])
+    assert sorted(asked) == rest
+    assert session.question("me")["row"] == first
+    say(session, first)
+    assert session.question("me") is None
+    assert "nothing left" in session.state()["advice"][0]
+
+
+def test_two_tabs_never_have_the_same_row_to_the_end(make, monkeypatch):
+    monkeypatch.setattr(sessions, "PATIENCE", 0.0)
+    session = make(GIVEN)
+    asked = []
+    while True:
+        now = [found["row"] for tab in ("me", "you", "them") if (found := session.question(tab)) is not None]
+        if not now:
+            break
+        assert len(set(now)) == len(now)
+        asked += now
+        for tab, row in zip(("me", "you", "them"), now, strict=False):
+            session.set_aside(f"{tab} {row}", tab, row, "unsure")
+    assert sorted(asked) == sorted(set(range(N)) - set(GIVEN))
+
+
+def test_a_label_that_the_others_speak_against_is_shown_again(make):
+    session = make({row: TRUTH[row] for row in range(24)} | {3: "bee"})
+    assert session.model.settled()
+    (doubted,) = session.state()["suspicious"]
+    assert (doubted["row"], doubted["given"], doubted["likelier"]) == (3, 1, 0)
+    with pytest.raises(Refused, match="table has a class"):
+        say(session, 3)
+    say(session, 3, again=True)
+    assert session.labels()[3] == "ant"
+    assert session.model.settled()
+    assert session.state()["suspicious"] == []
+
+
+def test_what_cannot_be_is_refused_in_a_sentence(make):
+    session = make(GIVEN)
+    with pytest.raises(Refused, match="none of the classes"):
+        say(session, 10, "dog")
+    with pytest.raises(Refused, match="no row 60"):
+        session.answer("k", "me", N, "ant")
+    with pytest.raises(Refused, match="already"):
+        session.add_class("k", "me", "ant")
+    for name, why in (
+        ("", "needs a name"),
+        ("x" * (MAX_NAME + 1), "at most"),
+        ("NA", "marks rows"),
+        ("-1", "marks rows"),
+    ):
+        with pytest.raises(Refused, match=why):
+            checked_name(name)
+    assert checked_name("  two\n words ") == "two words"
+    for k in range(MAX_CLASSES - 3):
+        session.add_class(f"many {k}", "me", f"class {k}")
+    with pytest.raises(Refused, match="is the most"):
+        session.add_class("k", "me", "one more")
+
+
+def test_all_is_there_after_the_end(make):
+    session = make(GIVEN)
+    assert session.model.settled()
+    row = session.question("me")["row"]
+    say(session, row)
+    assert session.model.settled()
+    waiting = session.question("me")["row"]
+    progress = session.state()["progress"]
+    assert [n for n, _, _ in progress] == [3, 4]
+    assert all(loss is not None for _, _, loss in progress)
+    again = make(GIVEN)
+    assert again.model.settled()
+    assert again.labels() == {**GIVEN, row: TRUTH[row]}
+    assert again.question("me")["row"] == waiting
+    assert [n for n, _, _ in again.state()["progress"]] == [3, 4]
+
+
+def test_a_failure_of_the_model_is_told_and_questions_go_on(make, monkeypatch, capsys):
+    def broken(*_):
+        raise ValueError("no such luck")
+
+    monkeypatch.setattr(beliefs, "learned", broken)
+    session = make(GIVEN)
+    assert session.model.settled()
+    assert session.state()["failure"] == "no such luck"
+    assert session.question("me") is not None
+    assert "no such luck" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+def test_quick_probabilities_are_near_the_exact_ones(n_classes):
+    X, y = blobs(90, n_classes, seed=1)
+    X = np.hstack([X / 2, np.random.default_rng(2).standard_normal((90, 2))])
+    given = {row: f"class {y[row]}" for row in range(3 * n_classes)}
+    classifier = beliefs.learned(beliefs.seen(GraphClassifier(n_neighbors=6), X, lambda stage: None), given)
+    rows = np.arange(5, 80)
+    sketch = Sketch.of(classifier.posterior_, rows)
+    moved = beliefs.told(classifier, {**given, 70: f"class {y[70]}"})
+    for each in (classifier, moved):
+        exact = each.posterior_.probability(rows)
+        found = sketch.probability(each.posterior_)
+        np.testing.assert_allclose(found.sum(axis=1), 1)
+        error = np.abs(found - exact).max(axis=1)
+        assert error.max() < (1e-9 if n_classes == 2 else 0.25)
+        assert error.mean() < 0.05
+        wrong = np.abs(np.full_like(exact, 1 / n_classes) - exact).max(axis=1)  # what knows nothing is far off
+        assert wrong.mean() > 0.15

@@ -1,0 +1,193 @@
+import os
+import random
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from graphuq.app.label import store as stores
+from graphuq.app.label.store import Refused, open_store
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "out.answers"
+
+
+@pytest.fixture
+def store(path):
+    opened = open_store(path)
+    yield opened
+    opened.close()
+
+
+def reopened(store):
+    store.close()
+    return open_store(store.path)
+
+
+def test_what_was_said_is_there_when_opened_again(store):
+    store.add_class("a", "me", "cat")
+    store.answer("b", "me", 3, "cat")
+    store.set_aside("c", "me", 4, "skip")
+    store.set_aside("d", "me", 5, "unsure")
+    again = reopened(store)
+    assert {row: name for row, (name, _) in again.state.answers.items()} == {3: "cat"}
+    assert (list(again.state.skipped), again.state.unsure, again.state.added) == ([4], {5}, ["cat"])
+    again.close()
+
+
+def test_the_file_is_for_its_owner_alone(store):
+    assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
+
+
+def test_an_answer_sent_twice_counts_once(store):
+    first = store.answer("same", "me", 3, "cat")
+    assert store.answer("same", "me", 3, "cat") == first
+    assert len(store.events()) == 1
+
+
+def test_a_row_is_answered_once(store):
+    store.answer("a", "me", 3, "cat")
+    with pytest.raises(Refused, match="answered this row meanwhile"):
+        store.answer("b", "you", 3, "dog")
+    assert store.state.answers[3][0] == "cat"
+    store.answer("c", "you", 3, "dog", again=True)
+    assert store.state.answers[3][0] == "dog"
+
+
+def test_undo_takes_back_what_this_tab_did_last(store):
+    store.answer("a", "me", 3, "cat")
+    store.answer("b", "you", 4, "dog")
+    undone = store.undo("c", "me")
+    assert undone.row == 3
+    assert set(store.state.answers) == {4}
+    assert store.undo("c", "me") == undone  # sent twice
+    assert store.reserve("me", [7]) == 3  # and is asked again
+    with pytest.raises(Refused, match="nothing to undo"):
+        store.undo("d", "me")
+
+
+def test_undo_of_a_second_answer_brings_back_the_first(store):
+    store.answer("a", "me", 3, "cat")
+    store.answer("b", "me", 3, "dog", again=True)
+    store.undo("c", "me")
+    assert store.state.answers[3][0] == "cat"
+
+
+def test_a_class_removed_takes_its_answers_with_it(store):
+    store.add_class("a", "me", "cat")
+    store.answer("b", "me", 3, "cat")
+    store.answer("c", "me", 4, "dog")
+    store.remove_class("d", "me", "cat")
+    assert (set(store.state.answers), store.state.added) == ({4}, [])
+    with pytest.raises(Refused, match="was not added here"):
+        store.remove_class("e", "me", "dog")
+    again = reopened(store)
+    assert set(again.state.answers) == {4}
+    again.close()
+
+
+def test_two_tabs_are_never_asked_the_same_row(store):
+    asked = [store.reserve(tab, range(10)) for tab in ("me", "you", "them")]
+    assert asked == [0, 1, 2]
+    assert store.reserve("me", range(10)) == 0  # a page that is loaded again is asked the same
+    again = reopened(store)
+    assert again.reserve("you", range(10)) == 1  # after a crash too
+    assert again.reserve("new", range(10)) == 3
+    with pytest.raises(Refused, match="being asked"):
+        again.answer("a", "new", 0, "cat")
+    again.close()
+
+
+def test_a_silent_tab_gives_its_row_back(store, monkeypatch):
+    assert store.reserve("gone", [5]) == 5
+    assert store.reserve("me", [5]) is None
+    now = stores.time.time()
+    monkeypatch.setattr(stores.time, "time", lambda: now + stores.SILENT + 1)
+    assert store.reserve("me", [5]) == 5
+
+
+def test_many_threads_share_out_the_rows(store):
+    taken, errors = [], []
+
+    def work(tab):
+        try:
+            while (row := store.reserve(tab, range(60))) is not None:
+                store.answer(f"{tab} {row}", tab, row, "cat")
+                taken.append(row)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(f"tab {k}",)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert sorted(taken) == list(range(60))
+
+
+def test_one_process_at_a_time(store):
+    with pytest.raises(ValueError, match="in use by another graphuq label"):
+        open_store(store.path)
+
+
+def test_files_of_others_are_refused(tmp_path):
+    text = tmp_path / "text.answers"
+    text.write_text("something else " * 100)
+    with pytest.raises(ValueError, match=r"damaged, or no file of answers"):
+        open_store(text)
+    assert text.read_text().startswith("something else")
+    other = tmp_path / "other.answers"
+    connection = sqlite3.connect(other)
+    connection.execute("CREATE TABLE mine(x)")
+    connection.close()
+    with pytest.raises(ValueError, match="choose another --out"):
+        open_store(other)
+
+
+def test_a_folder_that_cannot_be_written_is_refused():
+    with pytest.raises(OSError, match=r"/proc|No such file|Permission"):
+        open_store(stores.Path("/proc/out.answers"))
+
+
+# What a page does that is never told whether it was heard: it sends everything again until it is.
+_WRITER = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("store", sys.argv[1])
+sys.modules["store"] = module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+from pathlib import Path
+store = module.open_store(Path(sys.argv[2]))
+for row in range(int(sys.argv[3]), 10_000):
+    assert store.reserve("me", [row]) == row
+    store.answer(f"key {row}", "me", row, f"class {row % 3}")
+    print(row, flush=True)
+"""
+
+
+def test_nothing_is_lost_or_doubled_when_killed_at_any_moment(path):
+    rng, heard = random.Random(0), -1
+    for _ in range(10):
+        command = [sys.executable, "-c", _WRITER, stores.__file__, str(path), str(heard + 1)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        for _ in range(rng.randrange(1, 12)):
+            heard = int(process.stdout.readline())
+        for _ in range(rng.randrange(2000)):  # some moment within the next answer
+            pass
+        os.kill(process.pid, signal.SIGKILL)
+        rest = process.stdout.read().split()
+        heard = int(rest[-1]) if rest else heard
+        process.wait()
+        process.stdout.close()
+        store = open_store(path)
+        rows = [event.row for event in store.events()]
+        # The one that was under way may be there unheard: it is sent again, and counts once.
+        assert rows in (list(range(heard + 1)), list(range(heard + 2)))
+        store.close()
+    assert heard >= 10
