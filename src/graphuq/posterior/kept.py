@@ -19,8 +19,9 @@ from graphuq.posterior.gaussian import BLOCK_NUMBERS, GaussianPosterior
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import GaussianPrior
 
-# Variances are computed anew where they may have changed by this share of themselves, times the label variance.
-STALE = 0.1
+# Variances are computed anew where the square of a mean's move, in units of the variance, times the label variance
+# exceeds the first; with several fields, whose covariances take a hundred times as long, the second.
+STALE, STALE_MANY = 0.01, 0.07
 # Of fewer probabilities, of all components, all are computed anew.
 FEW_NUMBERS = 2**14
 
@@ -63,7 +64,8 @@ def _followed(posterior: GaussianPosterior, before: Kept) -> tuple[Kept, Array]:
     change = mean - before.mean
     change -= change.mean(axis=1, keepdims=True) if mean.shape[1] > 1 else 0.0  # only differences of fields matter
     lost = (np.square(change) / before.variance).max(axis=1)
-    rows = np.flatnonzero(lost * uncertainty.label_variance(probability) > STALE)
+    stale = STALE if mean.shape[1] == 1 else STALE_MANY
+    rows = np.flatnonzero(lost * uncertainty.label_variance(probability) > stale)
     then, variance = before.mean.copy(), before.variance.copy()
     then[rows], variance[rows] = mean[rows], _variances(posterior, rows)
     probability[rows] = fit.independent_classes(mean[rows], variance[rows])

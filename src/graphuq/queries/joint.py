@@ -127,23 +127,23 @@ def _class_draws(posterior: Any, rows: Rows, n_draws: int, seed: int) -> Array:
     return found.reshape(u.shape).astype(np.float32)
 
 
-def _field_draws(posterior: Any, rows: Rows, n_draws: int, seed: int) -> Array:
-    """Fields at rows, shape (n_draws, n_rows, n_fields)."""
+def _field_draws(posterior: Draws | GaussianPosterior, rows: Rows, n_draws: int, seed: int) -> Array:
+    """Fields at rows, drawn together, shape (n_draws, n_rows, n_fields)."""
+    rng, whitening = np.random.default_rng(seed), posterior.whitening
     if isinstance(posterior, Draws):
-        unique, where = np.unique(rows, return_inverse=True)
-        kept = np.concatenate(posterior.latent(unique, seed=seed))
-        kept = kept[np.linspace(0, len(kept) - 1, min(n_draws, len(kept))).astype(int)][:, where]
-        return kept if kept.ndim == 3 else kept[..., None]
-    rng = np.random.default_rng(seed)
-    matrix = posterior.whitening.matrix(rows).astype(np.float32)
-    z = latent_draws(posterior.fit, n_draws, rng)
+        flat = np.concatenate(posterior.z)
+        some = np.linspace(0, len(flat) - 1, min(n_draws, len(flat))).astype(int)
+        z = flat[some].reshape(len(some), -1, whitening.n_latent).astype(np.float32)
+    else:
+        z = latent_draws(posterior.fit, n_draws, rng)  # type: ignore[arg-type]
+    matrix = whitening.matrix(rows).astype(np.float32)
     u = (z.reshape(-1, z.shape[2]) @ matrix.T).reshape(*z.shape[:2], -1).swapaxes(1, 2)
-    if not isinstance(posterior.whitening, OnModes):  # what z leaves open is common to rows too
-        rest = posterior.prior.covariance(rows, rows) - matrix @ matrix.T
-        values, vectors = np.linalg.eigh(rest)
-        root = (vectors * np.sqrt(np.maximum(values, 0))).astype(np.float32)
-        u = u + root @ rng.standard_normal(u.shape, dtype=np.float32)
-    return np.asarray(u)
+    if isinstance(whitening, OnModes):
+        return u
+    # what z leaves open is common to rows too
+    values, vectors = np.linalg.eigh(posterior.prior.covariance(rows, rows) - matrix @ matrix.T)
+    root = (vectors * np.sqrt(np.maximum(values, 0))).astype(np.float32)
+    return u + root @ rng.standard_normal(u.shape, dtype=np.float32)
 
 
 def latent_draws(fit: StarEP, n_draws: int, rng: np.random.Generator) -> Array:

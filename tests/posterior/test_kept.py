@@ -1,0 +1,75 @@
+"""Probabilities of all rows that follow new labels, against all of them computed anew."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from graphuq import datasets, graph, laplacian, models, prior, sample, spectrum
+from graphuq.posterior import GaussianPosterior, Mixture, kept
+from graphuq.posterior.kept import refreshed
+
+
+@pytest.fixture(autouse=True)
+def _many_numbers(monkeypatch):
+    """Small graphs are computed anew as they are."""
+    monkeypatch.setattr(kept, "FEW_NUMBERS", 0)
+
+
+def mixture(n_classes, temperature=1.0):
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % n_classes
+    X = 2.0 * rng.standard_normal((n_classes, 5))[y] + rng.standard_normal((300, 5))
+    modes = spectrum.leading(laplacian.normalized(graph.knn(X, n_neighbors=8)), n_modes=25)
+    nodes = np.arange(30)
+    model = models.Probit(nodes, y[nodes], gamma=0.5, n_classes=n_classes)
+    parts = tuple(
+        GaussianPosterior.of(replace(made, variances=9 * made.variances), model)
+        for made in (prior.matern(modes, tau=tau, alpha=2.0) for tau in (0.3, 0.6))
+    )
+    return Mixture(parts, np.array([0.6, 0.4]), temperature), y
+
+
+@pytest.mark.parametrize(("n_classes", "temperature"), [(2, 1.0), (3, 1.0), (5, 0.6)])
+def test_rows_follow_new_labels(n_classes, temperature):
+    posterior, y = mixture(n_classes, temperature)
+    probability, error, now = refreshed(posterior)
+    np.testing.assert_allclose(probability, posterior.probability(), atol=5e-3 if n_classes > 2 else 1e-10)
+    assert not error.any()
+    for row in range(30, 42):
+        posterior = posterior.with_labels(
+            np.append(posterior.model.nodes, row), np.append(posterior.model.y, y[row])
+        )
+        probability, _, now = refreshed(posterior, now)
+        off = np.abs(probability - posterior.probability()).max(axis=1)
+        assert off.max() < 0.06
+        assert off.mean() < 8e-3
+
+
+def test_variances_that_stay_as_they_were_are_farther_off(monkeypatch):
+    """A twin of the test above: means alone do not do."""
+    first, y = mixture(2)
+    *_, then = refreshed(first)
+    rows = np.arange(30, 90)
+    later = first.with_labels(np.append(first.model.nodes, rows), np.append(first.model.y, y[rows]))
+    exact = later.probability()
+    off = []
+    for stale in (kept.STALE, np.inf):
+        monkeypatch.setattr(kept, "STALE", stale)
+        off.append(np.abs(refreshed(later, then)[0] - exact).mean())
+    assert off[0] < off[1] / 3
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_what_has_no_means_of_its_own_is_asked_as_it_is():
+    moons = datasets.two_moons(40, noise=0.1, seed=0)
+    modes = spectrum.dense(laplacian.normalized(graph.self_tuning(moons.X, n_neighbors=5)))
+    model = models.Probit([0, 39], moons.y[[0, 39]])
+    for posterior in (
+        sample(prior.project(modes, n_modes=10), model, n_steps=20, n_chains=2, n_warmup=20),
+        GaussianPosterior.of(prior.project(modes), model),  # whitened on labels
+    ):
+        probability, error, now = refreshed(posterior)
+        assert np.array_equal(probability, posterior.probability())
+        assert np.array_equal(error, posterior.classes().error)
+        assert now == ()

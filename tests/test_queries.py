@@ -1,0 +1,371 @@
+"""What to ask next, against expectation propagation fitted anew with every possible answer."""
+
+from copy import copy
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from graphuq import GraphClassifier, datasets, graph, laplacian, models, prior, queries, sample, spectrum
+from graphuq.posterior import GaussianPosterior, Mixture
+from graphuq.queries.joint import _class_draws, _field_draws, covariance, heaviest, joint
+from graphuq.queries.spreading import most_telling
+
+
+def blobs(n_classes, n=60, seed=0, spread=1.0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    return 1.6 * rng.standard_normal((n_classes, 4))[y] + spread * rng.standard_normal((n, 4)), y
+
+
+@cache
+def problem(n_classes, seed=0, tau=0.4, delta=0.0, tail=False):
+    """A posterior by expectation propagation: two labels of each class."""
+    X, y = blobs(n_classes, seed=seed)
+    modes = spectrum.dense(laplacian.normalized(graph.knn(X, n_neighbors=8)))
+    nodes = np.concatenate([np.flatnonzero(y == k)[:2] for k in range(n_classes)])
+    mu0 = prior.matern(modes, tau=tau, alpha=2.0, n_modes=30, tail=tail)
+    model = models.Probit(nodes, y[nodes], gamma=0.3, n_classes=n_classes, delta=delta)
+    return GaussianPosterior.of(mu0, model)
+
+
+def open_rows(posterior):
+    return np.setdiff1d(np.arange(posterior.n_nodes), posterior.model.nodes)
+
+
+def losses(p, rows, known):
+    """Expected error and label variance summed over rows, those whose class is known counted as 0."""
+    n_classes = p.shape[1]
+    left = ~np.isin(rows, known)
+    return np.array(
+        [(1 - p.max(axis=1))[left].sum(), n_classes / (n_classes - 1) * (1 - (p**2).sum(axis=1))[left].sum()]
+    )
+
+
+def answered(posterior, c, a):
+    return posterior.with_labels(np.append(posterior.model.nodes, c), np.append(posterior.model.y, a))
+
+
+def brute_force(posterior, rows, asked):
+    """The same after each answer, fitted anew, weighed by its probability; shape (n_asked, 2)."""
+    found = []
+    for c in asked:
+        given = posterior.left_out() if c in posterior.model.nodes else posterior.probability([c])
+        chance = _answers(posterior, given[0])
+        each = [losses(answered(posterior, c, a).probability(rows), rows, [c]) for a in range(len(chance))]
+        found.append(chance @ np.array(each))
+    return np.array(found)
+
+
+def _answers(posterior, p):
+    """Of two classes an answer may be a mistake."""
+    delta = posterior.model.delta
+    return delta + (1 - 2 * delta) * p if posterior.n_classes == 2 else p
+
+
+def gains(posterior, rows, asked, **settings):
+    """What each answer is expected to take off the two losses, shape (n_asked, 2)."""
+    found = joint(posterior, rows, asked, **settings)
+    same = rows[:, None] == asked
+    taken = []
+    for strategy in ("error", "variance"):
+        before, gain = queries.expected_loss(found, len(rows), strategy)
+        taken.append(np.where(same, before[:, None], gain).sum(axis=0))
+    return np.array(taken).T
+
+
+@pytest.mark.parametrize("settings", [{}, {"seed": 1}, {"delta": 0.1}, {"tail": True}], ids=str)
+def test_two_classes_against_every_answer_fitted_anew(settings):
+    posterior = problem(2, **settings)
+    rows = open_rows(posterior)
+    asked = rows[::4]
+    now = losses(posterior.probability(rows), rows, [])
+    exact, found = now - brute_force(posterior, rows, asked), gains(posterior, rows, asked)
+    for j in (0, 1):  # gains of error and variance
+        assert np.corrcoef(exact[:, j], found[:, j])[0, 1] > 0.96
+        np.testing.assert_allclose(found[:, j], exact[:, j], atol=0.15 * exact[:, j].max())
+        assert exact[found[:, j].argmax(), j] > 0.97 * exact[:, j].max()
+
+
+@pytest.mark.parametrize("n_classes", [3, 5])
+def test_many_classes_against_every_answer_fitted_anew(n_classes):
+    posterior = problem(n_classes)
+    rows = open_rows(posterior)
+    asked = rows[::6]
+    now = losses(posterior.probability(rows), rows, [])
+    exact = now - brute_force(posterior, rows, asked)
+    found = gains(posterior, rows, asked, n_draws=4096)
+    for j in (0, 1):
+        assert np.corrcoef(exact[:, j], found[:, j])[0, 1] > 0.9
+        assert found[:, j].mean() / exact[:, j].mean() == pytest.approx(1, abs=0.15)
+        assert exact[found[:, j].argmax(), j] > 0.9 * exact[:, j].max()
+    # as many draws as by default find as good a row
+    default = gains(posterior, rows, asked)
+    assert exact[default[:, 0].argmax(), 0] > 0.85 * exact[:, 0].max()
+
+
+def test_draws_that_have_nothing_in_common_gain_nothing():
+    """What few draws make up is taken off: without that, 64 of them see gains of rows that are independent."""
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(3), (64, 40))
+    from graphuq.queries.joint import _of_draws
+
+    found = _of_draws([p], 20)
+    _, gain = queries.expected_loss(found, 20, "error")
+    _, raw = queries.expected_loss(found._replace(spurious=None), 20, "error")
+    assert raw.mean() > 0.005
+    assert abs(gain.mean()) < raw.mean() / 4
+
+
+@pytest.mark.parametrize("tail", [False, True])
+def test_the_covariance_is_that_of_the_dense_posterior(tail):
+    posterior = problem(2, tail=tail)
+    everything = np.arange(posterior.n_nodes)
+    C = posterior.prior.covariance(everything, everything)
+    lab, tau = posterior.model.nodes, posterior.fit.precision
+    dense = C - C[:, lab] @ np.linalg.solve(np.diag(1 / tau) + C[np.ix_(lab, lab)], C[lab])
+    np.testing.assert_allclose(covariance(posterior, everything, everything[::3]), dense[:, ::3], atol=1e-8)
+
+
+@pytest.mark.parametrize("tail", [False, True])
+def test_joint_draws_have_the_means_and_variances_of_the_posterior(tail):
+    posterior = problem(3, tail=tail)
+    rows = open_rows(posterior)[::5]
+    u = _field_draws(posterior, rows, 4000, seed=0)
+    mean, variance = posterior.moments(rows)
+    assert np.abs((u.mean(axis=0) - mean) / np.sqrt(variance / 4000)).max() < 5
+    assert np.abs(u.var(axis=0) / variance - 1).max() < 5 * np.sqrt(2 / 4000)
+    p = _class_draws(posterior, rows, 4000, seed=0).mean(axis=0)
+    np.testing.assert_allclose(p, posterior.probability(rows), atol=0.04)
+
+
+def test_a_mixture_is_the_average_of_its_components():
+    parts, weights = (problem(2), problem(2, tau=1.5)), np.array([0.7, 0.3])
+    rows, asked = np.arange(20, 40), np.arange(40, 50)
+    whole = joint(Mixture(parts, weights), rows, asked)
+    each = [joint(part, rows, asked) for part in parts]
+    together = [one.covariance + np.multiply.outer(one.probability, one.answer) for one in each]
+    np.testing.assert_allclose(
+        whole.covariance + np.multiply.outer(whole.probability, whole.answer),
+        0.7 * together[0] + 0.3 * together[1],
+        atol=1e-12,
+    )
+    np.testing.assert_allclose(whole.covariance.sum(axis=1), 0, atol=1e-12)  # some class it is
+    np.testing.assert_allclose(whole.covariance.sum(axis=3), 0, atol=1e-12)  # some answer there is
+
+
+def test_of_a_mixture_the_heaviest_components_are_asked():
+    parts = tuple(problem(2, tau=tau) for tau in (0.4, 0.8, 1.5, 2.0, 3.0))
+    used, weights = heaviest(Mixture(parts, np.array([0.5, 0.41, 0.05, 0.02, 0.02])))
+    assert used == parts[:2]
+    np.testing.assert_allclose(weights, [50 / 91, 41 / 91])
+    assert len(heaviest(Mixture(parts, np.full(5, 0.2)))[0]) == 4
+
+
+def test_draws_of_a_sampler_are_asked_too():
+    exact = problem(2)
+    drawn = sample(exact.prior, exact.model, n_steps=400, n_chains=2, seed=0)
+    rows = open_rows(exact)
+    asked = rows[::4]
+    a, b = (gains(each, rows, asked)[:, 0] for each in (exact, drawn))
+    assert np.corrcoef(a, b)[0, 1] > 0.9
+    assert queries.next_queries(drawn, 3).size == 3
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_the_most_telling_rows_against_a_dense_covariance(summed):
+    posterior = problem(2)
+    mu0, known = posterior.prior, posterior.model.nodes
+    everything = np.arange(mu0.n_nodes)
+    C = mu0.covariance(everything, everything)
+    noise, candidates, left = 0.3, open_rows(posterior), list(open_rows(posterior))
+
+    def given(rows):
+        block = C[np.ix_(rows, rows)] + noise**2 * np.eye(len(rows))
+        return C - C[:, rows] @ np.linalg.solve(block, C[rows])
+
+    expected_rows = []
+    for _ in range(3):
+        S = given(np.append(known, expected_rows).astype(int))
+        size = S.sum(axis=0) ** 2 if summed else (S**2).sum(axis=0)
+        score = (size / (np.diag(S) + noise**2))[left]
+        expected_rows.append(left.pop(int(score.argmax())))
+    found = most_telling(mu0, noise, candidates, 3, known=known, summed=summed)
+    assert found.tolist() == expected_rows
+
+
+@pytest.mark.parametrize("strategy", [name for name in queries.STRATEGIES if name != "random"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_batch_has_no_near_duplicates(n_classes, strategy):
+    """Every row is there twice: no batch holds a row and its twin."""
+    X, y = blobs(n_classes, n=30, spread=0.8)
+    X, y = np.repeat(X, 2, axis=0) + 1e-6 * np.arange(60)[:, None], np.repeat(y, 2)
+    modes = spectrum.dense(laplacian.normalized(graph.knn(X, n_neighbors=6)))
+    nodes = np.array([np.flatnonzero(y == k)[0] for k in range(n_classes)])
+    model = models.Probit(nodes, y[nodes], gamma=0.05, n_classes=n_classes)
+    posterior = GaussianPosterior.of(prior.matern(modes, tau=0.5, alpha=2.0, n_modes=20), model)
+    found = queries.next_queries(posterior, 4, strategy=strategy)
+    assert len(set(found // 2)) == 4
+    alone = queries.next_queries(posterior, 1, strategy=strategy)
+    assert found[0] // 2 == alone[0] // 2
+
+
+def test_random_rows_are_repeatable_and_move_on():
+    posterior = problem(2)
+    first = queries.next_queries(posterior, 5, strategy="random", seed=3)
+    assert np.array_equal(first, queries.next_queries(posterior, 5, strategy="random", seed=3))
+    after = answered(posterior, first[0], 1)
+    assert not np.array_equal(first[1:], queries.next_queries(after, 4, strategy="random", seed=3))
+
+
+@pytest.mark.parametrize("strategy", queries.STRATEGIES)
+def test_rows_asked_are_open_and_among_the_candidates(strategy):
+    posterior = problem(3)
+    known = posterior.model.nodes
+    found = queries.next_queries(posterior, 100, strategy=strategy, candidates=[*known, 30, 31, 32])
+    assert sorted(found) == [30, 31, 32]
+    assert queries.next_queries(posterior, 2, strategy=strategy, candidates=known).size == 0
+
+
+def test_bad_questions_are_refused():
+    posterior = problem(2)
+    with pytest.raises(ValueError, match=r"strategy must be one of 'error', .*'random', got 'best'"):
+        queries.next_queries(posterior, strategy="best")
+    for n in (0, 1.5, "two"):
+        with pytest.raises(ValueError, match=r"n must be a whole number"):
+            queries.next_queries(posterior, n)
+        with pytest.raises(ValueError, match=r"n must be a whole number"):
+            queries.expected_gain(posterior, n)
+    with pytest.raises(ValueError, match="between 0 and"):
+        queries.next_queries(posterior, candidates=[999])
+
+
+# When to stop
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_expected_gain_against_answers_fitted_anew(n_classes):
+    """Of the best two rows: every pair of answers, each with its probability."""
+    posterior = problem(n_classes)
+    rows = open_rows(posterior)
+    first, second = queries.next_queries(posterior, 2)
+    exact = np.zeros(3)
+    exact[0] = losses(posterior.probability(rows), rows, [])[0]
+    for a, chance in enumerate(posterior.probability([first])[0]):
+        one = answered(posterior, first, a)
+        exact[1] += chance * losses(one.probability(rows), rows, [first])[0]
+        for b, other in enumerate(one.probability([second])[0]):
+            after = answered(one, second, b).probability(rows)
+            exact[2] += chance * other * losses(after, rows, [first, second])[0]
+    for n in (1, 2):
+        found = queries.expected_gain(posterior, n)
+        assert found.error_now == pytest.approx(exact[0] / posterior.n_nodes)
+        gain = exact[0] - exact[n]
+        assert found.n_corrected == pytest.approx(gain, rel=0.25)
+
+
+def test_the_gain_in_words():
+    def words(now, after, n=10):
+        return queries.ExpectedGain(n, 4000, now, after).in_words()
+
+    assert words(0.03, 0.02) == (
+        "10 more answers are expected to correct about 40 of 4,000 rows; about 120 are expected to be wrong now. Go on."
+    )
+    assert "You can stop here" in words(0.001, 0.0009)
+    assert words(0.0001, 0.0001, n=1).startswith(
+        "One more answer is expected to correct none of 4,000 rows; hardly any"
+    )
+    assert "stop when that is not worth it" in words(0.02, 0.0175)
+
+
+def test_nothing_is_left_to_gain_where_all_is_labeled():
+    posterior = problem(2)
+    whole = posterior.with_labels(np.arange(posterior.n_nodes), np.arange(posterior.n_nodes) % 2)
+    found = queries.expected_gain(whole, 5)
+    assert found.error_now == found.error_after == 0
+
+
+# Without labels
+
+
+@pytest.mark.parametrize("apart", [3.0, 100.0], ids=["connected", "in pieces"])
+def test_the_first_rows_are_spread_over_the_clusters(apart):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [40, 25, 15])
+    X = apart * np.eye(3)[y] + 0.5 * rng.standard_normal((80, 3))
+    found = graph.knn(X, n_neighbors=6)
+    rows = queries.spread(found, 3)
+    assert sorted(y[rows]) == [0, 1, 2]
+    modes = spectrum.leading(laplacian.normalized(found), n_modes=60)
+    assert np.array_equal(rows, queries.spread(modes, 3))
+    later = queries.spread(modes, 2, taken=rows[:1])
+    assert sorted(y[[rows[0], *later]]) == [0, 1, 2]
+    assert len(set(queries.spread(modes, 200))) == 80
+    assert queries.spread(modes, 3, taken=np.arange(80)).size == 0
+
+
+# The classifier
+
+X, TRUTH = (lambda moons: (moons.X, (moons.y > 0).astype(int)))(datasets.two_moons(120, noise=0.15, seed=0))
+GIVEN = np.where(np.isin(np.arange(120), [3, 40, 80, 110]), TRUTH, -1)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return GraphClassifier().fit(X, GIVEN)
+
+
+def test_a_classifier_asks_and_says_when_to_stop(fitted):
+    for strategy in queries.STRATEGIES:
+        rows = fitted.next_queries(3, strategy=strategy)
+        assert len(set(rows)) == 3
+        assert not np.isin(rows, fitted.labels_.nodes).any()
+    assert fitted.next_queries(candidates=[5, 6]).item() in (5, 6)
+    found = fitted.expected_gain(10)
+    assert 0 < found.error_after < found.error_now
+    one = fitted.expected_gain()
+    assert one.error_after > found.error_after
+    assert found.in_words().startswith("10 more answers are expected to correct")
+
+
+def test_answers_teach_more_where_they_are_asked_for(fitted):
+    """Sixteen answers by the default leave fewer rows wrong than as many at random."""
+    right = []
+    for strategy in ("error", "random"):
+        classifier = copy(fitted)
+        for _ in range(16):
+            row = classifier.next_queries(1, strategy=strategy)
+            classifier.partial_fit_labels(row, TRUTH[row])
+        right.append(classifier.score(X, TRUTH))
+    assert right[0] > right[1] + 0.03
+
+
+def test_learning_again_is_a_fit_with_all_labels(fitted):
+    classifier = copy(fitted)
+    later = np.setdiff1d(np.arange(0, 120, 10), fitted.labels_.nodes)
+    classifier.partial_fit_labels(later, TRUTH[later])
+    before = classifier.label_distributions_
+    assert classifier.relearn() is classifier
+    anew = GraphClassifier().fit(X, np.where(np.isin(np.arange(120), classifier.labels_.nodes), TRUTH, -1))
+    np.testing.assert_allclose(classifier.label_distributions_, anew.label_distributions_, atol=1e-8)
+    assert classifier.hyperparameters_ == pytest.approx(anew.hyperparameters_)
+    assert np.abs(before - anew.label_distributions_).max() > 1e-4
+    assert classifier.spectrum_ is fitted.spectrum_
+    assert fitted.labels_.nodes.size == 4  # the copy learned, not this one
+
+
+def test_a_label_of_many_sites_is_taken_in_by_the_heaviest_components(monkeypatch):
+    parts = tuple(problem(3, tau=tau) for tau in (0.4, 0.8, 1.5, 2.0, 3.0))
+    mixture = Mixture(parts, np.array([0.3, 0.25, 0.2, 0.15, 0.1]))
+    nodes, y = np.append(parts[0].model.nodes, 30), np.append(parts[0].model.y, 0)
+    whole = mixture.with_labels(nodes, y)
+    assert len(whole.components) == 5
+    monkeypatch.setattr("graphuq.posterior.mixture.MOST_SITES", 10)
+    few = mixture.with_labels(nodes, y)
+    kept = [each.prior for each in few.components]
+    assert len(kept) == 3
+    assert all(any(each is part.prior for part in parts[:3]) for each in kept)
+    np.testing.assert_allclose(few.weights.sum(), 1)
+    same = replace(whole, components=whole.components)
+    assert np.abs(few.probability() - same.probability()).max() < 0.1
