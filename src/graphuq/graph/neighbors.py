@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 
 from graphuq._recipe import recipe
-from graphuq.graph.distances import Indices, pair_squared_distances, row_blocks, squared_distances
+from graphuq.graph.distances import Indices, nonzero_pairs, pair_squared_distances, row_blocks, squared_distances
 from graphuq.graph.features import Array, MatrixLike, check_features, prepare
 from graphuq.graph.kernel import Kernel, affinity, check_n_neighbors, check_tau, kth_distance
 from graphuq.graph.landmarks import kmeans_centers
 from graphuq.graph.weights import Graph
 
-# Exact search compares all pairs: 70,000 nodes in 50 dimensions take about 30 core-seconds.
-_EXACT_UP_TO = 100_000
+# Exact search compares all pairs: 30,000 nodes in 50 dimensions take about 6 core-seconds, 70,000 about 30.
+_EXACT_UP_TO = 30_000
 # A tree beats comparing all pairs in few dimensions: at 70,000 nodes 4 times in 6, not in 10.
 _TREE_UP_TO = 8
 # Cells searched for each node: recall 0.99 on 70,000 digits in 264 cells.
@@ -44,7 +45,7 @@ def knn(
         n_neighbors: K, for the edges and for the self-tuning scales tau_i.
         weights: "self_tuning", or a number tau for ``exp(-|x_i - x_j|^2 / (2 tau^2))``.
         method: how neighbors are found. "approximate" misses about one in a hundred; "auto" is exact up
-            to 100,000 nodes, and in up to 8 dimensions.
+            to 30,000 nodes, and in up to 8 dimensions.
         n_components: project the features to this many principal components first.
         self_weights: whether ``a_ii`` is 1 or 0.
         seed: of the approximate search.
@@ -96,38 +97,79 @@ def approximate_neighbors(points: Array, n_neighbors: int, *, seed: int) -> Indi
     """Most of the K nearest other points of each point, shape (n_nodes, n_neighbors).
 
     An inverted file (Jegou, Douze and Schmid 2011): k-means cuts the points into about sqrt(N) cells, and each
-    point is compared only with the points in the cells whose centers are nearest to it.
+    point is compared only with the points in the cells whose centers are nearest to it. Its own cell comes first: of
+    the others only points nearer than the K-th so far count.
     """
     from sklearn.neighbors import NearestNeighbors
 
-    def nearest(queries: Array, among: Array, n: int) -> tuple[Array, Indices]:
-        return NearestNeighbors(n_neighbors=n, algorithm="brute").fit(among).kneighbors(queries)
-
-    found = np.full((len(points), n_neighbors), -1)
-    distances = np.full(found.shape, np.inf)
-
-    def compare(visitors: Indices, cell: Indices) -> None:
-        # one more than wanted, since a member finds itself
-        distance, local = nearest(points[visitors], points[cell], min(n_neighbors + 1, cell.size))
-        candidate = cell[local]
-        distance[candidate == visitors[:, None]] = np.inf
-        distance = np.concatenate([distances[visitors], distance], axis=1)
-        candidate = np.concatenate([found[visitors], candidate], axis=1)
-        best = np.argpartition(distance, n_neighbors - 1, axis=1)[:, :n_neighbors]
-        distances[visitors] = np.take_along_axis(distance, best, axis=1)
-        found[visitors] = np.take_along_axis(candidate, best, axis=1)
-
     centers = kmeans_centers(points, round(np.sqrt(len(points))), seed=seed)
-    probes = nearest(points, centers, min(_N_PROBES, len(centers)))[1]
-    cells, visitors = _groups(probes[:, :1], len(centers)), _groups(probes, len(centers))
-    for visitor, cell in zip(visitors, cells, strict=True):
-        if cell.size:
-            compare(visitor, cell)
-    short = np.flatnonzero(np.isinf(distances).any(axis=1))
-    if short.size:  # their cells hold fewer than K others
-        distances[short] = np.inf
-        compare(short, np.arange(len(points)))
-    return found
+    search = NearestNeighbors(n_neighbors=min(_N_PROBES, len(centers)), algorithm="brute").fit(centers)
+    probes = search.kneighbors(points, return_distance=False)
+    near = _Nearest.of(points, n_neighbors)
+    cells = _groups(probes[:, :1], len(centers))
+    for cell in cells:
+        near.compare_all(cell, cell)
+    for visitors, cell in zip(_groups(probes[:, 1:], len(centers)), cells, strict=True):
+        near.compare(visitors, cell)
+    short = np.flatnonzero(np.isinf(near.squared).any(axis=1))  # their cells hold fewer than K others
+    for rows in row_blocks(short.size, len(points)):
+        near.compare_all(short[rows], np.arange(len(points)))
+    return near.found
+
+
+class _Nearest(NamedTuple):
+    """The nearest points of each point so far, by ``|x - y|^2 - |x|^2`` in single precision, largest last."""
+
+    points: NDArray[np.float32]
+    lengths: NDArray[np.float32]  # |y|^2
+    found: Indices  # (n_points, n_neighbors), -1 where there is none yet
+    squared: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, points: Array, n_neighbors: int) -> _Nearest:
+        single = points.astype(np.float32)
+        found = np.full((len(points), n_neighbors), -1)
+        return cls(single, np.einsum("ij,ij->i", single, single), found, np.full(found.shape, np.inf, np.float32))
+
+    def _distances(self, visitors: Indices, cell: Indices) -> NDArray[np.float32]:
+        squared = self.points[visitors] @ (-2 * self.points[cell]).T
+        squared += self.lengths[cell]
+        return squared
+
+    def compare_all(self, visitors: Indices, cell: Indices) -> None:
+        """The nearest of a cell, whatever was found before."""
+        squared = self._distances(visitors, cell)
+        n_kept = min(self.found.shape[1] + 1, cell.size)  # one more than wanted, since a member finds itself
+        best = np.argpartition(squared, n_kept - 1, axis=1)[:, :n_kept] if n_kept < cell.size else None
+        candidates = np.broadcast_to(cell, squared.shape) if best is None else cell[best]
+        squared = squared if best is None else np.take_along_axis(squared, best, axis=1)
+        squared[candidates == visitors[:, None]] = np.inf
+        self.found[visitors], self.squared[visitors] = -1, np.inf
+        self._merge(visitors, candidates, squared)
+
+    def compare(self, visitors: Indices, cell: Indices) -> None:
+        """Those of another cell that are nearer than the farthest so far."""
+        n_neighbors = self.found.shape[1]
+        squared = self._distances(visitors, cell)
+        i, j = nonzero_pairs(squared < self.squared[visitors, -1:])
+        if not i.size:
+            return
+        order = np.lexsort((squared[i, j], i))
+        i, j = i[order], j[order]
+        rank = np.arange(i.size) - np.searchsorted(i, i)
+        i, j, rank = (each[rank < n_neighbors] for each in (i, j, rank))
+        nearer = np.full((visitors.size, n_neighbors), np.inf, np.float32)
+        candidates = np.full(nearer.shape, -1)
+        nearer[i, rank], candidates[i, rank] = squared[i, j], cell[j]
+        some = np.unique(i)
+        self._merge(visitors[some], candidates[some], nearer[some])
+
+    def _merge(self, visitors: Indices, candidates: Indices, squared: NDArray[np.float32]) -> None:
+        squared = np.concatenate([self.squared[visitors], squared], axis=1)
+        candidates = np.concatenate([self.found[visitors], candidates], axis=1)
+        best = np.argsort(squared, axis=1)[:, : self.found.shape[1]]
+        self.squared[visitors] = np.take_along_axis(squared, best, axis=1)
+        self.found[visitors] = np.take_along_axis(candidates, best, axis=1)
 
 
 def _groups(labels: Indices, n_groups: int) -> list[Indices]:
