@@ -1,13 +1,13 @@
 """People at the page, played by Chromium: by keyboard alone, two at once, and while the server is killed."""
 
+import json
+import os
 import random
 import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -37,40 +37,55 @@ def written(path, rows, given=9):
 class Server:
     """`graphuq label`, as at a shell."""
 
-    started: ClassVar[list] = []
+    def __init__(self, zygote, log, *words):
+        self._zygote, self._log = zygote, log
+        log.write_text("")
+        self._say({"words": ["label", *map(str, words), "--no-open"], "log": str(log)})
+        self.pid, limit = int(zygote.stdout.readline()), time.monotonic() + 60
+        while not (found := re.search(r"http://\S+", self.said())):
+            assert time.monotonic() < limit, self.said()
+            time.sleep(0.02)
+        self.address = found[0]
 
-    def __init__(self, *words):
-        command = [sys.executable, "-m", "graphuq.app.cli", "label", *map(str, words), "--no-open"]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self.started.append(self)
-        self.lines = []
-        for line in self.process.stderr:
-            self.lines.append(line.strip())
-            if found := re.search(r"http://\S+", line):
-                self.address = found[0]
-                break
-        else:
-            raise AssertionError(self.lines)
-        self.reader = threading.Thread(
-            target=lambda: self.lines.extend(map(str.strip, self.process.stderr)), daemon=True
-        )
-        self.reader.start()
+    def said(self):
+        return self._log.read_text()
 
     def end(self, number=signal.SIGINT):
-        self.process.send_signal(number)
-        code = self.process.wait(60)
-        self.reader.join()
-        self.process.stderr.close()
-        return code
+        """Its exit code."""
+        os.kill(self.pid, number)
+        self._say({"wait": self.pid})
+        self.pid = None
+        return int(self._zygote.stdout.readline())
+
+    def _say(self, what):
+        self._zygote.stdin.write(json.dumps(what) + "\n")
+        self._zygote.stdin.flush()
 
 
-@pytest.fixture(autouse=True)
-def _nothing_stays():
-    yield
-    for server in Server.started:
-        if server.process.poll() is None:
+@pytest.fixture(scope="module")
+def zygote():
+    command = [sys.executable, "-m", "tests.app.label.zygote"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    yield process
+    process.stdin.close()
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.fixture
+def serve(zygote, tmp_path):
+    """A function that starts a server; what is left of them at the end is killed."""
+    started = []
+
+    def start(*words):
+        started.append(Server(zygote, tmp_path / f"log {len(started)}", *words))
+        return started[-1]
+
+    yield start
+    for server in started:
+        if server.pid is not None:
             server.end(signal.SIGKILL)
-    Server.started.clear()
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +102,10 @@ def digit(page, asked):
     return str(blobs(N)[1][row] + 1)
 
 
-def test_thirty_answers_by_keyboard_while_the_server_is_killed_ten_times(tab, tmp_path):
+def test_thirty_answers_by_keyboard_while_the_server_is_killed_ten_times(tab, serve, tmp_path):
     table = written(tmp_path / "t.csv", lambda i: f"row {i}")
     words = (table, "--label", "kind", "--id", "name", "--out", tmp_path / "out", "--modes", "30")
-    server, rng = Server(*words), random.Random(1)
+    server, rng = serve(*words), random.Random(1)
     page, answered = tab(), {}
     page.open(server.address)
     killed_before = set(rng.sample(range(30), 10))
@@ -104,7 +119,7 @@ def test_thirty_answers_by_keyboard_while_the_server_is_killed_ten_times(tab, tm
         if k in killed_before:
             time.sleep(rng.uniform(0, 0.15))  # before the answer is heard, while it is written, or after
             server.end(signal.SIGKILL)
-            server = Server(*words)
+            server = serve(*words)
         page.until(f"{NAME} !== {asked!r} && {QUIET}")
     assert page.ask("document.getElementById('counts').textContent").startswith("39 labels of 90 rows")
     assert page.ask("document.getElementById('problem').hidden")
@@ -113,8 +128,8 @@ def test_thirty_answers_by_keyboard_while_the_server_is_killed_ten_times(tab, tm
     last = page.ask(NAME)
     page.press(digit(page, last))
     page.until(f"document.getElementById('counts').textContent.startsWith('39 labels') && {QUIET}")
-    assert server.end() == 0
-    assert server.lines[-1] == f"30 answers, and the results: {tmp_path / 'out'}"
+    assert server.end() == 0, server.said()
+    assert server.said().endswith(f"30 answers, and the results: {tmp_path / 'out'}\n")
     store = open_store(answers_file(tmp_path / "out"))
     given = {f"row {row}": name for row, (name, _) in store.state.answers.items()}
     assert given == answered  # none lost
@@ -124,9 +139,9 @@ def test_thirty_answers_by_keyboard_while_the_server_is_killed_ten_times(tab, tm
     assert [each for each in page.said if "ERR_" not in each] == []
 
 
-def test_two_people_at_once_are_never_asked_the_same_row(tab, tmp_path):
+def test_two_people_at_once_are_never_asked_the_same_row(tab, serve, tmp_path):
     table = written(tmp_path / "t.csv", lambda i: f"row {i}")
-    server = Server(table, "--label", "kind", "--id", "name", "--out", tmp_path / "out", "--modes", "30")
+    server = serve(table, "--label", "kind", "--id", "name", "--out", tmp_path / "out", "--modes", "30")
     pages = tab(), tab()
     for page in pages:
         page.open(server.address)
@@ -148,10 +163,10 @@ def test_two_people_at_once_are_never_asked_the_same_row(tab, tmp_path):
     store.close()
 
 
-def test_text_of_a_table_is_never_run_and_keys_do_all(tab, tmp_path):
+def test_text_of_a_table_is_never_run_and_keys_do_all(tab, serve, tmp_path):
     text = EVIL.replace('"', '""')
     table = written(tmp_path / "t.csv", lambda i: f"{i} {text}", given=0)
-    server = Server(
+    server = serve(
         table,
         "--label",
         EVIL,
@@ -213,7 +228,7 @@ def test_text_of_a_table_is_never_run_and_keys_do_all(tab, tmp_path):
 
 
 @pytest.mark.parametrize("picture", ["there", "missing"])
-def test_pictures(tab, tmp_path, picture):
+def test_pictures(tab, serve, tmp_path, picture):
     from matplotlib.image import imsave
 
     (tmp_path / "pictures").mkdir()
@@ -221,7 +236,7 @@ def test_pictures(tab, tmp_path, picture):
         for i in range(N):
             imsave(tmp_path / "pictures" / f"{i}.png", np.full((4, 4, 3), i / N))
     table = written(tmp_path / "t.csv", lambda i: f"{i}.png")
-    server = Server(
+    server = serve(
         table, "--label", "kind", "--out", tmp_path / "out", "--modes", "30",
         "--pictures", tmp_path / "pictures", "--picture-column", "name",
     )  # fmt: skip

@@ -8,7 +8,7 @@ import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ def opened(
     look = look_at(data, question, show=desk.show, pictures=desk.pictures, picture_column=desk.picture_column)
     with ExitStack() as stack:
         store = stack.enter_context(_kept(path))
-        _recognize(store, data, question, classifier)
+        _recognize(store, data, question)
         listener = None
         if at is not None:
             from graphuq.app.label.server import listen
@@ -197,13 +197,9 @@ def _given(data: Data) -> dict[int, str]:
     return {row: str(name) for row, name in enumerate(data.y) if name not in ("", "-1")}
 
 
-def _recognize(store: Store, data: Data, question: Question, classifier: GraphClassifier) -> None:
-    """Refuse another table, or one that changed: answers are about its rows."""
-    settings = {**asdict(question), **classifier.get_params()}
-    for name in ("table", "truth", "verbose"):
-        settings.pop(name)
-    known = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
-    now, before = identity(data.table, known), store.fact("table")
+def _recognize(store: Store, data: Data, question: Question) -> None:
+    """Refuse another table, or one that changed: answers are about its rows. How they are compared may change."""
+    now, before = identity(data.table, {"--label": question.label}), store.fact("table")
     if before is None:
         store.keep("table", now)
         return
