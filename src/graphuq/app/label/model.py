@@ -6,6 +6,7 @@ hyper-parameters anew when classes come or go, or when there are twice as many l
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -157,6 +158,8 @@ class Model:
         return known is None or set(known.classes_.tolist()) != classes or len(given) >= 2 * self._learned_from
 
     def _work(self) -> None:
+        if sys.platform == "linux":  # where a thread has a priority of its own: those who wait for an answer come first
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         self._spread(Advice.version, self._situation())  # something to ask about, while the rest is found
         while True:
             with self._news:

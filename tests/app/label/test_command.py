@@ -1,0 +1,145 @@
+"""`graphuq label` at a shell: what it refuses, and what it leaves behind."""
+
+import csv
+import re
+import socket
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from graphuq.app import folder
+from graphuq.app.cli import app
+from tests.app.label.conftest import NAMES, blobs
+
+
+@pytest.fixture
+def table(tmp_path):
+    X, y = blobs(60)
+    lines = [",".join([f"r{i}", *(f"{x:.3f}" for x in X[i]), NAMES[y[i]] if i < 6 else ""]) for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["name,a,b,c,d,kind", *lines]) + "\n")
+    return tmp_path / "t.csv"
+
+
+def label(table, *words):
+    command = [
+        "label",
+        str(table),
+        "--label",
+        "kind",
+        "--id",
+        "name",
+        "--out",
+        str(table.parent / "out"),
+        "--modes",
+        "20",
+    ]
+    found = CliRunner().invoke(app, [*command, *map(str, words)])
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+    return found.exit_code, " ".join(found.stderr.split())
+
+
+def test_answers_there_and_back_and_another_session_goes_on(table):
+    answers = table.parent / "a.csv"
+    answers.write_text("name,kind\nr10,bee\nr11,cat\n")
+    code, told = label(table, "--import", answers)
+    assert (code, "2 answers taken" in told) == (0, True)
+    code, told = label(table, "--export", table.parent / "b.csv")
+    assert code == 0
+    assert "Going on with 2 answers in out.answers" in told
+    with (table.parent / "b.csv").open(newline="") as file:
+        found = {line["row"]: line for line in csv.DictReader(file)}
+    assert (found["r10"]["kind"], found["r10"]["status"]) == ("bee", "answered")
+    assert not (table.parent / "out").exists()  # results are written at the end of a session
+
+
+def test_a_table_that_changed_is_refused_with_what_changed(table):
+    answers = table.parent / "a.csv"
+    answers.write_text("name,kind\nr10,bee\n")
+    assert label(table, "--import", answers)[0] == 0
+    before = table.read_text()
+    table.write_text(before.replace("r20,", "r99,"))
+    code, told = label(table, "--export", table.parent / "b.csv")
+    assert code == 2
+    assert "t.csv is not the table that out.answers has answers for: cells of 'name' changed." in told
+    table.write_text("\n".join(before.splitlines()[:-3]) + "\n")
+    assert "it had 60 rows and has 57" in label(table, "--export", table.parent / "b.csv")[1]
+    table.write_text(before)
+    assert label(table, "--export", table.parent / "b.csv")[0] == 0
+
+
+def test_a_port_that_is_taken(table):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, told = label(table, "--port", port, "--no-open")
+    assert code == 2
+    assert f"Port {port} at 127.0.0.1 cannot be listened at" in told
+    assert not list(table.parent.glob("out*"))  # nothing is left
+
+
+def test_folders_that_cannot_be_written(table):
+    code, told = label(table, "--out", "/proc/out", "--no-open")
+    assert code == 2
+    assert re.search(r"graphuq: /proc/out\.answers.*: (No such file|Permission|Operation not)", told)
+    code, told = label(table, "--out", table.parent / "none" / "out")
+    assert (code, "There is no folder" in told) == (2, True)
+    (table.parent / "out").mkdir()
+    assert "exists already" in label(table, "--no-open")[1]
+
+
+def test_without_the_server_the_extra_is_named(table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    code, told = label(table, "--no-open")
+    assert (code, told) == (
+        2,
+        "graphuq: The page needs uvicorn, which is not installed: pip install 'graphuq[label]'.",
+    )
+
+
+def test_results_are_what_fit_makes(table):
+    from graphuq import GraphClassifier
+    from graphuq.app.fitting import Question
+    from graphuq.app.label.run import Desk, leave, opened
+
+    desk = Desk(Question(table=table, label="kind", row_id="name"), table.parent / "out")
+    said = []
+    with opened(desk, GraphClassifier(n_modes=20), said.append) as running:
+        for row in (20, 21, 22):
+            running.session.answer(str(row), "me", row, NAMES[row % 3])
+        leave(running, said.append)
+    assert said[-1] == f"3 answers, and the results: {desk.out}"
+    assert sorted(path.name for path in desk.out.iterdir()) == [
+        "model.npz",
+        "predictions.csv",
+        "report.html",
+        "run.json",
+    ]
+    classifier, rows, _ = folder.read(desk.out)
+    assert len(classifier.labels_.nodes) == 9
+    assert list(rows.names)[:2] == ["r0", "r1"]
+    labeled = table.parent / "labeled.csv"
+    lines = table.read_text().splitlines()
+    for row in (20, 21, 22):
+        lines[row + 1] += NAMES[row % 3]
+    labeled.write_text("\n".join(lines) + "\n")
+    words = ["fit", labeled, "--label", "kind", "--id", "name", "--out", table.parent / "fit", "--modes", "20"]
+    assert CliRunner().invoke(app, list(map(str, words))).exit_code == 0
+    assert (desk.out / "predictions.csv").read_text() == (table.parent / "fit" / "predictions.csv").read_text()
+
+
+def test_no_results_before_two_classes(table):
+    from graphuq import GraphClassifier
+    from graphuq.app.fitting import Question
+    from graphuq.app.label.run import Desk, leave, opened
+
+    desk = Desk(
+        Question(table=table, label="new", row_id="name", drop=("kind",)), table.parent / "out", classes=("one",)
+    )
+    said = []
+    with opened(desk, GraphClassifier(n_modes=20), said.append) as running:
+        running.session.answer("1", "me", 1, "one")
+        leave(running, said.append)
+    assert "no results before two classes" in said[-1]
+    assert not desk.out.exists()

@@ -1,0 +1,102 @@
+import csv
+import json
+
+import pytest
+
+from graphuq.app.label import exchange
+from tests.app.label.conftest import N
+
+GIVEN = {0: "ant", 1: "bee", 2: "cat"}
+
+
+@pytest.fixture
+def session(make):
+    found = make(GIVEN)
+    found.store.answer("a", "me", 5, "cat")
+    found.store.set_aside("b", "me", 6, "unsure")
+    found.store.set_aside("c", "me", 7, "skip")
+    found.model.tell()
+    return found
+
+
+def test_csv_there_and_back(session, make, tmp_path):
+    target = tmp_path / "labels.csv"
+    assert exchange.export(session, target, label="kind") == f"4 labels of {N} rows: {target}"
+    with target.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [lines[row]["kind"] for row in (0, 5, 6, 7, 8)] == ["ant", "cat", "", "", ""]
+    assert [lines[row]["status"] for row in (0, 5, 6, 7, 8)] == [
+        "in the table",
+        "answered",
+        "not sure",
+        "skipped",
+        "",
+    ]
+    p = session.model.beliefs.classifier.label_distributions_
+    assert float(lines[9]["probability"]) == pytest.approx(p[9].max())
+    assert float(lines[9]["uncertainty"]) == pytest.approx(1.5 * (1 - (p[9] ** 2).sum()))
+    (tmp_path / "out.answers").rename(tmp_path / "before.answers")
+    other = make({0: "ant"})
+    told = exchange.take(other, target, label="kind", row_id=None)
+    assert told == "3 answers taken from labels.csv; 1 rows had a class already, and keep it"
+    assert other.labels() == {**GIVEN, 5: "cat"}
+
+
+def test_label_studio_there_and_back(session, make, tmp_path):
+    target = tmp_path / "tasks.json"
+    exchange.export(session, target, label="kind")
+    tasks = json.loads(target.read_text())
+    assert [task["data"]["row"] for task in tasks[:2]] == ["row 0", "row 1"]
+    answer = tasks[5]["annotations"][0]["result"][0]
+    assert (answer["from_name"], answer["type"], answer["value"]) == ("kind", "choices", {"choices": ["cat"]})
+    assert tasks[6]["annotations"][0]["was_cancelled"]
+    believed = tasks[9]["predictions"][0]
+    p = session.model.beliefs.classifier.label_distributions_[9]
+    assert believed["score"] == pytest.approx(p.max())
+    assert tasks[9]["data"]["uncertainty"] == believed["uncertainty"] == pytest.approx(1.5 * (1 - (p**2).sum()))
+    (tmp_path / "out.answers").rename(tmp_path / "before.answers")
+    other = make()
+    exchange.take(other, target, label="kind", row_id=None)
+    assert other.labels() == {**GIVEN, 5: "cat"}
+
+
+def test_the_short_json_of_label_studio_is_read(make, tmp_path):
+    source = tmp_path / "min.json"
+    tasks = [{"row": "row 3", "kind": "ant"}, {"row": "row 4", "kind": "bee", "id": 7}, {"row": "row 5"}]
+    source.write_text(json.dumps(tasks))
+    session = make()
+    assert exchange.take(session, source, label="kind", row_id=None) == "2 answers taken from min.json"
+    assert session.labels() == {3: "ant", 4: "bee"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("a.csv", "row,other\nrow 1,ant\n", "needs the columns 'row' and 'kind'"),
+        ("a.csv", "", "needs the columns"),
+        ("a.csv", "row,kind\nrow 99,ant\n", "the row 'row 99', which the table does not have"),
+        ("a.csv", f"row,kind\nrow 1,ant\nrow 2,{'x' * 300}\n", "200 letters at most"),
+        ("a.csv", b"row,kind\nrow 1,\xff\n", "cannot be read"),
+        ("a.json", "{}", "no export of Label Studio"),
+        ("a.json", "[1]", "no export of Label Studio"),
+        ("a.json", "[{", "cannot be read"),
+        ("a.json", '[{"data": {"text": "hello"}}]', "has no field 'row'"),
+        ("a.txt", "", "must end in .csv"),
+    ],
+)
+def test_what_cannot_be_taken_takes_nothing(make, tmp_path, name, text, why):
+    session, source = make(GIVEN), tmp_path / name
+    source.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError, match=why):
+        exchange.take(session, source, label="kind", row_id=None)
+    assert session.store.events() == []
+
+
+def test_targets_are_checked(session, tmp_path):
+    (tmp_path / "a.csv").write_text("mine")
+    with pytest.raises(ValueError, match="exists already"):
+        exchange.export(session, tmp_path / "a.csv", label="kind")
+    with pytest.raises(ValueError, match=r"must end in \.csv"):
+        exchange.export(session, tmp_path / "a.xml", label="kind")
+    with pytest.raises(ValueError, match="There is no file"):
+        exchange.take(session, tmp_path / "none.csv", label="kind", row_id=None)
