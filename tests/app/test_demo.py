@@ -3,9 +3,11 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 from graphuq import datasets
 from graphuq.app import demo
+from graphuq.app.report.palette import colors
 
 
 def test_the_demonstration(tmp_path, monkeypatch):
@@ -26,17 +28,27 @@ def test_the_demonstration(tmp_path, monkeypatch):
     assert all(each.party == votes.class_names[int(votes.y[each.row - 1])] for each in found.least_certain)
     text = found.as_text()
     assert re.search(r"^probit, learned +\d\d\.\d% +0\.\d{3} +no draws ", text, re.M)
-    assert f"5 of each digit known\nright: {found.digits_accuracy:.1%}\n" in text
+    assert f"from 5 of each known\nright: {found.digits_accuracy:.1%}\n" in text
     assert [path.name for path in found.files] == list(demo.MARKS)
     assert all(str(path) in text and path.stat().st_size > 10_000 for path in found.files)
     assert json.loads(json.dumps(found.as_json(), allow_nan=False))["files"][0] == str(found.files[0])
     page = found.files[0].read_text(encoding="utf-8")
-    assert re.search(r"<tbody><tr data-node='\d+'><td class='text'><bdi>member (\d+)<", page)[1] == str(first.row)
+    assert re.search(
+        r"<tbody><tr data-node='\d+'><td class='text'><bdi>member (\d+)<", page
+    )[1] == str(first.row)
     assert "member 435" in page
     assert "member 0<" not in page
     assert "Several models, one question" in page
     assert f"{found.digits_accuracy:.1%} of 1,747 rows are classified right" in found.files[2].read_text("utf-8")
     demo._refuse_foreign(tmp_path / "demo")  # ours, which may be replaced
+
+
+def test_colors_fade_with_confidence():
+    """Gray where all classes are equally probable, the class's own color where it is sure, halfway between."""
+    p = np.array([[1 / 3] * 3, [0, 0, 1], [0, 2 / 3, 1 / 3]])
+    found, gray = demo.faded(p), np.array(to_rgb(demo.MIDDLE))
+    expected = [gray, to_rgb(colors(3)[2]), (gray + to_rgb(colors(3)[1])) / 2]
+    np.testing.assert_allclose(found, expected)
 
 
 @pytest.mark.parametrize("name", demo.MARKS)

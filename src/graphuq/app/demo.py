@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq import __version__, datasets
+from graphuq import __version__, datasets, uncertainty
 from graphuq.app.report.content import Content, Rows, collect
-from graphuq.app.report.figures import faded, overview
 from graphuq.app.report.page import GENERATOR, render
 from graphuq.app.report.palette import colors
 from graphuq.app.wording import percent
@@ -36,8 +35,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "level-set": {**_PAPER, "model": "level_set", "gamma": 0.5},
     "Ginzburg-Landau": {**_PAPER, "model": "ginzburg_landau", "gamma": 0.6, "epsilon": 10.0, "n_steps": 100},
 }
-VOTES = "House votes of 1984: 435 members, 5 known"
-DIGITS = "Handwritten digits: 1,797 pictures, 5 of each digit known"
+MIDDLE = "#c8c8c4"
+VOTES = "Party of 435 members of the House of 1984, from 5 known"
+DIGITS = "1,797 handwritten digits, from 5 of each known"
 # The files, and what tells within their first bytes that they are ours.
 _PAGE, _PICTURE = GENERATOR.encode(), b"Software\0graphuq "
 MARKS = {"report.html": _PAGE, "voting.png": _PICTURE, "digits.html": _PAGE, "digits.png": _PICTURE}
@@ -152,17 +152,8 @@ def run(
         truth=np.searchsorted(house.classes_, party),
     )
     settings = {"data": votes.source, "seed": seed}
-    figure = overview(
-        house.spectrum_,
-        house.posterior_.label_mean(),
-        labeled=house.labels_.nodes,
-        y=house.labels_.y,
-        prior_draw=house.posterior_.prior.sample(seed=seed)[0],
-        title=VOTES,
-        classes=list(house.classes_),
-    )
     page = collect(house, rows, title=VOTES, settings=settings, comparison=comparison(lines))
-    files = _write(page, figure, out / "report.html", out / "voting.png")
+    files = _write(page, _map(house, VOTES), out / "report.html", out / "voting.png")
     tell("digits ...")
     accuracy, more = _digits(out, seed, progress)
     democrat = list(house.classes_).index("Democrat")
@@ -239,6 +230,16 @@ def _map(classifier: GraphClassifier, title: str) -> Figure:
     right.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.suptitle(title)
     return figure
+
+
+def faded(p: NDArray[Any]) -> NDArray[np.float64]:
+    """The color of the likeliest class, mixed with gray where it is unsure, shape (n_nodes, 3)."""
+    from matplotlib.colors import to_rgb
+
+    least = 1 / p.shape[1]
+    sure = ((uncertainty.confidence(p) - least) / (1 - least))[:, None]
+    pure = np.array([to_rgb(each) for each in colors(p.shape[1])])[uncertainty.most_probable(p)]
+    return np.asarray(np.clip(sure * pure + (1 - sure) * to_rgb(MIDDLE), 0, 1))
 
 
 def _refuse_foreign(out: Path) -> None:

@@ -154,7 +154,7 @@ def write_results(
 ) -> dict[str, Any]:
     """Write what a fitted classifier says of a table into a folder; returns a summary."""
     record: dict[str, Any] = {
-        "title": f"{question.label} of every row in {question.table.name}",
+        "title": f"{question.label} of {len(data.X):,} rows in {question.table.name}, from {len(classifier.labels_.nodes):,} known",
         "table": question.table.name,
         "label": question.label,
         "row_id": question.row_id,
@@ -334,7 +334,7 @@ def _new_answers(classifier: GraphClassifier, names: Sequence[str], X: Array) ->
     probability[~new], error[~new] = classifier.label_distributions_[known], classifier.label_errors_[known]
     if where is not None:
         fresh = posterior.classes(where)
-        probability[new], error[new] = classifier.like_nodes(X, new, fresh.probability), fresh.error
+        probability[new], error[new] = classifier.like_nodes(where, fresh.probability), fresh.error
     mean = None
     if len(classifier.classes_) == 2:
         mean = np.empty(len(nodes))

@@ -4,9 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from graphuq import sample
+from graphuq import graph, laplacian, sample, spectrum
 from graphuq.app.report import plots
 from graphuq.app.report.content import MAX_POINTS, _shown
 from graphuq.app.report.words import Suspicious, sentences
@@ -203,11 +203,62 @@ def test_what_is_learned_says_how_well_it_is_known(classifier):
     learned = copy(classifier)
     learned.hyperparameters_ = {"gamma": 0.5, "tau": 0.3, "alpha": 2.0}
     learned.hyperparameter_spread_ = {"tau": 1.94, "alpha": 113.0}
-    assert content_of(learned).hyperparameters == [
-        ("gamma", "0.5", "set, not learned"),
-        ("tau", "0.3", "learned, to a factor of 1.9"),
-        ("alpha", "2", "learned, but hardly known (to a factor of 110)"),
+    found = content_of(learned).hyperparameters
+    assert [line[1:] for line in found] == [
+        ("0.5", "set, not learned"),
+        ("0.3", "learned, to a factor of 1.9"),
+        ("2", "learned, but hardly known (to a factor of 110)"),
     ]
+    assert [line[0].rpartition("(")[2] for line in found] == ["gamma)", "tau)", "alpha)"]
+
+
+def test_the_labeled_rows_most_like_a_row(three):
+    content = content_of(three)
+    X, _ = blobs()
+    assert content.nearest.keys() == {*content.least_certain.tolist(), *content.most_certain.tolist()}
+    labeled = three.labels_.nodes
+    for node, near in content.nearest.items():
+        distance = np.linalg.norm(X[labeled] - X[node], axis=1)
+        assert near == labeled[np.argsort(distance)[:3]].tolist()
+
+
+def test_pieces_of_a_graph_lie_side_by_side():
+    """Three clouds that do not touch, and a pair: each in a square of its own, of its size, and none collapses."""
+    rng = np.random.default_rng(0)
+    sizes = (40, 20, 10, 2)
+    X = np.concatenate([rng.normal(size=(n, 2)) + np.array([99 * k, 0]) for k, n in enumerate(sizes)])
+    weights = graph.gaussian(X, tau=2.0)
+    modes = spectrum.dense(laplacian.normalized(weights.weights * (weights.weights > 1e-6)))
+    assert modes.n_components == 4
+    found = plots.embedding(modes, np.full((72, 2), 0.5), np.arange(72))
+    assert found["names"][:2] == ["across", "up"]
+    assert found["n_pieces"] == 4
+    place = np.column_stack(found["coordinates"][:2])
+    groups = np.split(place, np.cumsum(sizes)[:-1])
+    boxes = [(group.min(axis=0), group.max(axis=0)) for group in groups]
+    for k, (low, high) in enumerate(boxes):
+        assert len(np.unique(groups[k], axis=0)) == sizes[k]
+        np.testing.assert_array_less(high - low, np.sqrt(sizes[k]) + 0.05)
+        for other_low, other_high in boxes[:k]:
+            assert (low > other_high).any() or (high < other_low).any()
+
+
+def test_a_report_from_python(tmp_path):
+    X, truth = moons()
+    classifier = fit(2, inference="ep")
+    path = classifier.report(tmp_path / "page.html", X=X, truth=truth, names=[f"moon {k}" for k in range(200)])
+    page = path.read_text(encoding="utf-8")
+    assert "<title>The class of 200 rows, from 10 known</title>" in page
+    assert "moon 199" in page
+    assert "classified right" in page
+    with pytest.raises(ValueError, match="exists already"):
+        classifier.report(path)
+    assert classifier.report(str(path), force=True, title="Moons").read_text().count("<bdi>Moons</bdi>") == 1
+    with pytest.raises(ValueError, match="names must have one entry for each of the 200 rows of fit, got 3"):
+        classifier.report(tmp_path / "other.html", names=["a", "b", "c"])
+    with pytest.raises(NotFittedError):
+        clone(classifier).report(tmp_path / "other.html")
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -288,7 +339,7 @@ def test_the_view_is_nearest_to_the_probabilities(three):
     leading = modes.vectors[:, : modes.n_components + 3]
     expected = (leading @ np.linalg.lstsq(leading, p @ corners)[0])[shown]
     found = plots.embedding(modes, p, shown)
-    assert found["names"][:3] == ["view 1", "view 2", f"q{modes.n_components}"]
+    assert found["names"][:3] == ["view 1", "view 2", f"eigenvector {modes.n_components}"]
     np.testing.assert_allclose(np.array(found["coordinates"][:2]).T, expected, rtol=1e-3, atol=1e-6)
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from graphuq.app.report.content import Content
-from graphuq.app.report.page import MAX_LEGEND, render
-from graphuq.app.report.sections import MAX_MATRIX
+from graphuq.app.report.page import MAX_LEGEND, MAX_MATRIX, render
 from graphuq.app.report.words import Suspicious
 from tests.app.report.browser import CHROMIUM, console, probe
 from tests.app.report.fits import content_of, of_kind
@@ -53,7 +52,7 @@ def test_what_the_page_shows(any_kind):
     heads = re.findall(r"<th[^>]*>(?:<button[^>]*>)?([^<]*)", page)
     assert ("error" in heads) == ("Monte-Carlo errors" in page) == has_draws
     assert ("runner-up" in heads) == ("Between which classes?" in page) == several
-    assert ("The function behind the labels" in page) == (not several)
+    assert ("How far each answer is from the border" in page) == (not several)
     assert ("R-hat" in heads) == bool(content.convergence)
     assert ("weight" in heads) == bool(content.components)
     assert "truth" in heads
@@ -304,7 +303,7 @@ def test_sorting_hovering_and_dark(page):
         page,
         """
         const table = document.querySelector("table[aria-label='Least certain']");
-        const column = (k) => [...table.tBodies[0].rows].map((row) => row.cells[k].dataset.value ?? row.cells[k].textContent);
+        const column = (k) => [...table.tBodies[0].rows].map((row) => row.cells[k].dataset.value ?? row.cells[k].querySelector("bdi").textContent);
         const button = (k) => table.tHead.rows[0].cells[k].querySelector("button");
         button(2).click();
         const up = column(2).map(Number);
@@ -319,7 +318,7 @@ def test_sorting_hovering_and_dark(page):
         const before = getComputedStyle(document.body).backgroundColor;
         document.getElementById("theme").click();
         const after = getComputedStyle(document.body).backgroundColor;
-        return { up, down, names, name: row.cells[0].textContent, shown, before, after };
+        return { up, down, names, name: row.cells[0].querySelector("bdi").textContent, shown, before, after };
         """,
     )
     assert failures == []

@@ -18,6 +18,7 @@ from graphuq.app.report.palette import SHAPES
 from graphuq.app.report.words import Suspicious, measures, sentences, tiles
 from graphuq.app.wording import VAGUE, verdict
 from graphuq.estimator import GraphClassifier
+from graphuq.graph.distances import squared_distances
 from graphuq.inference.diagnostics import Diagnostics
 from graphuq.models.base import offers
 from graphuq.posterior import Draws, Mixture, Posterior
@@ -30,9 +31,20 @@ Nodes = NDArray[np.int64]
 
 MAX_POINTS = 4000  # dots that a browser draws and searches at once on a phone
 MAX_CELLS = 16  # cells of a row that fit beside a pointer
+N_NEAREST = 3
 N_TOLD = 5  # classes whose probability is told at a row
 N_LISTED = 20
 N_MARGINALS = 6  # least and most certain, as in Fig. 7 of the paper
+IN_WORDS = {
+    "gamma": "noise of the labels (gamma)",
+    "tau": "how far similarity reaches on the graph: less is farther (tau)",
+    "alpha": "smoothness along the graph (alpha)",
+    "graph": "how much the graph says, in units of the noise (graph)",
+    "linear": "how much a linear function of the features says (linear)",
+    "constant": "how much more frequent one class may be (constant)",
+    "mistakes": "share of labels that are mistakes (mistakes)",
+    "epsilon": "width of the wells (epsilon)",
+}
 MAX_CHECKED_LABELS = 2000  # leaving each out costs their number cubed
 
 
@@ -63,6 +75,7 @@ class Content:
         nodes: what is told of each row that is drawn or listed: `p` holds pairs of a class and its probability, the
             most probable first; `label` and `truth` are -1 where there is none; `error` is None without draws.
         found: rows without a label of each most probable class.
+        nearest: the labeled rows most like each listed one, nearest first; none where rows have no features.
         convergence: of draws: what is watched, at which row, R-hat, effective draws, and in the tails.
         components: of a mixture: weight, prior, and settings of the model.
         suspicious: None where labels are not checked.
@@ -78,6 +91,7 @@ class Content:
     least_certain: Nodes
     most_certain: Nodes
     nodes: list[dict[str, Any]]
+    nearest: dict[int, list[int]]
     plots: dict[str, Any]
     notes: list[str]
     verdict: str
@@ -143,6 +157,7 @@ def collect(
         least_certain=least,
         most_certain=most,
         nodes=_nodes(shown, classifier, rows),
+        nearest=_nearest(classifier, np.concatenate([least, most]), shown),
         plots={
             "classes": classes,
             "shapes": SHAPES,
@@ -210,6 +225,17 @@ def _nodes(shown: Nodes, classifier: GraphClassifier, rows: Rows) -> list[dict[s
         }
         for i, node in enumerate(shown)
     ]
+
+
+def _nearest(classifier: GraphClassifier, listed: Nodes, shown: Nodes) -> dict[int, list[int]]:
+    """The labeled rows at the least distance from each of some rows, as far as they are drawn."""
+    features = getattr(classifier.graph_, "features", None)
+    labeled = np.intersect1d(classifier.labels_.nodes, shown)
+    if features is None or not len(labeled):
+        return {}
+    squared = squared_distances(features.points[listed], features.points[labeled])
+    order = np.argsort(squared, axis=1, kind="stable")[:, :N_NEAREST]
+    return {int(node): labeled[near].tolist() for node, near in zip(listed, order, strict=True)}
 
 
 def _errors(classifier: GraphClassifier, shown: Nodes, answer: Nodes) -> list[float | None]:
@@ -282,7 +308,10 @@ def _hyperparameters(classifier: GraphClassifier) -> list[tuple[str, str, str]]:
             return f"learned, to a factor of {spread[name]:.2g}"
         return f"learned, but hardly known (to a factor of {float(f'{spread[name]:.2g}'):,.0f})"
 
-    return [(name, f"{value:.4g}", source(name)) for name, value in classifier.hyperparameters_.items()]
+    return [
+        (IN_WORDS.get(name, name), f"{value:.4g}", source(name))
+        for name, value in classifier.hyperparameters_.items()
+    ]
 
 
 def _settings(classifier: GraphClassifier, settings: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -71,7 +71,8 @@
     dots = nodes.map((node, i) => ({ node, x: scale[0](chosen[0][i]), y: scale[1](chosen[1][i]) }));
     // The unsure are drawn after the sure, the labeled last.
     const order = [...dots].sort((a, b) => (a.node.label >= 0) - (b.node.label >= 0) || b.node.confidence - a.node.confidence);
-    const size = nodes.length > 1500 ? 2.7 : 3.7, large = width < 500 || nodes.filter((node) => node.label >= 0).length > 60 ? 8 : 11;
+    const size = nodes.length > 1500 ? 2.7 : 3.7, crowd = nodes.filter((node) => node.label >= 0).length;
+    const large = Math.max(1.4 * size, Math.min(width < 500 ? 8 : 11, 11 * Math.sqrt(40 / Math.max(crowd, 1)))); // many stars are small
     for (const { node, x, y } of order) {
       const given = node.label >= 0, k = given ? node.label : node.class, reach = given ? large : size;
       const sureness = given ? 1 : Math.max(0, (node.confidence - least) / (1 - least));
@@ -170,7 +171,8 @@
       for (const other of head.parentNode.children) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", upward ? "ascending" : "descending");
       const numeric = head.classList.contains("number");
-      const key = (row) => row.cells[head.cellIndex].dataset.value ?? row.cells[head.cellIndex].textContent;
+      const first = (cell) => (cell.querySelector("bdi") ?? cell).textContent; // of a name without what is told beside it
+      const key = (row) => row.cells[head.cellIndex].dataset.value ?? first(row.cells[head.cellIndex]);
       const compare = (a, b) => (numeric ? Number(key(a)) - Number(key(b)) : key(a).localeCompare(key(b), undefined, { numeric: true }));
       body.append(...[...body.rows].sort((a, b) => (upward ? 1 : -1) * compare(a, b)));
     });

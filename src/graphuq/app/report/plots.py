@@ -27,17 +27,50 @@ def embedding(modes: Spectrum, p: Array, shown: Nodes) -> dict[str, Any]:
     """Coordinates in the first eigenvectors that tell nodes apart: those after the constant ones.
 
     Of more than two classes no two eigenvectors show all groups. First come two sums of the leading ones, q(x)^T Q^T P A:
-    those nearest to where the probabilities P put a row between the corners A of a polygon, one for each class.
+    those nearest to where the probabilities P put a row between the corners A of a polygon, one for each class. Of a
+    graph in pieces an eigenvector is zero on all but one: first come the pieces side by side, each by its own.
     """
     n_classes = p.shape[1]
     first = min(modes.n_components, max(modes.n_modes - 2, 0))
     chosen = list(range(first, min(first + max(N_AXES, min(n_classes, MAX_AXES)), modes.n_modes)))
-    names, columns = [f"q{j}" for j in chosen], [modes.vectors[shown, j] for j in chosen]
+    names, columns = [f"eigenvector {j}" for j in chosen], [modes.vectors[shown, j] for j in chosen]
     if n_classes > 2:
         leading = modes.vectors[:, : first + n_classes]
         views = leading[shown] @ (leading.T @ (p @ _corners(p)))
         names, columns = ["view 1", "view 2", *names], [*views.T, *columns]
-    return {"names": names, "coordinates": [rounded(column) for column in columns]}
+    if modes.n_components > 1:
+        names, columns = ["across", "up", *names], [*_side_by_side(modes)[shown].T, *columns]
+    coordinates = [rounded(column) for column in columns]
+    return {"names": names, "coordinates": coordinates, "n_pieces": modes.n_components}
+
+
+def _side_by_side(modes: Spectrum) -> Array:
+    """Every piece of a graph in a square of its own, as large as it has nodes: shape (n_nodes, 2)."""
+    n_pieces = modes.n_components
+    null = modes.vectors[:, :n_pieces]
+    # Rows of the null space point in one direction within a piece, and in another in every other.
+    length = np.linalg.norm(null, axis=1, keepdims=True)  # 0 on pieces that the modes do not reach
+    directions = np.round(null / np.where(length > 0, length, 1), 6)
+    _, piece, sizes = np.unique(directions, axis=0, return_inverse=True, return_counts=True)
+    place, corner, height = np.zeros((modes.n_nodes, 2)), np.zeros(2), 0.0
+    width = 1.2 * np.sqrt(modes.n_nodes)
+    for k in np.argsort(-sizes, kind="stable"):
+        mine, side = np.flatnonzero(piece.ravel() == k), float(np.sqrt(sizes[k]))
+        if corner[0] and corner[0] + side > width:  # the next shelf
+            corner, height = np.array([0.0, corner[1] + 1.15 * height]), 0.0
+        place[mine] = corner + side * _within(modes.vectors[mine, n_pieces:])
+        corner, height = corner + np.array([1.15 * side, 0.0]), max(height, side)
+    return place
+
+
+def _within(vectors: Array) -> Array:
+    """Nodes of one piece in the unit square, by the first two eigenvectors that live on it; on a circle if there are none."""
+    lives = np.flatnonzero(np.ptp(vectors, axis=0) > 1e-6)[:2] if vectors.size else np.empty(0, dtype=int)
+    if len(lives) < 2:
+        angle = 2 * np.pi * np.arange(len(vectors)) / len(vectors)
+        return 0.5 + 0.4 * np.column_stack([np.cos(angle), np.sin(angle)])
+    own = vectors[:, lives]
+    return np.asarray((own - own.min(axis=0)) / np.ptp(own, axis=0))
 
 
 def _corners(p: Array) -> Array:
