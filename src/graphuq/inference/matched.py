@@ -80,7 +80,7 @@ def independent_probability(
 
     Integrated in single precision, to 3e-4 where no deviation is twelve times another.
     """
-    deviation, found = np.sqrt(variance), np.empty(mean.shape)
+    deviation, found = np.sqrt(variance), np.empty(mean.shape, mean.dtype)
     for first in range(0, len(mean), block_rows):
         rows = slice(first, min(first + block_rows, len(mean)))
         padding = ((0, first + block_rows - rows.stop), (0, 0))

@@ -99,17 +99,17 @@ class StarEP:
 
     def classes(self, conditional: Matrix, deviation: Vector, noise: float, n_points: int = 64) -> Matrix:
         """The probability that each field, with noise, is the largest, shape (n, n_classes)."""
-        mean, covariance, alone = _fields_at(self, conditional, deviation)
+        mean, covariance, alone = fields_at(self, conditional, deviation)
         return _largest(FieldMoments(mean, alone, covariance), noise, n_points)
 
     def first_sites(self, sites: StarSites, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
         """Sites of new labels, each alone beside those that are there: precision and shift, shape (n, n_classes) each."""
-        mean, covariance, alone = _fields_at(self, conditional, deviation)
+        mean, covariance, alone = fields_at(self, conditional, deviation)
         return lone_stars(sites, mean, covariance + (alone + sites.noise)[:, None, None] * np.eye(sites.n_classes))
 
     def independent_variances(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
         """Variances of independent fields that stand for these, noise included, shape (n, n_classes)."""
-        mean, covariance, alone = _fields_at(self, conditional, deviation)
+        mean, covariance, alone = fields_at(self, conditional, deviation)
         return matched_variances(mean, alone + noise**2, covariance)
 
     def independent_classes(self, mean: Matrix, variance: Matrix) -> Matrix:
@@ -275,12 +275,12 @@ def _split(mean: Matrix, covariance: Stack) -> FieldMoments:
 
 def moments(result: StarEP, conditional: Matrix, deviation: Vector) -> FieldMoments:
     """The K fields at nodes where ``u_k | z ~ N(M z_k, deviation^2)``, M of shape (n_nodes, n_latent)."""
-    mean, covariance, alone = _fields_at(result, conditional, deviation)
+    mean, covariance, alone = fields_at(result, conditional, deviation)
     found = _split(mean, covariance)
     return found._replace(variance=found.variance + alone)
 
 
-def _fields_at(result: StarEP, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Stack, Vector]:
+def fields_at(result: StarEP, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Stack, Vector]:
     """Mean and covariance of the fields in the directions that labels touch, and the variance that they leave alone."""
     with blas_threads(len(conditional) * result.shared[0].size):
         at = conditional @ result.basis

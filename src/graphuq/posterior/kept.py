@@ -20,10 +20,11 @@ from graphuq.posterior.mixture import Mixture
 from graphuq.prior import GaussianPrior
 
 # Variances are computed anew where the square of a mean's move, in units of the variance, times the label variance
-# exceeds the first; with several fields, whose covariances take a hundred times as long, the second.
-STALE, STALE_MANY = 0.01, 0.07
+# exceeds this; with several fields, whose covariances take a hundred times as long, at so many rows at most, the
+# others being next when another label comes.
+STALE, MOST_ROWS = 0.01, 2000
 # Of fewer probabilities, of all components, all are computed anew.
-FEW_NUMBERS = 2**14
+FEW_NUMBERS = 2**16
 
 
 class Kept(NamedTuple):
@@ -64,8 +65,9 @@ def _followed(posterior: GaussianPosterior, before: Kept) -> tuple[Kept, Array]:
     change = mean - before.mean
     change -= change.mean(axis=1, keepdims=True) if mean.shape[1] > 1 else 0.0  # only differences of fields matter
     lost = (np.square(change) / before.variance).max(axis=1)
-    stale = STALE if mean.shape[1] == 1 else STALE_MANY
-    rows = np.flatnonzero(lost * uncertainty.label_variance(probability) > stale)
+    off = lost * uncertainty.label_variance(probability)
+    worst = np.argsort(-off)[: len(off) if mean.shape[1] == 1 else MOST_ROWS]
+    rows = worst[off[worst] > STALE]
     then, variance = before.mean.copy(), before.variance.copy()
     then[rows], variance[rows] = mean[rows], _variances(posterior, rows)
     probability[rows] = fit.independent_classes(mean[rows], variance[rows])

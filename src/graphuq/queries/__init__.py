@@ -22,9 +22,9 @@ Rows = NDArray[np.int64]
 STRATEGIES = ("error", "variance", "margin", "entropy", "v_optimality", "sigma_optimality", "random")
 # Rows whose answer is weighed: half are the least sure, half are spread over all others.
 # Of many classes there are fewer, since each has K^2 numbers for every target.
-N_CANDIDATES, N_CANDIDATES_MANY = 200, 120
+N_CANDIDATES, N_CANDIDATES_MANY = 200, 100
 # Rows whose class is looked at before and after: all, or so many drawn by how unsure they are.
-N_TARGETS, N_TARGETS_MANY = 2000, 300
+N_TARGETS, N_TARGETS_MANY = 2000, 250
 # No row has less than this share of the average chance to be a target.
 LEAST_CHANCE = 0.1
 # An answer less probable than this says nothing.

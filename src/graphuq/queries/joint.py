@@ -15,21 +15,21 @@ from scipy.special import ndtr
 
 from graphuq.inference.ep import EP
 from graphuq.inference.matched import independent_probability
-from graphuq.inference.star_ep import StarEP
 from graphuq.inference.whiten import OnModes
 from graphuq.models.base import offer
 from graphuq.posterior.base import Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import Mixture
+from graphuq.queries.several_fields import of_several_fields
 
 Array = NDArray[np.floating]
 Rows = NDArray[np.int64]
 
 # Components of a mixture that are asked: the heaviest that together weigh this much, and no more than so many. The
 # others would each cost as much, and change the choice of a row as little as they weigh.
-HEAVY, MOST_COMPONENTS = 0.9, 4
-# Joint draws of several fields. An answer that says nothing of a row then seems to by 1 / sqrt(n_draws) of its deviation.
+HEAVY, MOST_COMPONENTS, MOST_COMPONENTS_MANY = 0.9, 4, 2
+# Draws of a sampler that are asked. An answer that says nothing of a row then seems to by 1 / sqrt(n_draws) of its deviation.
 N_DRAWS = 768
 # Points of the integral over the noise, enough where all fields have the same, and draws at a time.
 N_POINTS, BLOCK_ROWS = 16, 2**14
@@ -49,21 +49,27 @@ class Joint(NamedTuple):
 
 
 def joint(posterior: Posterior, rows: Rows, asked: Rows, *, n_draws: int = N_DRAWS, seed: int = 0) -> Joint:
-    """Of one field in closed form, of several from joint draws of them; of a mixture, averaged over components."""
+    """In closed form where the posterior has one, else from its draws; of a mixture, averaged over components."""
     parts, weights = heaviest(posterior)
-    if not all(isinstance(each, GaussianPosterior) and isinstance(each.fit, EP) for each in parts):
+    if not all(isinstance(each, GaussianPosterior) for each in parts):
         counts = np.maximum(2, np.round(n_draws * weights)).astype(int)
         both = np.append(rows, asked)
         return _of_draws(
             [_class_draws(each, both, int(n), seed) for each, n in zip(parts, counts, strict=True)], len(rows)
         )
-    found = [_of_one_field(each, rows, asked) for each in parts]
+    found = [
+        _of_one_field(each, rows, asked)
+        if isinstance(each.fit, EP)
+        else Joint(*of_several_fields(each, rows, asked))
+        for each in parts
+    ]
     probability = sum(w * each.probability for w, each in zip(weights, found, strict=True))
     answer = sum(w * each.answer for w, each in zip(weights, found, strict=True))
     covariance: Any = 0.0
     for weight, each in zip(weights, found, strict=True):  # what differs between components is common to all rows
-        between = np.multiply.outer(each.probability - probability, each.answer - answer)
-        covariance = covariance + weight * (each.covariance + between)
+        dtype = each.covariance.dtype
+        apart = ((each.probability - probability).astype(dtype), (each.answer - answer).astype(dtype))
+        covariance = covariance + dtype.type(weight) * (each.covariance + np.multiply.outer(*apart))
     return Joint(np.asarray(probability), np.asarray(answer), covariance)
 
 
@@ -71,7 +77,8 @@ def heaviest(posterior: Posterior) -> tuple[tuple[Any, ...], NDArray[np.float64]
     """The components that count and their weights; a posterior that is no mixture is one component."""
     if not isinstance(posterior, Mixture):
         return (posterior,), np.ones(1)
-    n = min(MOST_COMPONENTS, 1 + int(np.searchsorted(np.cumsum(posterior.weights), HEAVY)))
+    most = MOST_COMPONENTS if posterior.n_classes == 2 else MOST_COMPONENTS_MANY
+    n = min(most, 1 + int(np.searchsorted(np.cumsum(posterior.weights), HEAVY)))
     return posterior.components[:n], posterior.weights[:n] / posterior.weights[:n].sum()
 
 
@@ -127,15 +134,11 @@ def _class_draws(posterior: Any, rows: Rows, n_draws: int, seed: int) -> Array:
     return found.reshape(u.shape).astype(np.float32)
 
 
-def _field_draws(posterior: Draws | GaussianPosterior, rows: Rows, n_draws: int, seed: int) -> Array:
+def _field_draws(posterior: Draws, rows: Rows, n_draws: int, seed: int) -> Array:
     """Fields at rows, drawn together, shape (n_draws, n_rows, n_fields)."""
-    rng, whitening = np.random.default_rng(seed), posterior.whitening
-    if isinstance(posterior, Draws):
-        flat = np.concatenate(posterior.z)
-        some = np.linspace(0, len(flat) - 1, min(n_draws, len(flat))).astype(int)
-        z = flat[some].reshape(len(some), -1, whitening.n_latent).astype(np.float32)
-    else:
-        z = latent_draws(posterior.fit, n_draws, rng)  # type: ignore[arg-type]
+    whitening, flat = posterior.whitening, np.concatenate(posterior.z)
+    some = np.linspace(0, len(flat) - 1, min(n_draws, len(flat))).astype(int)
+    z = flat[some].reshape(len(some), -1, whitening.n_latent).astype(np.float32)
     matrix = whitening.matrix(rows).astype(np.float32)
     u = (z.reshape(-1, z.shape[2]) @ matrix.T).reshape(*z.shape[:2], -1).swapaxes(1, 2)
     if isinstance(whitening, OnModes):
@@ -143,26 +146,7 @@ def _field_draws(posterior: Draws | GaussianPosterior, rows: Rows, n_draws: int,
     # what z leaves open is common to rows too
     values, vectors = np.linalg.eigh(posterior.prior.covariance(rows, rows) - matrix @ matrix.T)
     root = (vectors * np.sqrt(np.maximum(values, 0))).astype(np.float32)
-    return u + root @ rng.standard_normal(u.shape, dtype=np.float32)
-
-
-def latent_draws(fit: StarEP, n_draws: int, rng: np.random.Generator) -> Array:
-    """Draws of z, one column for each field: shape (n_draws, n_fields, n_latent)."""
-    n_fields, n_latent = fit.z_mean.shape
-    k = fit.basis.shape[1]
-
-    def normal(*shape: int) -> Array:
-        return rng.standard_normal((n_draws, *shape), dtype=np.float32)
-
-    basis, alone, shared = (each.astype(np.float32) for each in (fit.basis, fit.alone, fit.shared))
-    inside = np.tensordot(normal(shared.shape[2]), shared, (1, 2))
-    if alone.shape[2]:
-        inside += np.einsum("sfr,fkr->sfk", normal(n_fields, alone.shape[2]), alone, optimize=True)
-    z = fit.z_mean.astype(np.float32) + inside @ basis.T
-    if k < n_latent:  # what no label touches
-        free = normal(n_fields, n_latent)
-        z += free - (free @ basis) @ basis.T
-    return np.asarray(z)
+    return u + root @ np.random.default_rng(seed).standard_normal(u.shape, dtype=np.float32)
 
 
 def _of_draws(parts: list[Array], n_rows: int) -> Joint:
