@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from graphuq.classes import Labels
+from graphuq.classes import Labels, relabel
 from graphuq.estimator import GraphClassifier
 from graphuq.settings import check_settings
 
@@ -46,9 +47,10 @@ def told(classifier: GraphClassifier, given: Mapping[int, str]) -> GraphClassifi
     if len(set(after.values())) < 2:
         return None
     changed = [row for row in {*before, *after} if before.get(row) != after.get(row)]
-    found = copy.copy(classifier)
-    if changed:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found.partial_fit_labels(changed, np.array([after.get(row) for row in changed], dtype=object))
-    return found
+    if not changed:
+        return classifier
+    names = np.array([after.get(row) for row in changed], dtype=object)
+    now = relabel(labels, changed, names, n_rows=classifier.graph_.n_nodes)
+    posterior: Any = classifier.posterior_
+    # Not `partial_fit_labels`: where labels contradict each other that would draw, while someone waits.
+    return copy.copy(classifier)._believe(now, posterior.with_labels(now.nodes, now.y))

@@ -127,6 +127,12 @@
       const list = element("dl", { tabindex: "0", "aria-label": "values of the row" }, face);
       for (const [name, text] of short) { element("dt", {}, list, name); element("dd", {}, list, text); }
     }
+    for (const [name, numbers] of found.curves) {
+      const figure = element("figure", { class: "curve" }, face), low = Math.min(...numbers), high = Math.max(...numbers);
+      element("figcaption", {}, figure, name);
+      const { root, X, Y } = axes(element("div", {}, figure), `${name}: ${numbers.length} numbers from ${low} to ${high}`, { x: [0, numbers.length - 1 || 1], y: [low, high > low ? high : low + 1], height: 150, bottom: 10, n: 0 });
+      svg("polyline", { points: numbers.map((v, i) => `${X(i).toFixed(1)},${Y(v).toFixed(1)}`).join(" "), fill: "none", stroke: color("accent"), "stroke-width": 1.5 }, root);
+    }
     const near = at("near");
     near.replaceChildren();
     for (const entry of found.neighbors) {
@@ -186,7 +192,7 @@
       const made = element("span", { class: "legend" }, host);
       made.append(mark(k));
       element("bdi", {}, made, each.name);
-      element("small", {}, made, String(each.labels));
+      element("small", { title: `labels of class ${each.name}` }, made, `(${each.labels})`);
     });
   }
   let advised = "";

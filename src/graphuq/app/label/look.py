@@ -16,6 +16,7 @@ from graphuq.app.tables import Table
 from graphuq.classes import in_words
 
 MAX_LETTERS = 4000  # of a cell that are shown
+MAX_NUMBERS = 400  # of a curve
 MAX_PICTURE = 20 * 2**20  # bytes of a picture file
 # Pictures by the ending of their name; no other file is ever served. SVG may hold scripts and is none of them.
 KINDS = {
@@ -31,6 +32,7 @@ class Look:
     Attributes:
         names: one name a row.
         columns: the cells as text, by column.
+        series: of columns that hold many numbers a row, the numbers, shape (n_rows, n_numbers).
         pictures: gray values, shape (n_rows, height, width), where rows are images.
         folder: where the picture files are.
         files: their names, one a row, "" where there is none.
@@ -38,6 +40,7 @@ class Look:
 
     names: Sequence[str]
     columns: dict[str, NDArray[Any]] = field(repr=False)
+    series: dict[str, NDArray[Any]] = field(default_factory=dict, repr=False)
     pictures: NDArray[np.uint8] | None = None
     folder: Path | None = None
     files: NDArray[Any] | None = None
@@ -45,6 +48,13 @@ class Look:
     def cells(self, row: int, most: int | None = None) -> list[tuple[str, str]]:
         """Names of columns and the text of their cells."""
         return [(name, _cut(str(column[row]))) for name, column in list(self.columns.items())[:most]]
+
+    def curves(self, row: int) -> list[tuple[str, list[float]]]:
+        """Names of the columns with many numbers, and these numbers; of very many evenly spread ones."""
+        return [
+            (name, [float(f"{x:.4g}") for x in values[row, :: -(-values.shape[1] // MAX_NUMBERS)]])
+            for name, values in self.series.items()
+        ]
 
     def picture(self, row: int) -> tuple[Path, str]:
         """The picture file of a row and its kind; a sentence where there is none, or where it is none of ours."""
@@ -83,9 +93,11 @@ def look_at(
     for name in show:
         table.column(name)
     hidden = () if show else (question.label, question.row_id, picture_column)
-    names = [name for name in show or table.columns if name not in hidden and table.column(name).ndim == 1]
+    shown = [name for name in show or table.columns if name not in hidden]
+    single = {name: table.text(name) for name in shown if table.column(name).ndim == 1}
+    series = {name: table.column(name) for name in shown if table.column(name).ndim == 2}
     files = None if picture_column is None else table.text(picture_column)
-    return Look(data.rows.names, {name: table.text(name) for name in names}, data.rows.pictures, pictures, files)
+    return Look(data.rows.names, single, series, data.rows.pictures, pictures, files)
 
 
 def identity(table: Table, settings: dict[str, Any]) -> dict[str, Any]:

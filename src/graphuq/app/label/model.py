@@ -158,7 +158,9 @@ class Model:
         return known is None or set(known.classes_.tolist()) != classes or len(given) >= 2 * self._learned_from
 
     def _work(self) -> None:
-        if sys.platform == "linux":  # where a thread has a priority of its own: those who wait for an answer come first
+        if (
+            sys.platform == "linux"
+        ):  # where a thread has a priority of its own: those who wait for an answer come first
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         self._spread(Advice.version, self._situation())  # something to ask about, while the rest is found
         while True:

@@ -143,7 +143,7 @@ def serve(running: Opened, host: str, tell: Tell, *, browse: bool = True) -> Non
     """Serve the page until the process is told to end."""
     import uvicorn
 
-    from graphuq.app.label.server import application
+    from graphuq.app.label.server import application, is_loopback
 
     store, listener = running.session.store, running.listener
     assert listener is not None
@@ -156,13 +156,17 @@ def serve(running: Opened, host: str, tell: Tell, *, browse: bool = True) -> Non
         summary = running.write()
         return {"sentence": f"{summary['labeled']:,} labels, {summary['rows']:,} rows: {running.desk.out}"}
 
-    name = f"[{host}]" if ":" in host else host
-    address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else name}:{port}/#{key}"
+    name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    address = f"http://{name}:{port}/#{key}"
     app = application(running.session, key, host, finish)
     config = uvicorn.Config(
         app, log_level="error", access_log=False, lifespan="off", server_header=False, ws="none",
         timeout_graceful_shutdown=2, limit_concurrency=100,
     )  # fmt: skip
+    if not is_loopback(host):
+        tell(
+            "Whoever can reach this machine and has the address can see the table and answer; nothing is encrypted."
+        )
     tell(f"Label here: {address}")
     if browse:
         webbrowser.open(address)

@@ -91,11 +91,12 @@ def may_be_called(host: str, bound: str) -> bool:
     try:
         address = ipaddress.ip_address(name)
     except ValueError:
-        return not _is_loopback(bound) and name in {bound.lower(), socket.gethostname().lower()}
-    return address.is_loopback or not _is_loopback(bound)
+        return not is_loopback(bound) and name in {bound.lower(), socket.gethostname().lower()}
+    return address.is_loopback or not is_loopback(bound)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

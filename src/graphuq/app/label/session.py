@@ -121,6 +121,7 @@ class Session:
         return {
             "row": row,
             **self._appearance(row),
+            "curves": self.look.curves(row),
             "given": self._number(labels.get(row)),
             "p": self._thought(row),
             "neighbors": [
