@@ -239,9 +239,9 @@ def test_bad_questions_are_refused():
     with pytest.raises(ValueError, match=r"strategy must be one of 'error', .*'random', got 'best'"):
         queries.next_queries(posterior, strategy="best")
     for n in (0, 1.5, "two"):
-        with pytest.raises(ValueError, match=r"n must be a whole number"):
+        with pytest.raises((ValueError, TypeError), match=r"n must be a whole number"):
             queries.next_queries(posterior, n)
-        with pytest.raises(ValueError, match=r"n must be a whole number"):
+        with pytest.raises((ValueError, TypeError), match=r"n must be a whole number"):
             queries.expected_gain(posterior, n)
     with pytest.raises(ValueError, match="between 0 and"):
         queries.next_queries(posterior, candidates=[999])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         models,
         posterior,
         prior,
+        queries,
         spectrum,
         uncertainty,
     )
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = (
-    "baselines", "calibration", "datasets", "graph", "laplacian", "models", "posterior", "prior", "spectrum", "uncertainty",
+    "baselines", "calibration", "datasets", "graph", "laplacian", "models", "posterior", "prior", "queries", "spectrum", "uncertainty",
 )  # fmt: skip
 _HOMES = {
     "HMC": "inference.gradient",

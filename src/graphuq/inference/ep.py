@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from typing import Any, NamedTuple, Protocol
+from functools import cache, cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import qr
+from scipy.linalg import eigh, qr
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import log_expit, ndtr
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
@@ -21,6 +21,9 @@ from graphuq.models.base import Model, ask
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+
+# A direction whose variance the labels change by less than this share keeps its prior variance.
+UNTOUCHED = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +76,17 @@ class EP:
     log_evidence: float
     n_sweeps: int
     converged: bool
+
+    @cached_property
+    def touched(self) -> tuple[Matrix, Vector]:
+        """Orthonormal directions of z that the labels touch, (n_latent, r), and the variances left there, (r,).
+
+        A smooth prior has far fewer of them than there are labels.
+        """
+        with blas_threads(self.root.shape[0] ** 3):
+            spread, turn = eigh(self.root @ self.root.T, check_finite=False)
+        touched = np.abs(1 - spread) > UNTOUCHED
+        return self.basis @ turn[:, touched], spread[touched]
 
     def gradient(self) -> EvidenceGradient:
         """Derivatives of the evidence."""
@@ -134,66 +148,6 @@ class EvidenceGradient(NamedTuple):
     tail: float  # by the variance of the tail
     gamma: float
     log_flip: float  # by the log of the probability of a mistake, where gamma does not set it
-
-
-class Fit(Protocol):
-    """The Gaussian of expectation propagation, of one field (`EP`) or of one for each class (`StarEP`)."""
-
-    @property
-    def log_evidence(self) -> float:
-        """``log P(y)``."""
-        ...
-
-    @property
-    def log_predictive(self) -> Vector:
-        """``log P(y_j | all other labels)``, shape (n_labeled,)."""
-        ...
-
-    @property
-    def converged(self) -> bool:
-        """Whether the sites agree with their tilted moments."""
-        ...
-
-    @property
-    def n_sweeps(self) -> int:
-        """Sweeps over all sites."""
-        ...
-
-    def gradient(self) -> EvidenceGradient:
-        """Derivatives of the evidence."""
-        ...
-
-    def gaussian(self) -> Gaussian:
-        """The posterior of z, one field after another."""
-        ...
-
-    def field_moments(self, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
-        """Mean and variance of u at nodes where ``u | z ~ N(M z, deviation^2)``, shape (n, n_fields) each."""
-        ...
-
-    def classes(self, conditional: Matrix, deviation: Vector, noise: float, n_points: int) -> Matrix:
-        """The probability of each class there, with noise of this deviation added to u; shape (n, n_classes)."""
-        ...
-
-    def first_sites(self, sites: Any, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
-        """Sites of new labels, each alone beside those that are there."""
-        ...
-
-    def independent_variances(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
-        """Variances of independent fields that stand for those of nodes, noise included, shape (n, n_fields)."""
-        ...
-
-    def independent_classes(self, mean: Matrix, variance: Matrix) -> Matrix:
-        """The probability of each class under such fields, shape (n, n_classes)."""
-        ...
-
-    def labeled_classes(self, noise: float) -> Matrix:
-        """The same at the labeled nodes, shape (n_labeled, n_classes)."""
-        ...
-
-    def left_out_classes(self, noise: float) -> Matrix:
-        """The same at each labeled node given all labels but its own."""
-        ...
 
 
 def ep(

@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq.inference.ep import Fit, blas_threads
+from graphuq.inference.ep import blas_threads
+from graphuq.inference.fit import Fit
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
 from graphuq.models.base import Model, ask, offer
 from graphuq.posterior import base
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, blocks, chosen_rows
 from graphuq.prior import GaussianPrior, NewRows
 
-# Rows are taken in blocks, so that a large graph needs no more memory than this many numbers: 32 MB.
-BLOCK_NUMBERS = 2**22
+# Rows are taken in blocks of about so many numbers, 4 MB: what is made of them stays in the processor's cache.
+BLOCK_NUMBERS = 2**19
 # Points of the rule that integrates over what several fields have in common.
 N_POINTS = 64
 N_LATENT_DRAWS = 1000
@@ -38,7 +39,7 @@ class EPDiagnosis:
             return f"Expectation propagation converged after {self.n_sweeps} sweeps; there are no draws to check."
         return (
             f"Expectation propagation did not converge in {self.n_sweeps} sweeps: the labels contradict each other. "
-            "Sample the posterior instead, or look at suspicious labels."
+            "Sample the posterior instead, or look at the suspicious labels."
         )
 
 

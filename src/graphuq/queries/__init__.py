@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
+from graphuq._expect import expect_whole
 from graphuq.models.base import check_nodes, offer
 from graphuq.posterior.base import Posterior
 from graphuq.queries.joint import Joint, heaviest, joint
@@ -103,7 +103,7 @@ def next_queries(
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy must be one of {', '.join(map(repr, STRATEGIES))}, got {strategy!r}.")
-    number = _number(n)
+    number = expect_whole(n, "n")
     open_rows = _open_rows(posterior, candidates)
     if not open_rows.size:
         return open_rows
@@ -125,7 +125,7 @@ def expected_gain(
     posterior: Posterior, n: int = 1, *, probability: Array | None = None, seed: int = 0
 ) -> ExpectedGain:
     """What n more answers are expected to correct, if the rows to ask are chosen by `next_queries`."""
-    number = _number(n)
+    number = expect_whole(n, "n")
     p = posterior.classes().probability if probability is None else probability
     open_rows = _open_rows(posterior, None)
     wrong = 1 - uncertainty.confidence(p)[open_rows]
@@ -137,16 +137,6 @@ def expected_gain(
     # The joint probabilities are those before the temperature: the share that is left is what carries over.
     left = max(0.0, 1 - sum(1 - each / losses[0] for each in losses[1:])) if losses[0] > 0 else 1.0
     return ExpectedGain(number, len(p), now, now * min(1.0, left))
-
-
-def _number(n: int) -> int:
-    try:
-        number = operator.index(n)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError(f"n must be a whole number, 1 or more, got {n!r}.")
-    return number
 
 
 def _open_rows(posterior: Posterior, candidates: ArrayLike | None) -> Rows:
