@@ -73,8 +73,8 @@ __all__ = [
     "HMC", "NUTS", "PCN", "Draws", "EffectiveSize", "EllipticalSlice", "GaussianPosterior", "GraphClassifier", "LabeledKFold",
     "LabeledScorer", "Mixture",
     "Orthant", "Posterior", "Referenced", "Refractive", "SteadyMean", "Tempered", "TimeLimit", "baselines", "calibration",
-    "datasets", "find_mode", "find_modes", "graph", "laplacian", "learn", "models", "posterior", "prior", "sample",
-    "spectrum", "uncertainty",
+    "datasets", "find_mode", "find_modes", "graph", "laplacian", "learn", "models", "posterior", "prior", "queries",
+    "sample", "spectrum", "uncertainty",
 ]  # fmt: skip
 
 
