@@ -210,8 +210,7 @@ def draw(record: Record) -> Any:
     colors = [style.BLUE, style.SKY, style.GRAY, style.ORANGE, style.GREEN, style.VERMILION, style.PURPLE, "black"]
     per_row = min(5, len(cells))
     n_rows = -(-len(cells) // per_row)
-    figure, axes = style.subplots(2 * n_rows, per_row, size=(2.6, 2.1))
-    axes = np.atleast_2d(axes)
+    figure, axes = style.subplots(2 * n_rows, per_row, size=(2.6, 2.1), squeeze=False)
     for i, cell in enumerate(cells):
         column, first = i % per_row, 2 * (i // per_row)
         for name, color in zip(names, colors, strict=False):
