@@ -44,7 +44,7 @@ def write_report(
         columns=list(columns)[:MAX_CELLS],
         cells=[]
         if X is None
-        else [[f"{cell:.6g}" for cell in row[:MAX_CELLS]] for row in np.asarray(X, dtype=float)],
+        else [[f"{cell:.4g}" for cell in row[:MAX_CELLS]] for row in np.asarray(X, dtype=float)],
         truth=known,
     )
     told = title or f"The class of {n_rows:,} rows, from {len(classifier.labels_.nodes):,} known"

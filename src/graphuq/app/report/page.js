@@ -72,7 +72,7 @@
     // The unsure are drawn after the sure, the labeled last.
     const order = [...dots].sort((a, b) => (a.node.label >= 0) - (b.node.label >= 0) || b.node.confidence - a.node.confidence);
     const size = nodes.length > 1500 ? 2.7 : 3.7, crowd = nodes.filter((node) => node.label >= 0).length;
-    const large = Math.max(1.4 * size, Math.min(width < 500 ? 8 : 11, 11 * Math.sqrt(40 / Math.max(crowd, 1)))); // many stars are small
+    const large = Math.max(1.3 * size, Math.min(11, 11 * Math.sqrt(40 / Math.max(crowd, 1))) * (width < 500 ? 0.7 : 1)); // many stars are small
     for (const { node, x, y } of order) {
       const given = node.label >= 0, k = given ? node.label : node.class, reach = given ? large : size;
       const sureness = given ? 1 : Math.max(0, (node.confidence - least) / (1 - least));
@@ -80,7 +80,7 @@
       const seen = alone === null || alone === k;
       drawDot(context, {
         x, y, path, reach, fill: mix(middle, colors[k], sureness), alpha: seen ? 1 : 0.08,
-        edge: given || sureness < 0.4 ? text : card, width: given ? 1.6 : 0.6, edgeAlpha: given ? 1 : 0.7,
+        edge: given || sureness < 0.4 ? text : card, width: given ? Math.min(1.6, large / 6) : 0.6, edgeAlpha: given ? 1 : 0.7,
       });
     }
   }

@@ -111,7 +111,7 @@ def _parts(sentence: str) -> list[tuple[str, str | None]]:
 
 def _about(columns: list[str], cells: list[str]) -> str:
     """The first values of a row."""
-    told = [f"{name} {cell[:40] or 'missing'}" for name, cell in zip(columns, cells, strict=False)]
+    told = [f"{name}\u00a0{cell[:40] or 'missing'}" for name, cell in zip(columns, cells, strict=False)]
     return ", ".join(told[:MAX_TOLD]) + (", …" if len(told) > MAX_TOLD else "")
 
 
