@@ -89,9 +89,9 @@ def test_two_classes_against_every_answer_fitted_anew(settings):
         assert exact[found[:, j].argmax(), j] > 0.97 * exact[:, j].max()
 
 
-@pytest.mark.parametrize("n_classes", [3, 5])
-def test_many_classes_against_every_answer_fitted_anew(n_classes):
-    posterior = problem(n_classes)
+@pytest.mark.parametrize(("n_classes", "temperature"), [(3, 1.0), (5, 0.6)])
+def test_many_classes_against_every_answer_fitted_anew(n_classes, temperature):
+    posterior = Mixture((problem(n_classes),), np.ones(1), temperature)
     rows = open_rows(posterior)
     asked = rows[::6]
     now = losses(posterior.probability(rows), rows, [])

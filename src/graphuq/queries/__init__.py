@@ -134,7 +134,7 @@ def expected_gain(
         return ExpectedGain(number, len(p), now, now)
     asked = _candidates(p, open_rows, number, seed)
     _, losses = _batch(posterior, p, asked, number, "error", seed)
-    # The joint probabilities are those before the temperature: the share that is left is what carries over.
+    # Joint probabilities are rougher than those at hand: what carries over is the share that is left.
     left = max(0.0, 1 - sum(1 - each / losses[0] for each in losses[1:])) if losses[0] > 0 else 1.0
     return ExpectedGain(number, len(p), now, now * min(1.0, left))
 

@@ -60,7 +60,7 @@ def joint(posterior: Posterior, rows: Rows, asked: Rows, *, n_draws: int = N_DRA
     found = [
         _of_one_field(each, rows, asked)
         if isinstance(each.fit, EP)
-        else Joint(*of_several_fields(each, rows, asked))
+        else Joint(*of_several_fields(each, rows, asked, getattr(posterior, "temperature", 1.0)))
         for each in parts
     ]
     probability = sum(w * each.probability for w, each in zip(weights, found, strict=True))

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq.calibration import apply_temperature
 from graphuq.inference.ep import blas_threads
 from graphuq.inference.matched import independent_probability, largest_probability_matched
 from graphuq.inference.star_ep import StarEP, fields_at
@@ -47,15 +48,20 @@ class Moved(NamedTuple):
     )
 
 
-def of_several_fields(posterior: GaussianPosterior, rows: Rows, asked: Rows) -> tuple[Array, Array, Array]:
-    """P(y_j = k), P(answer a at c), and P of both less their product; shapes as in `Joint`."""
+def of_several_fields(
+    posterior: GaussianPosterior, rows: Rows, asked: Rows, temperature: float = 1.0
+) -> tuple[Array, Array, Array]:
+    """P(y_j = k), P(answer a at c), and P of both less their product; shapes as in `Joint`.
+
+    All are at the temperature of the answers: doubts that it removes are not worth a question.
+    """
     fit: Any = posterior.fit
     whitening, noise = posterior.whitening, float(offer(posterior.model, "noise"))
     at, deviation = whitening.matrix(rows), whitening.std(rows)
     mean, variance = at @ fit.z_mean.T, fit.independent_variances(at, deviation, noise)
     n_rows, n_classes = mean.shape
-    before = independent_probability(mean, variance, n_points=N_POINTS, block_rows=BLOCK_ROWS)
-    moved = _answers(posterior, asked, noise)
+    before = _tempered(mean, variance, temperature)
+    moved = _answers(posterior, asked, noise, temperature)
     with blas_threads(n_rows * len(asked) * n_classes**2 * fit.shared.shape[2]):
         cross = cross_covariance(posterior, rows, asked)
     n = moved.answer.shape[1]
@@ -69,7 +75,7 @@ def of_several_fields(posterior: GaussianPosterior, rows: Rows, asked: Rows) -> 
         taken = np.square(G @ root[c]).reshape(n_rows, n_classes, n, -1).sum(axis=3)
         variances[:, c] = np.maximum(variance[:, None] - taken.swapaxes(1, 2), LEAST_LEFT * variance[:, None])
     flat = (each.reshape(-1, n_classes) for each in (means, variances))
-    after = independent_probability(*flat, n_points=N_POINTS, block_rows=BLOCK_ROWS).reshape(means.shape)
+    after = _tempered(*flat, temperature).reshape(means.shape)
     chance = np.take_along_axis(moved.probability, moved.answer, 1)
     change = chance[:, :, None] * (after - before[:, None, None])
     # Gaussian matching does not quite keep the mean over answers: what it is off by is shared between them.
@@ -80,12 +86,17 @@ def of_several_fields(posterior: GaussianPosterior, rows: Rows, asked: Rows) -> 
     return before, moved.probability, covariance
 
 
-def _answers(posterior: GaussianPosterior, asked: Rows, noise: float) -> Moved:
+def _tempered(mean: Array, variance: Array, temperature: float) -> Array:
+    p = independent_probability(mean, variance, n_points=N_POINTS, block_rows=BLOCK_ROWS)
+    return p if temperature == 1 else apply_temperature(p, temperature).astype(p.dtype)
+
+
+def _answers(posterior: GaussianPosterior, asked: Rows, noise: float, temperature: float) -> Moved:
     """The most probable answers at each row."""
     fit: Any = posterior.fit
     mean, cross, alone = fields_at(fit, posterior.whitening.matrix(asked), posterior.whitening.std(asked))
     n_classes = mean.shape[1]
-    probability = largest_probability_matched(mean, alone + noise**2, cross)
+    probability = apply_temperature(largest_probability_matched(mean, alone + noise**2, cross), temperature)
     answer = np.argsort(-probability, axis=1, kind="stable")[:, :N_ANSWERS]
     n = answer.shape[1]
     V = np.repeat(cross + (alone + noise**2)[:, None, None] * np.eye(n_classes), n, axis=0)
