@@ -56,7 +56,7 @@ class Config:
     choosing: tuple[str, ...] = active_data.CHOOSING
     reporting: tuple[str, ...] = active_data.REPORTING
     n_starts: int = 20
-    n_starts_choosing: int = 10
+    n_starts_choosing: int = 5
     n_answers: int = 48
     n_answers_many: int = 80
     reported: tuple[str, ...] = ("error", "margin", "random")
@@ -70,8 +70,8 @@ QUICK = Config(
 
 def trials(config: Config) -> list[Trial]:
     """One start of one tool each; start by start, so that a run cut off has all data and tools."""
-    plan = [("choosing", name, config.n_starts_choosing) for name in config.choosing]
-    plan += [("reporting", name, config.n_starts) for name in config.reporting]
+    plan = [("reporting", name, config.n_starts) for name in config.reporting]
+    plan += [("choosing", name, config.n_starts_choosing) for name in config.choosing]
     most = max(n for _, _, n in plan)
     found = []
     for seed in range(most):

@@ -74,8 +74,8 @@ def of_several_fields(
         means[:, c] = mean[:, None] + shift.swapaxes(1, 2)
         taken = np.square(G @ root[c]).reshape(n_rows, n_classes, n, -1).sum(axis=3)
         variances[:, c] = np.maximum(variance[:, None] - taken.swapaxes(1, 2), LEAST_LEFT * variance[:, None])
-    flat = (each.reshape(-1, n_classes) for each in (means, variances))
-    after = _tempered(*flat, temperature).reshape(means.shape)
+    flat = [each.reshape(-1, n_classes) for each in (means, variances)]
+    after = _tempered(flat[0], flat[1], temperature).reshape(means.shape)
     chance = np.take_along_axis(moved.probability, moved.answer, 1)
     change = chance[:, :, None] * (after - before[:, None, None])
     # Gaussian matching does not quite keep the mean over answers: what it is off by is shared between them.
