@@ -103,6 +103,8 @@ def whole_folder(
     One process at a time writes a target. Of a link the folder that it points to is written.
     """
     target = Path(os.path.realpath(target))
+    if target == target.parent:
+        raise ValueError(f"{target} holds everything there is: choose another folder.")
     try:
         with _working_folder(target) as work:
             if target.exists() and not replace:

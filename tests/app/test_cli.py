@@ -239,6 +239,13 @@ def test_a_table_as_a_spreadsheet_writes_it_in_germany(tmp_path):
     assert [line.split(",")[1] for line in done.stdout.splitlines()] == ["class", "ja", "nein"]
 
 
+def test_rows_are_called_by_their_names_in_errors(tmp_path):
+    lines = [f"p{k},{'' if k == 3 else k * 1.5},{'ab'[k > 5] if k % 4 == 0 else ''}" for k in range(12)]
+    (tmp_path / "t.csv").write_text("\n".join(["who,x,k", *lines]))
+    asked = ["fit", tmp_path / "t.csv", "--label", "k", "--id", "who", "--out", tmp_path / "out"]
+    refused(run(*asked), "'x' has missing values, the first in row p3. This would work", tmp_path, ["t.csv"])
+
+
 def test_digits_as_pictures(tmp_path):
     from sklearn.datasets import load_digits
 
@@ -475,7 +482,7 @@ TABLES = {
     "two columns of one name": (b"member,party,truth,party\na,b,c,1\n", "more than one column 'party'"),
     "a gap": (
         b"member,party,truth,x,w\na,A,,1,1\nb,B,,,2\nc,,,3,3\n",
-        "'x' has missing values, the first in row 2",
+        "'x' has missing values, the first in row b",
     ),
     "a number too large": (
         b"member,party,truth,x\na,A,,1\nb,B,,1e200\nc,,,3\n",

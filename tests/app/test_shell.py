@@ -50,6 +50,17 @@ def test_a_closed_pipe_ends_quietly():
     assert (done.returncode, done.stderr) == (1, "")
 
 
+def test_what_is_piped_is_utf8_whatever_the_terminal_takes():
+    told = "import sys, graphuq.app.shell\nwith graphuq.app.shell.whole_output(): sys.stdout.write('Ñandú')"
+    done = subprocess.run(
+        [sys.executable, "-c", told],
+        capture_output=True,
+        check=True,
+        env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
+    )
+    assert done.stdout == "Ñandú".encode()
+
+
 def test_exit_codes_pass_through():
     done = start("-m", "graphuq.app.cli", "data", "irises", capture_output=True)
     assert done.returncode == 2

@@ -107,6 +107,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     notes = table.notes + _missing_words(table, question.label, "unlabeled", unless=question.unlabeled)
     labels = None if any_labels else _labels(y, table, question, notes)
     names = _features(table, question)
+    table = replace(table, row_names=_names(table, question.row_id))
     categories = question.categories
     if categories == ("all",):
         categories = tuple(name for name in names if table.column(name).dtype.kind != "f")
@@ -121,7 +122,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     if question.truth is not None and labels is not None:
         truth = _truth(table.text(question.truth), labels, question)
         notes += _missing_words(table, question.truth, "not known")
-    rows = _rows(table, names, question.row_id, truth)
+    rows = _rows(table, names, truth)
     return Data(encoding.encode(table), y, encoding, rows, notes, table)
 
 
@@ -187,9 +188,10 @@ def predict_table(
     """The answers for the rows of a new table, by column, from the model in a folder; and what there is to note."""
     classifier, _, record = folder.read(model)
     data = read_table(table, separator=separator)
+    names = _names(data, record["row_id"] if record["row_id"] in data.columns else None)
+    data = replace(data, row_names=names)
     encoding = Encoding.from_json(record["encoding"])
     X = encoding.encode(data, ignore_unknown=ignore_unknown)
-    names = _names(data, record["row_id"] if record["row_id"] in data.columns else None)
     with words_of_the_shell(names) as notes:
         answers = _new_answers(classifier, names, X)
     return answers, [*data.notes, *encoding.unknown(data), *notes]
@@ -298,12 +300,12 @@ def _names(table: Table, row_id: str | None) -> list[str]:
     return names
 
 
-def _rows(table: Table, names: Sequence[str], row_id: str | None, truth: NDArray[np.int64] | None) -> Rows:
+def _rows(table: Table, names: Sequence[str], truth: NDArray[np.int64] | None) -> Rows:
     single = [name for name in names if table.column(name).ndim == 1][:MAX_CELLS]
     blocks = [table.column(name) for name in names if table.column(name).ndim == 3]
     columns = [table.text(name) for name in single]
     return Rows(
-        names=_names(table, row_id),
+        names=table.row_names,
         columns=single,
         cells=[[str(cell)[:200] for cell in cells] for cells in zip(*columns, strict=True)],
         pictures=_gray(blocks[0]) if len(blocks) == 1 else None,

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from typing import Any
 
 import typer
@@ -54,7 +55,13 @@ def exit_on_signals() -> None:
 
 @contextmanager
 def whole_output() -> Iterator[None]:
-    """Standard output that cannot be written becomes one line and exit code 2 too; a closed pipe ends quietly."""
+    """Standard output that cannot be written becomes one line and exit code 2 too; a closed pipe ends quietly.
+
+    What is piped is UTF-8, whatever the terminal would take, and no name of a user's is one that cannot be printed.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
     try:
         try:
             yield

@@ -58,25 +58,25 @@ class Feature:
             )
         gaps = np.isnan(values)
         if gaps.any():
-            values = np.where(gaps, self._filler(np.any(gaps, axis=1)), values)
+            values = np.where(gaps, self._filler(table, np.any(gaps, axis=1)), values)
         with np.errstate(over="ignore"):
             return _not_too_large(self.name, (values - self.center) / self.scale)
 
-    def _filler(self, gaps: Any) -> float | str:
+    def _filler(self, table: Table, gaps: Any) -> float | str:
         if self.fill is None:
             raise ColumnError(
-                f"{_gap(self.name, gaps)}, and it was not said in the fit how to impute them: fill them in, or fit again with --impute median"
+                f"{_gap(table, self.name, gaps)}, and it was not said in the fit how to impute them: fill them in, or fit again with --impute median"
             )
         return self.fill
 
     def _categories(self, table: Table, ignore_unknown: bool) -> Array:
         values = table.text(self.name)
         if (values == "").any():
-            values = np.where(values == "", self._filler(values == ""), values)
+            values = np.where(values == "", self._filler(table, values == ""), values)
         unknown = self.unknown(values)
         if unknown.any() and not ignore_unknown:
             raise ColumnError(
-                f"{_unknown(self.name, values, unknown)}, which it did not in the fit", "--unknown ignore"
+                f"{_unknown(table, self.name, unknown)}, which it did not in the fit", "--unknown ignore"
             )
         return (values[:, None] == np.array(self.levels)).astype(float)
 
@@ -101,7 +101,7 @@ class Encoding:
         found = []
         for feature in self.features:
             if feature.levels and (strange := feature.unknown(table.text(feature.name))).any():
-                found.append(f"C{_unknown(feature.name, table.text(feature.name), strange)[1:]}: ignored.")
+                found.append(f"C{_unknown(table, feature.name, strange)[1:]}: ignored.")
         return found
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -213,23 +213,23 @@ def _feature(table: Table, name: str, is_category: bool, scale: str, impute: str
     return Feature(name, width=width, fill=middle, center=center, scale=spread)
 
 
-def _gap(name: str, gaps: Any) -> str:
-    return f"column {name!r} has missing values, the first in row {int(np.argmax(gaps)) + 1}"
+def _gap(table: Table, name: str, gaps: Any) -> str:
+    return f"column {name!r} has missing values, the first in row {table.called(int(np.argmax(gaps)))}"
 
 
-def _unknown(name: str, values: NDArray[Any], unknown: NDArray[np.bool_]) -> str:
+def _unknown(table: Table, name: str, unknown: NDArray[np.bool_]) -> str:
     rows = np.flatnonzero(unknown)
-    told = ", ".join(str(row + 1) for row in rows[:MOST_TOLD]) + (" and others" if len(rows) > MOST_TOLD else "")
-    return (
-        f"column {name!r} holds {values[rows[0]]!r} or other new categories in row{'s' * (len(rows) > 1)} {told}"
+    told = ", ".join(table.called(row) for row in rows[:MOST_TOLD]) + (
+        " and others" if len(rows) > MOST_TOLD else ""
     )
+    return f"column {name!r} holds {table.text(name)[rows[0]]!r} or other new categories in row{'s' * (len(rows) > 1)} {told}"
 
 
 def _refuse_gaps(table: Table, name: str, gaps: Any) -> None:
     if np.any(gaps):
         words = " and ".join(repr(word) for word in table.missing_words.get(name, ()))
         counted = f" ({words} counts as missing)" if words else ""
-        raise ColumnError(f"{_gap(name, gaps)}{counted}", "--impute median")
+        raise ColumnError(f"{_gap(table, name, gaps)}{counted}", "--impute median")
 
 
 def _numeric(table: Table, name: str, *, fitted: bool = False) -> Array:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -38,12 +38,14 @@ class Table:
         missing_words: of a column of cells read as text, the words such as "NA" that count as missing, and in how
             many rows each stands; an empty cell is no word.
         notes: what had to be guessed of how the file is written.
+        row_names: what rows are called; by default they are counted from 1.
     """
 
     source: Path
     columns: Mapping[str, NDArray[Any]]
     missing_words: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    row_names: Sequence[str] = ()
 
     @property
     def n_rows(self) -> int:
@@ -57,6 +59,10 @@ class Table:
         near = get_close_matches(name, self.columns, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {_listed(self.columns)}."
         raise ValueError(f"{self.source.name} has no column {name!r}: {hint}")
+
+    def called(self, row: int) -> str:
+        """What a row is called."""
+        return self.row_names[row] if self.row_names else str(row + 1)
 
     def text(self, name: str) -> NDArray[Any]:
         """One column as text, whole numbers without a point, "" where a cell is missing."""
