@@ -64,6 +64,16 @@ def test_a_loaded_model_answers_as_the_fitted_one(tmp_path, name):
     np.testing.assert_allclose(again[1], again[0], rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_loaded_model_asks_and_learns_again(tmp_path):
+    before = fitted({}, 2)
+    after = saved(before, tmp_path / "model")
+    for each in (before, after):
+        each.partial_fit_labels([1], ["1"]).relearn()
+    np.testing.assert_allclose(after.label_distributions_, before.label_distributions_, rtol=1e-6)
+    assert np.array_equal(after.next_queries(3), before.next_queries(3))
+
+
 def test_eigenvectors_are_stored_once(tmp_path):
     classifier = fitted({}, 3)
     saved(classifier, tmp_path / "model")

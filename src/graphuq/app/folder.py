@@ -116,6 +116,7 @@ def read(folder: Path) -> tuple[GraphClassifier, Rows, dict[str, Any]]:
     classifier.spectrum_, classifier._linear = piece["spectrum"], piece.get("linear")
     classifier._learned = classifier.prior == "learned"
     classifier._columns = None if classifier._linear is None else rows["linear"]
+    classifier.stages_ = {"spectrum": 0.0}  # nothing was computed here
     classifier._fingerprints = [row.tobytes() for row in rows["fingerprints"]]
     classifier._rows = first_rows(classifier._fingerprints)
     classifier._seed = facts["seed"]
