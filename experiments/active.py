@@ -219,7 +219,8 @@ def draw(record: Record) -> Any:
             wide = 1.8 if name == DEFAULT else 1.0
             for ax, values in zip(axes[first : first + 2, column], curve.T, strict=True):
                 ax.plot(x, values, color=color, linewidth=wide, label=name, zorder=3 if name == DEFAULT else 2)
-        axes[first, column].set_title(f"{cell['data']}, {cell['n_starts']} starts", fontsize=8)
+        starts = f"{cell['n_starts']} start{'s' * (cell['n_starts'] > 1)}"
+        axes[first, column].set_title(f"{cell['data']}, {starts}", fontsize=8)
         axes[first, 0].set_ylabel("accuracy")
         axes[first + 1, 0].set_ylabel("log-loss")
         axes[first + 1, column].set_xlabel("labels")

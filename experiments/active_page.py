@@ -13,13 +13,17 @@ from experiments.experiment import Record
 def page(record: Record, out: Path) -> str:
     """The answer, the curves, and the labels that every tool needs."""
     cells = [each for each in record.values["data"] if each["part"] == "reporting"]
-    starts = sorted({each["n_starts"] for each in cells})
+    starts, asked = sorted({each["n_starts"] for each in cells}), record.config["n_starts"]
     parts = [
         "# Does it help?\n",
         "Labelling simulated: every tool begins with one label of each class and asks for one row at a time. Half of "
         "the rows may be asked; the other half, the same for all tools, judges. Means over "
-        f"{starts[0] if len(starts) == 1 else f'{starts[0]} to {starts[-1]}'} starts. Made by "
+        f"{starts[0] if len(starts) == 1 else f'{starts[0]} to {starts[-1]}'} start{'s' * (starts[-1] > 1)}. Made by "
         "`python -m experiments.active`.\n",
+        ""
+        if starts[0] >= asked
+        else f"**A first look**: of {asked} starts the run got to {starts[0]} before it was stopped, so what "
+        "follows is rough. The same command goes on from there.\n",
         answer(record),
         f"![Accuracy and log-loss after every answer]({'reproduction' if out.name == 'reproduction' else '.'}/active.png)\n",
         "## Labels needed\n",
