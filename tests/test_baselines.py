@@ -315,10 +315,10 @@ def test_threshold_dynamics_move_the_boundary_of_a_path_to_the_priors():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"fidelity": 0.0}, "fidelity must be a positive number"),
-        ({"fidelity": np.inf}, "fidelity must be a positive number"),
-        ({"n_rounds": 0}, "n_rounds and n_steps must be 1 or more"),
-        ({"n_steps": 0}, "n_rounds and n_steps must be 1 or more"),
+        ({"fidelity": 0.0}, "fidelity must be a finite number above 0"),
+        ({"fidelity": np.inf}, "fidelity must be a finite number above 0"),
+        ({"n_rounds": 0}, "must be a whole number of at least 1"),
+        ({"n_steps": 0}, "must be a whole number of at least 1"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):

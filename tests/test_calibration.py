@@ -293,7 +293,7 @@ def test_bad_bins_are_refused(settings, words):
 
 
 def test_bad_temperatures_are_refused():
-    with pytest.raises(ValueError, match="temperature must be positive"):
+    with pytest.raises(ValueError, match="temperature must be a finite number above 0"):
         calibration.apply_temperature([0.5], 0.0)
     with pytest.raises(ValueError, match="spread must be positive"):
         calibration.temperature([0.5], [1], spread=0.0)

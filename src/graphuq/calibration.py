@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
+from graphuq._expect import expect_number, expect_whole
 
 Array = NDArray[np.float64]
 
@@ -214,8 +215,7 @@ def temperature(
 
 def apply_temperature(probability: ArrayLike, temperature: float) -> Array:
     """``p_k^(1/T) / sum_l p_l^(1/T)``, of the shape of `probability`: more even for T > 1, surer for T < 1."""
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature must be positive and finite, got {temperature}.")
+    expect_number(temperature, "temperature")
     p = _columns(probability)
     powers = (p / p.max(axis=1, keepdims=True)) ** (1 / temperature)
     scaled = powers / powers.sum(axis=1, keepdims=True)
@@ -292,9 +292,7 @@ def _check(probability: ArrayLike, truth: ArrayLike) -> tuple[Array, NDArray[np.
 
 
 def _check_bins(n_bins: int) -> int:
-    if n_bins < 1:
-        raise ValueError(f"n_bins must be 1 or more, got {n_bins}.")
-    return n_bins
+    return expect_whole(n_bins, "n_bins")
 
 
 def _binned(edges: Array, score: Array, hit: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Array]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from graphuq._expect import expect_number, expect_whole
 from graphuq.baselines.class_labels import one_hot
 from graphuq.baselines.poisson_learning import potential, sources
 from graphuq.baselines.volumes import balance, check_priors
@@ -49,10 +50,9 @@ def mbo(
     graph = as_graph(A)
     nodes, Y = one_hot(nodes, y, n_nodes=graph.n_nodes, n_classes=n_classes)
     shares = None if class_priors is None else check_priors(class_priors, Y)
-    if not (np.isfinite(fidelity) and fidelity > 0):
-        raise ValueError(f"fidelity must be a positive number, got {fidelity}.")
-    if n_rounds < 1 or n_steps < 1:
-        raise ValueError(f"n_rounds and n_steps must be 1 or more, got {n_rounds} and {n_steps}.")
+    expect_number(fidelity, "fidelity")
+    expect_whole(n_rounds, "n_rounds")
+    expect_whole(n_steps, "n_steps")
 
     L, b = unnormalized(graph), sources(nodes, Y, n_nodes=graph.n_nodes)
     dt = 1 / L.matrix.diagonal().max()

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from graphuq._expect import expect, expect_number
+from graphuq._expect import expect, expect_number, expect_whole
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import Target
 
@@ -101,8 +101,7 @@ class NUTS:
 
     def __post_init__(self) -> None:
         _check_settings(self.step_size, self.target_acceptance)
-        if self.max_doublings < 1:
-            raise ValueError(f"max_doublings must be at least 1, got {self.max_doublings}.")
+        expect_whole(self.max_doublings, "max_doublings")
 
     def prepare(self, target: Target) -> Target:
         """The target itself, refused if it has no gradient to follow."""

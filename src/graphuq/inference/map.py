@@ -20,6 +20,7 @@ import numpy as np
 from jax.tree_util import Partial
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq._expect import expect, expect_number, expect_whole
 from graphuq._pytree import is_pytree
 from graphuq.inference.newton import ROUNDING, newton
 from graphuq.inference.whiten import check_problem
@@ -266,6 +267,7 @@ def _check(
     tolerance: float,
 ) -> str:
     """Doubt the arguments, and decide on the method."""
+    expect(models, Sequence, "models", "a list of models")
     if not models:
         raise ValueError("No models: give at least one.")
     for model in models:
@@ -279,12 +281,10 @@ def _check(
         raise ValueError("The models have different numbers of fields: find their modes one at a time.")
     if method not in ("auto", "newton", "gradient_flow"):
         raise ValueError(f"method must be 'auto', 'newton' or 'gradient_flow', got {method!r}.")
-    if beta is not None and not (np.isfinite(beta) and beta > 0):
-        raise ValueError(f"beta must be a finite number above 0, or None, got {beta}.")
-    if n_steps < 1:
-        raise ValueError(f"n_steps must be 1 or more, got {n_steps}.")
-    if not tolerance >= 0:
-        raise ValueError(f"tolerance must be 0 or above, got {tolerance}.")
+    if beta is not None:
+        expect_number(beta, "beta")
+    expect_whole(n_steps, "n_steps")
+    expect_number(tolerance, "tolerance", zero=True)
     default = beta is None and isinstance(start, str) and start == "zero"
     convex = all(curvature(model).convex for model in models)
     if method == "newton":

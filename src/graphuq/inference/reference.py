@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import expect_number
 from graphuq._pytree import pytree, static
 from graphuq.inference.ep import Gaussian
 from graphuq.inference.pcn import PCN
@@ -86,8 +87,7 @@ class Referenced:
     inflation: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.inflation) and self.inflation > 0):
-            raise ValueError(f"inflation must be a finite number above 0, got {self.inflation}.")
+        expect_number(self.inflation, "inflation")
 
     def prepare(self, target: Target) -> ReferencedProblem:
         """Fit the reference and rewrite the target relative to it."""
@@ -227,8 +227,7 @@ class Refractive:
 
     def __post_init__(self) -> None:
         for name in ("time", "n_kicks", "reach", "max_walls", "max_bounces"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}.")
+            expect_number(getattr(self, name), name)
 
     def prepare(self, target: RelativeTarget) -> RefractiveProblem:
         """The nearest walls of a level-set target."""

@@ -96,6 +96,7 @@ class TimeLimit:
     seconds: float
 
     def __post_init__(self) -> None:
+        expect(self.seconds, Real, "seconds", "a number, 0 or above")
         if not self.seconds >= 0:
             raise ValueError(f"seconds must not be negative, got {self.seconds}.")
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import expect, expect_numbers
 from graphuq.inference.fit import Fit
 from graphuq.inference.whiten import OnModes
 from graphuq.learning.hyperprior import GAMMA, MISTAKES, Family, Hyperparameters, Hyperprior
@@ -106,6 +107,12 @@ def problems(
     if spectrum.n_modes < 2:
         raise ValueError("The spectrum has one mode only: at least two are needed to tell classes apart.")
     check_in_graph(model.nodes, spectrum.n_nodes)
+    if hyperprior is not None:
+        expect(hyperprior, Hyperprior, "hyperprior", "a Hyperprior")
+    if features is not None:
+        features = expect_numbers(features, "features")
+        if features.ndim != 2 or len(features) != spectrum.n_nodes or not np.isfinite(features).all():
+            raise ValueError(f"features must be finite, of shape ({spectrum.n_nodes}, n), got {features.shape}.")
     n_linear = 0 if features is None else features.shape[1]
     basis = np.hstack([np.empty((spectrum.n_nodes, 0)) if features is None else features, spectrum.vectors])
     basis[:, n_linear] = 1.0  # in the place of q_0, which is the square root of the degrees

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 from jax.scipy.special import log_ndtr
 from numpy.typing import NDArray
 
+from graphuq._expect import expect
 from graphuq._pytree import pytree, static
 from graphuq.models.base import Curvature, Walls, check_label_model, signs
 
@@ -54,6 +56,7 @@ class Probit:
 
     def __post_init__(self) -> None:
         check_label_model(self, "gamma")
+        expect(self.delta, Real, "delta", "a number in [0, 0.5)")
         if not 0 <= self.delta < 0.5:
             raise ValueError(f"delta, the probability of a wrong label, must lie in [0, 0.5), got {self.delta}.")
 

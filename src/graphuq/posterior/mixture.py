@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq._expect import expect_numbers
 from graphuq.calibration import apply_temperature
 from graphuq.models.base import Model, offer
 from graphuq.posterior import base
@@ -50,6 +51,13 @@ class Mixture:
     components: tuple[GaussianPosterior | Draws, ...] = field(repr=False)
     weights: Array
     temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        weights = expect_numbers(self.weights, "weights")
+        if weights.shape != (len(self.components),) or not weights.size:
+            raise ValueError(f"A mixture needs one weight for each of its components, got {weights.size} weights.")
+        if weights.min() < 0 or abs(weights.sum() - 1) > 1e-6:
+            raise ValueError(f"weights must be 0 or above and add up to 1, got the sum {weights.sum():.6g}.")
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Mixture:
         """The mixture of other labels: each component anew, and weighed by how its evidence has changed.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import archive
+from graphuq._expect import expect_whole
 
 FORMAT = "graphuq spectrum 2"
 _ARRAYS = ("values", "vectors", "residuals", "degrees")
@@ -54,7 +55,7 @@ class Spectrum:
 
     def truncate(self, n_modes: int) -> Spectrum:
         """The first `n_modes` eigenpairs; what is known of the rest is forgotten."""
-        if not 1 <= n_modes <= self.n_modes:
+        if not 1 <= expect_whole(n_modes, "n_modes", least=0) <= self.n_modes:
             raise ValueError(
                 f"n_modes must lie between 1 and {self.n_modes}, the modes of this spectrum, got {n_modes}."
             )
