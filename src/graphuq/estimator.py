@@ -72,7 +72,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             Or a function of X that returns a graph or a matrix of weights, such as ``graph.knn(n_neighbors=20)``.
         n_neighbors: neighbors of a row in the graph, or that set its scale; at most all other rows.
         width: the distance at which rows still count as similar, for "gaussian".
-        n_components: project the features to so many principal components first; needed for sparse X.
+        n_components: project the features to so many principal components first; sparse X, such as counts of words, to
+            100 unless told otherwise, but for "cosine", which needs no dense copy.
         prior: "learned" (a sum of a matern prior on the graph and a linear function of the features, whose
             hyper-parameters are learned from the labels, as is the labels' noise), "matern" with the `tau` and
             `alpha` given, or the paper's "approximate", "project" or "full". Or a function of a spectrum that
@@ -255,6 +256,19 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return suspicious_labels(self.posterior_, n=n)
 
+    def report(self, path: Any, **settings: Any) -> Any:
+        """Write a page about the answers, with a map, the rows worth checking and what to trust; returns its path.
+
+        Args:
+            path: the file to write, such as "report.html"; one that exists is kept unless ``force=True``.
+            settings: all optional: `X` (the table of `fit`, to show its values) and `columns` (what these are called),
+                `names` of the rows, `truth` (the classes, where known, to judge the answers by), `title`.
+        """
+        check_is_fitted(self)
+        from graphuq.app.report import write_report
+
+        return write_report(self, path, **settings)
+
     def self_check(self) -> SelfCheck:
         """Whether the probabilities are too sure, too timid or about right, judged by leaving out each label."""
         check_is_fitted(self)
@@ -300,16 +314,15 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         found = np.empty((len(nodes), len(self.classes_)))
         found[~new] = self.label_distributions_[nodes[~new]]
         if where is not None:
-            found[new] = self.like_nodes(X, new, self.posterior_.probability(where))
+            found[new] = self.like_nodes(where, self.posterior_.probability(where))
         return found
 
-    def like_nodes(self, X: Any, new: NDArray[np.bool_], found: Array) -> Array:
+    def like_nodes(self, where: NewRows, found: Array) -> Array:
         """The answers at new rows, drawn to that of the nearest row of `fit` where they all but coincide."""
-        if not isinstance(self.graph_, graphs.Graph) or self.graph_.features is None:
+        if where.nearest is None or where.share is None:
             return found
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        nearest, share = graphs.resemblance(self.graph_, X[new])
-        return (1 - share)[:, None] * found + share[:, None] * self.label_distributions_[nearest]
+        share = where.share[:, None]
+        return (1 - share) * found + share * self.label_distributions_[where.nearest]
 
     def uncertainty(self, X: Any) -> Array:
         """The variance of the label (3.2), from the probabilities of the classes: 0 is sure; 1 is a coin toss."""
@@ -342,20 +355,28 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         given = isinstance(self.graph_, graphs.Graph) and self.graph_.features is None
         if given and self.graph != "precomputed":
             raise TypeError("The graph was made from weights alone and cannot place new rows: fit them too.")
-        extend = (
-            spectrum.extend_weights(self.spectrum_, X[new])
-            if given
-            else spectrum.extend(self.spectrum_, self.graph_, X[new])
-        )
-        has_value = spectrum.believed_modes(self.spectrum_, self.graph_)
+        placed = self.graph_.place(X[new]) if isinstance(self.graph_, graphs.Graph) and not given else None
+        if isinstance(self.graph_, graphs.LowRankGraph):
+            extend = spectrum.extend(self.spectrum_, self.graph_, X[new])
+        else:
+            extend = spectrum.extend_weights(self.spectrum_, X[new] if placed is None else placed.weights)
+        like: Any = {} if placed is None else {"nearest": placed.nearest, "share": placed.share}
+        has_value = self._believed_modes()
         if not self._learned:
-            return nodes, new, NewRows(extend, has_value, LEAST_QUANTILE)
+            return nodes, new, NewRows(extend, has_value, LEAST_QUANTILE, **like)
         has_value[0], extend[:, 0] = True, 1.0  # as in the basis of the learned prior
         if self._linear is None:
-            return nodes, new, NewRows(extend, has_value, LEAST_QUANTILE)
+            return nodes, new, NewRows(extend, has_value, LEAST_QUANTILE, **like)
         columns, beyond = self._linear.within_reach(X[new])
         has_value = np.concatenate([np.ones(columns.shape[1], dtype=bool), has_value])
-        return nodes, new, NewRows(np.hstack([columns, extend]), has_value, LEAST_QUANTILE, beyond)
+        return nodes, new, NewRows(np.hstack([columns, extend]), has_value, LEAST_QUANTILE, beyond, **like)
+
+    def _believed_modes(self) -> NDArray[np.bool_]:
+        """Those of the spectrum, looked for once."""
+        known = self.__dict__.get("_believed")
+        if known is None or known[0] is not self.spectrum_:
+            self._believed = known = (self.spectrum_, spectrum.believed_modes(self.spectrum_, self.graph_))
+        return np.array(known[1])
 
     def _tell(self, stage: str) -> None:
         """A line at the beginning of what may take long; bars are for terminals."""
@@ -379,7 +400,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             self._linear = None if self.graph == "precomputed" or self.prior != "learned" else FeaturePiece.of(X)
             self._columns = None if self._linear is None else self._linear.columns(X)
 
-    def _more_modes(self, found: Spectrum, factor: int = 2) -> Spectrum | None:
+    def _more_modes(self, found: Spectrum, factor: int = 4) -> Spectrum | None:
         """So many times the modes, up to those asked for; None if these are there."""
         wanted = min(self.n_modes, self.graph_.n_nodes)
         if isinstance(self.graph_, graphs.LowRankGraph) or found.n_modes >= wanted:
@@ -462,7 +483,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.graph == "precomputed"
-        tags.input_tags.sparse = self.graph == "precomputed" or self.n_components is not None
+        tags.input_tags.sparse = True
         return tags
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,19 +46,24 @@ class NewRows:
             from all others then is unsure. None leaves the variance to the eigenvectors.
         beyond: of a prior that begins with columns linear in the features, the squared length of each row beyond
             the reach of the nodes, shape (n_new,): there nothing is known of the slope.
+        nearest, share: the node nearest to each row, and how far the row is that node, shape (n_new,) each, if known.
     """
 
     vectors: Array
     has_value: NDArray[np.bool_] | bool = True
     least_quantile: float | None = None
     beyond: Array | None = None
+    nearest: NDArray[np.int64] | None = None
+    share: Array | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def part(self, rows: slice) -> NewRows:
         """Some of the rows."""
-        return replace(self, vectors=self.vectors[rows], beyond=None if self.beyond is None else self.beyond[rows])
+        each = {name: getattr(self, name) for name in ("beyond", "nearest", "share")}
+        cut: Any = {name: None if value is None else value[rows] for name, value in each.items()}
+        return replace(self, vectors=self.vectors[rows], **cut)
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,7 @@ class GaussianPrior:
 
     def sample(self, n_draws: int = 1, *, seed: int | np.random.Generator = 0) -> Array:
         """Draws of u by the Karhunen-Loeve expansion (2.5), (4.2), (4.4), shape (n_draws, n_nodes)."""
+        expect_whole(n_draws, "n_draws")
         rng = np.random.default_rng(seed)
         u = (rng.standard_normal((n_draws, self.n_modes)) * np.sqrt(self.variances)) @ self.vectors.T
         if self.tail_variance > 0:
@@ -118,7 +126,7 @@ class GaussianPrior:
     def rows(self, where: ArrayLike | NewRows) -> Array:
         """The values of the kept eigenvectors at some nodes, or at new rows; shape (n, n_modes)."""
         if not isinstance(where, NewRows):
-            return self.vectors[np.asarray(where)]
+            return self.vectors[_as_slice(np.asarray(where))]
         if where.vectors.ndim != 2 or where.vectors.shape[1] < self.first + self.n_modes:
             raise ValueError(
                 f"New rows need {self.first + self.n_modes} columns, one for each mode, got the shape "
@@ -134,12 +142,23 @@ class GaussianPrior:
         counted = np.where(self._has_value(where), excess, 0.0)
         own = np.full(len(where.vectors), (excess - counted).sum() / self.n_nodes)
         if where.least_quantile is not None:
-            some = self.vectors[:: max(1, self.n_nodes // QUANTILE_NODES)]
-            least = np.quantile(np.square(some) @ counted, where.least_quantile)
+            least = self._quantile(counted, where.least_quantile)
             own += np.maximum(least - np.square(self.rows(where)) @ counted, 0.0)
         if where.beyond is not None and self.first == 0:
             own += where.beyond * self.variances[0]
         return own
+
+    def _quantile(self, counted: Array, share: float) -> float:
+        """The variance that this share of the nodes stays below, kept for the next time."""
+        key = share, counted.tobytes()
+        if key not in self._quantiles:
+            some = self.vectors[:: max(1, self.n_nodes // QUANTILE_NODES)]
+            self._quantiles[key] = float(np.quantile(np.square(some) @ counted, share))
+        return self._quantiles[key]
+
+    @cached_property
+    def _quantiles(self) -> dict[tuple[float, bytes], float]:
+        return {}
 
     def _has_value(self, where: NewRows) -> NDArray[np.bool_]:
         every = np.broadcast_to(where.has_value, where.vectors.shape[1:])
@@ -252,6 +271,13 @@ def matern(
         tail_weight = float(((lambda_bar + tau**2) / base) ** -alpha)
     label = f"matern(tau={tau:.6g}, alpha={alpha:.6g}, n_modes={spectrum.n_modes})"
     return _scaled(spectrum, weights, tail_weight, label)
+
+
+def _as_slice(nodes: NDArray[np.integer]) -> slice | NDArray[np.integer]:
+    """Nodes that follow each other as a slice, which copies nothing; others as they are."""
+    if nodes.ndim != 1 or nodes.size < 2 or nodes[0] < 0 or nodes[-1] - nodes[0] != nodes.size - 1:
+        return nodes
+    return slice(int(nodes[0]), int(nodes[-1]) + 1) if np.all(np.diff(nodes) == 1) else nodes
 
 
 def _inverse_laplacian(spectrum: Spectrum, lambda_bar: float | None, name: str) -> GaussianPrior:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from graphuq import graph as graphs
 from graphuq import laplacian, spectrum
 from graphuq import prior as priors
@@ -26,6 +28,8 @@ INFERENCES = ("auto", "ep", "sample")
 LEARNED_TOLERANCE = 1e-3
 # Rows from which modes are found on demand; all of a smaller graph's take a fraction of a second.
 ON_DEMAND_FROM = 2_000
+# Principal components of sparse features, such as counts of words, where none are asked for.
+SPARSE_COMPONENTS = 100
 MAY_BE_NONE = ("width", "gamma")
 
 
@@ -87,13 +91,16 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
         return graphs.precomputed(X)
     if named == "cosine":
         return graphs.cosine(X)
+    n_components = classifier.n_components
+    if n_components is None and not isinstance(X, np.ndarray) and min(X.shape) > 2:
+        n_components = min(SPARSE_COMPONENTS, min(X.shape) - 1)
     if named == "gaussian":
         assert classifier.width is not None  # checked
-        return graphs.gaussian(X, tau=classifier.width, n_components=classifier.n_components)
+        return graphs.gaussian(X, tau=classifier.width, n_components=n_components)
     if named in ("knn", "self_tuning"):
         build = graphs.knn if named == "knn" else graphs.self_tuning
         n_neighbors = min(classifier.n_neighbors, X.shape[0] - 1)
-        return build(X, n_neighbors=n_neighbors, n_components=classifier.n_components)
+        return build(X, n_neighbors=n_neighbors, n_components=n_components)
     build_own: Callable[[Any], Any] = classifier.graph
     made = build_own(X)
     if not isinstance(made, graphs.Graph | graphs.LowRankGraph):

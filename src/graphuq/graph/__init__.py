@@ -13,7 +13,7 @@
 from graphuq.graph.dense import gaussian, self_tuning
 from graphuq.graph.low_rank import LowRankGraph, cosine, nystrom
 from graphuq.graph.neighbors import knn
-from graphuq.graph.weights import Graph, as_graph, precomputed, resemblance
+from graphuq.graph.weights import Graph, as_graph, precomputed
 
 __all__ = [
     "Graph",
@@ -24,6 +24,5 @@ __all__ = [
     "knn",
     "nystrom",
     "precomputed",
-    "resemblance",
     "self_tuning",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
-from graphuq._expect import SettingError, expect_numbers
+from graphuq._expect import SettingError, expect_numbers, expect_whole
 
 Array: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = Array | csr_array
@@ -28,10 +28,10 @@ def to_float(A: MatrixLike, name: str = "X") -> Matrix:
     return csr_array(given, dtype=np.float64)
 
 
-def check_features(X: MatrixLike, *, n_components: int | None = None) -> Matrix:
+def check_features(X: MatrixLike, *, n_components: int | None = None, sparse: bool = False) -> Matrix:
     """The features of a graph as a table of at least two finite rows, or an error that says what is wrong."""
-    table = _check_table(X, n_rows=2, sparse=n_components is not None)
-    if n_components is not None and not 1 <= n_components <= min(table.shape):
+    table = _check_table(X, n_rows=2, sparse=sparse or n_components is not None)
+    if n_components is not None and not 1 <= expect_whole(n_components, "n_components", least=-(10**9)) <= min(table.shape):
         raise SettingError(
             "n_components",
             f"must lie between 1 and {min(table.shape)}, the smaller of {table.shape[0]} rows and {table.shape[1]} "
@@ -46,6 +46,13 @@ def check_new_features(X_new: MatrixLike, n_features: int, *, sparse: bool = Fal
     if table.shape[1] != n_features:
         raise ValueError(f"X has {table.shape[1]} features, but the graph was made from {n_features}.")
     return table
+
+
+def squared_lengths(table: Matrix) -> Array:
+    """``|x_i|^2`` of every row."""
+    if isinstance(table, np.ndarray):
+        return np.asarray(np.einsum("ij,ij->i", table, table))
+    return np.asarray(table.multiply(table).sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,14 +114,11 @@ def _check_table(X: MatrixLike, *, n_rows: int, sparse: bool) -> Matrix:
             f"got the shape {table.shape}."
         )
     with np.errstate(over="ignore", invalid="ignore"):
-        if isinstance(table, np.ndarray):
-            squares = np.einsum("ij,ij->i", table, table)
-        else:
-            squares = table.multiply(table).sum(axis=1)
+        squares = squared_lengths(table)
     bad = np.flatnonzero(~(squares < _LARGEST_SQUARE))
     if bad.size:
-        raise ValueError(
-            f"X has NaN, infinite or enormous values in {bad.size} rows, the first of them row {bad[0]}. "
-            "Fill in or remove those rows."
-        )
+        finite = np.isfinite(table[bad] if isinstance(table, np.ndarray) else table[bad].data).all()
+        told = "numbers too large to square" if finite else "NaN or infinite values"
+        remedy = "Divide the features by a large number" if finite else "Fill in or remove those rows"
+        raise ValueError(f"X has {told} in {bad.size} rows, the first of them row {bad[0]}. {remedy}.")
     return table

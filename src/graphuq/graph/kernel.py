@@ -8,8 +8,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from graphuq._expect import SettingError, expect_number, expect_whole
-from graphuq.graph.distances import nonzero_pairs
 from graphuq.graph.features import Array
+from graphuq.graph.placing import Pairs
 
 # A point exactly as far away as a K-th neighbor must not be lost to the rounding of its distance.
 _ROUNDING = 1e-10
@@ -29,22 +29,27 @@ class Kernel:
     n_neighbors: int | None = None
     radii: Array | None = None
 
-    def __call__(self, squared: Array) -> Array | csr_array:
-        """Weights of points to the nodes, from their squared distances, both (n_points, n_nodes).
-
-        In a nearest-neighbor graph a point is joined to its K nearest nodes, and to the nodes that have
-        it no farther away than their own K-th neighbor.
-        """
-        if self.n_neighbors is None:
+    def __call__(self, squared: Array) -> Array:
+        """Weights of points to all nodes, from their squared distances, both (n_points, n_nodes)."""
+        if self.n_neighbors is None or isinstance(self.tau, float):
             return affinity(squared, self.tau, self.tau)
-        kth = kth_distance(squared, self.n_neighbors)
-        tau = self.tau if isinstance(self.tau, float) else kth[:, None]
-        if self.radii is None:
-            return affinity(squared, tau, self.tau)
-        reach = np.maximum(kth[:, None], self.radii)
-        i, j = nonzero_pairs(squared <= (1 + _ROUNDING) * reach**2)
-        tau, tau_nodes = (np.broadcast_to(t, squared.shape)[i, j] for t in (tau, self.tau))
-        return csr_array((affinity(squared[i, j], tau, tau_nodes), (i, j)), shape=squared.shape)
+        return affinity(squared, kth_distance(squared, self.n_neighbors)[:, None], self.tau)
+
+    def of_pairs(self, pairs: Pairs, shape: tuple[int, int]) -> csr_array:
+        """The weights of points in a nearest-neighbor graph, from the pairs near enough to count; (n_points, n_nodes).
+
+        A point is joined to its K nearest nodes, and to the nodes that have it no farther away than their own K-th
+        neighbor.
+        """
+        assert self.n_neighbors is not None
+        assert self.radii is not None
+        i, j, squared = pairs.points, pairs.nodes, pairs.squared
+        kth = np.sqrt(squared[pairs.nth(self.n_neighbors - 1)])
+        kth[kth == 0] = 1.0  # a point that is a node, whose weights will be those of the node
+        joined = squared <= (1 + _ROUNDING) * np.maximum(kth[i], self.radii[j]) ** 2
+        i, j, squared = i[joined], j[joined], squared[joined]
+        tau, tau_nodes = (self.tau, self.tau) if isinstance(self.tau, float) else (kth[i], self.tau[j])
+        return csr_array((affinity(squared, tau, tau_nodes), (i, j)), shape=shape)
 
 
 def affinity(squared: Array, tau: Array | float, tau_nodes: Array | float) -> Array:

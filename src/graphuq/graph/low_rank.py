@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.sparse import csr_array
 
-from graphuq._expect import RowError
+from graphuq._expect import RowError, expect_whole
 from graphuq._recipe import recipe
 from graphuq.graph.distances import row_blocks, squared_distances
-from graphuq.graph.features import Array, Features, MatrixLike, check_features, check_new_features, prepare
+from graphuq.graph.features import (
+    Array,
+    Features,
+    Matrix,
+    MatrixLike,
+    check_features,
+    check_new_features,
+    prepare,
+    squared_lengths,
+)
 from graphuq.graph.kernel import affinity, check_tau
 from graphuq.graph.landmarks import kmeans_centers
 
@@ -26,15 +36,15 @@ class LowRankGraph:
     """Weights ``A = F F^T`` between all nodes, self-weights included, kept as the thin factor F.
 
     Attributes:
-        factor: F, shape (n_nodes, rank).
+        factor: F, shape (n_nodes, rank); sparse for cosines of sparse features.
         degrees: ``F (F^T 1)``, kept positive, shape (n_nodes,).
         feature_map: raw features of new points to their rows of F, shape (n_new, rank). The weights of
             new points to the nodes are ``feature_map(X_new) @ factor.T``.
     """
 
-    factor: Array
+    factor: Any
     degrees: Array
-    feature_map: Callable[[MatrixLike], Array]
+    feature_map: Callable[[MatrixLike], Any]
 
     @property
     def n_nodes(self) -> int:
@@ -48,9 +58,10 @@ def cosine(X: MatrixLike) -> LowRankGraph:
 
     ``a_ij = <x_i, x_j> / (|x_i| |x_j|)``, so F is X with rows of length one: exact, and never of higher
     rank than there are features. No weight may be negative. That is certain for nonnegative features;
-    otherwise every pair is checked up to 20,000 nodes, and the degrees beyond.
+    otherwise every pair is checked up to 20,000 nodes, and the degrees beyond. Sparse features, such as counts of
+    words, stay sparse.
     """
-    X = check_features(X)
+    X = check_features(X, sparse=True)
     unit = _UnitRows(X.shape[1])
     factor = unit(X)
     degrees = factor @ factor.sum(axis=0)
@@ -86,7 +97,7 @@ def nystrom(
     """
     X = check_features(X, n_components=n_components)
     check_tau(tau)
-    if not 1 <= n_landmarks <= X.shape[0]:
+    if not 1 <= expect_whole(n_landmarks, "n_landmarks", least=0) <= X.shape[0]:
         raise ValueError(
             f"n_landmarks must lie between 1 and {X.shape[0]}, the number of nodes, got {n_landmarks}."
         )
@@ -112,9 +123,9 @@ class _UnitRows:
 
     n_features: int
 
-    def __call__(self, X_new: MatrixLike) -> Array:
-        table = cast(Array, check_new_features(X_new, self.n_features))
-        lengths = np.sqrt(np.einsum("ij,ij->i", table, table))
+    def __call__(self, X_new: MatrixLike) -> Matrix:
+        table = check_new_features(X_new, self.n_features, sparse=True)
+        lengths = np.sqrt(squared_lengths(table))
         zero = np.flatnonzero(lengths == 0)
         if zero.size:
             raise RowError(
@@ -122,7 +133,7 @@ class _UnitRows:
                 "Cosine weights need rows that are not zero: leave those out.",
                 zero[0],
             )
-        return table / lengths[:, None]
+        return table / lengths[:, None] if isinstance(table, np.ndarray) else csr_array(table / lengths[:, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,10 +156,11 @@ class _Landmarks:
         return factor
 
 
-def _check_not_negative(factor: Array, degrees: Array) -> None:
+def _check_not_negative(factor: Any, degrees: Array) -> None:
     """Refuse negative weights: every pair of a moderate number of nodes, else every degree."""
-    if len(factor) <= _ALL_PAIRS_UP_TO:
-        lowest = min((factor[rows] @ factor.T).min() for rows in row_blocks(len(factor), len(factor)))
+    n_nodes = factor.shape[0]
+    if n_nodes <= _ALL_PAIRS_UP_TO:
+        lowest = min((factor[rows] @ factor.T).min() for rows in row_blocks(n_nodes, n_nodes))
     else:
         lowest = degrees.min()
     if lowest < -_ROUNDING or degrees.min() <= 0:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from graphuq.graph.distances import row_blocks, squared_distances
 from graphuq.graph.features import Array, Features, Matrix, MatrixLike, to_float
 from graphuq.graph.kernel import Kernel
 from graphuq.graph.low_rank import LowRankGraph
+from graphuq.graph.placing import Search
 
 _SAME = 0.1  # of the scale of a node: a new point nearer than this is much like it
 _LEAST_DEGREE = 1e-290  # below it products with 1 / sqrt(degree) overflow
@@ -68,39 +70,67 @@ class Graph:
                 "This graph was made from weights and knows no features: give the weights of the new points "
                 "to the nodes directly."
             )
+        return self.place(X_new).weights
+
+    def place(self, X_new: MatrixLike) -> Placement:
+        """The weights of new points to the nodes, the node nearest to each, and how far the point is that node."""
+        if self.features is None or self.kernel is None:
+            raise TypeError("This graph was made from weights and knows no features: no point resembles a node.")
         points = self.features.project(X_new)
+        weights: Matrix
+        if self.kernel.n_neighbors is None or self._search is None:
+            weights, nearest, squared = self._among_all(points, self.kernel)
+        else:
+            pairs = self._search.near(points, self.kernel.n_neighbors)
+            weights = self.kernel.of_pairs(pairs, (len(points), self.n_nodes))
+            nearest, squared = pairs.nodes[pairs.nth(0)], pairs.squared[pairs.nth(0)]
+        tau = np.broadcast_to(self.kernel.tau, self.n_nodes)[nearest]
+        share = np.exp(-np.square(np.sqrt(squared) / (_SAME * tau)))
+        return Placement(self._as_nodes(weights, nearest, squared == 0), nearest, share)
+
+    @cached_property
+    def _search(self) -> Search | None:
+        """Nodes prepared for a search, where only neighbors are joined."""
+        if self.features is None or self.kernel is None or self.kernel.radii is None:
+            return None
+        return Search.of(self.features.points, self.kernel.radii)
+
+    def _among_all(self, points: Array, kernel: Kernel) -> tuple[Array, NDArray[np.int64], Array]:
+        """Weights to all nodes, the nearest and its squared distance."""
+        assert self.features is not None
         blocks: list[Any] = []
-        nearest = np.empty(len(points), dtype=int)
-        same = np.empty(len(points), dtype=bool)
+        nearest, least = np.empty(len(points), dtype=np.int64), np.empty(len(points))
         for rows in row_blocks(len(points), self.n_nodes):
             squared = squared_distances(points[rows], self.features.points)
-            nearest[rows], same[rows] = squared.argmin(axis=1), squared.min(axis=1) == 0
-            blocks.append(self.kernel(squared))
-        if isinstance(self.weights, np.ndarray):
-            weights = np.concatenate(blocks)
-            weights[same] = self.weights[nearest[same]]
+            nearest[rows], least[rows] = squared.argmin(axis=1), squared.min(axis=1)
+            blocks.append(kernel(squared))
+        return np.concatenate(blocks), nearest, least
+
+    def _as_nodes(self, weights: Matrix, nodes: NDArray[np.int64], same: NDArray[np.bool_]) -> Matrix:
+        """The weights with the rows of points that are nodes replaced by those of the nodes."""
+        if not same.any():
             return weights
-        row = np.where(same, len(points) + nearest, np.arange(len(points)))
-        return csr_array(vstack([*blocks, self.weights], format="csr")[row])
+        own: Any = self.weights[nodes[same]]
+        if isinstance(weights, np.ndarray):
+            weights[same] = own
+            return weights
+        row = np.arange(len(nodes))
+        row[same] = len(nodes) + np.arange(np.count_nonzero(same))
+        return csr_array(vstack([weights, own], format="csr")[row])
 
 
-def resemblance(graph: Graph, X_new: MatrixLike) -> tuple[NDArray[np.int64], Array]:
-    """The node nearest to each new point, and how far the point is that node: shape (n_new,) each.
+class Placement(NamedTuple):
+    """New points among the nodes.
 
         share = exp(-(d / (0.1 tau_i))^2),
 
-    d the distance and tau_i the scale of the kernel at the node: 1 for a point that coincides with it, and nearly so
-    for one that differs in rounding; next to nothing for a neighbor.
+    d the distance to the nearest node i and tau_i the scale of the kernel there: 1 for a point that coincides with it,
+    and nearly so for one that differs in rounding; next to nothing for a neighbor.
     """
-    if graph.features is None or graph.kernel is None:
-        raise TypeError("This graph was made from weights and knows no features: no point resembles a node.")
-    points = graph.features.project(X_new)
-    nearest, distance = np.empty(len(points), dtype=np.int64), np.empty(len(points))
-    for rows in row_blocks(len(points), graph.n_nodes):
-        squared = squared_distances(points[rows], graph.features.points)
-        nearest[rows], distance[rows] = squared.argmin(axis=1), np.sqrt(squared.min(axis=1))
-    tau = np.broadcast_to(graph.kernel.tau, graph.n_nodes)[nearest]
-    return nearest, np.exp(-np.square(distance / (_SAME * tau)))
+
+    weights: Matrix  # to the nodes, (n_new, n_nodes)
+    nearest: NDArray[np.int64]  # (n_new,)
+    share: Array  # how far the point is its nearest node, (n_new,)
 
 
 def precomputed(A: MatrixLike) -> Graph:

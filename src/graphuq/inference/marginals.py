@@ -6,13 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import eigh
 from scipy.special import ndtr
 
-from graphuq.inference.ep import EP, Matrix, Vector, blas_threads
+from graphuq.inference.ep import EP, Matrix, Vector
 
-# A direction whose variance the labels change by less than this share keeps its prior variance.
-UNTOUCHED = 1e-6
 # With so few labels a marginal can be far from Gaussian: one label alone leaves half of one. With more,
 # Gaussians are right to a hundredth and correcting them costs more than all the rest.
 FEW_LABELS = 20
@@ -42,7 +39,7 @@ def predict(
     """
     matrix = np.asarray(conditional, float)
     factors = np.ones(matrix.shape[1]) if scale is None else np.asarray(scale, float)
-    directions, spread = _directions(result)
+    directions, spread = result.touched
     products = matrix @ (factors[:, None] * np.column_stack([directions, result.z_mean]))
     along, mean = products[:, :-1], products[:, -1]
     variance = np.square(along) @ spread + np.square(np.asarray(deviation, float))
@@ -58,18 +55,6 @@ def predict(
         covariance = (along[open_] * spread) @ seen.T
         probability[open_] = _corrected(result, mean[open_], variance[open_], covariance)
     return Marginals(mean, variance, probability)
-
-
-def _directions(result: EP) -> tuple[Matrix, Vector]:
-    """Orthonormal directions of z that the labels touch, (n_latent, r), and the variances left there, (r,).
-
-    A smooth prior has far fewer of them than there are labels.
-    """
-    root = result.root
-    with blas_threads(root.shape[0] ** 3):
-        spread, turn = eigh(root @ root.T, check_finite=False)
-    touched = np.abs(1 - spread) > UNTOUCHED
-    return result.basis @ turn[:, touched], spread[touched]
 
 
 def _corrected(result: EP, mean: Vector, variance: Vector, covariance: Matrix) -> Vector:

@@ -6,10 +6,12 @@ import warnings
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
+from graphuq._expect import expect
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.distances import row_blocks
-from graphuq.graph.features import Array, Matrix, MatrixLike, to_float
+from graphuq.graph.features import Array, Matrix, MatrixLike, squared_lengths, to_float
 from graphuq.spectrum.result import Spectrum
 
 # Dividing by less would spoil an eigenvector of residual 1e-6, the default, in its third digit.
@@ -17,6 +19,8 @@ _LEAST_DIVISOR = 1e-3
 # Low-rank weights are inner products of features, and so is the extension; only rounding sets a limit. The
 # modes of a nearly constant cosine graph all lie this side of 1e-3 and say much about a new point.
 _LEAST_DIVISOR_LOW_RANK = 1e-9
+# Nodes, evenly spread, whose neighbors are counted.
+_N_ASKED = 300
 
 
 def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -> Array:
@@ -38,6 +42,8 @@ def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -
         graph: the graph they belong to, made from features.
         X_new: features of the new points, shape (n_new, n_features).
     """
+    expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
+    expect(graph, (Graph, LowRankGraph), "graph", "the graph that the spectrum was made from")
     if graph.n_nodes != spectrum.n_nodes:
         raise ValueError(
             f"The spectrum has {spectrum.n_nodes} nodes and the graph {graph.n_nodes}: give the graph that the "
@@ -61,7 +67,15 @@ def extend_weights(spectrum: Spectrum, weights: MatrixLike) -> Array:
     entries = A if isinstance(A, np.ndarray) else A.data
     if not (np.isfinite(entries).all() and entries.min(initial=0.0) >= 0):
         raise ValueError("Weights of new points must be finite and not negative.")
-    return _divide(spectrum, A @ _scaled(spectrum, slice(None)), np.asarray(A.sum(axis=1)), _LEAST_DIVISOR)
+    degrees = np.asarray(A.sum(axis=1))
+    if spectrum.normalized:  # the weights of a few points are scaled, not the eigenvectors of all nodes
+        scale = 1 / np.sqrt(spectrum.degrees)
+        A = (
+            A * scale
+            if isinstance(A, np.ndarray)
+            else csr_array((A.data * scale[A.indices], A.indices, A.indptr), A.shape)
+        )
+    return _divide(spectrum, A @ spectrum.vectors, degrees, _LEAST_DIVISOR)
 
 
 def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[np.bool_]:
@@ -73,13 +87,9 @@ def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[n
     noise. The first mode that tells points apart is always believed, and those up to half its divisor.
     """
     first = 1 - spectrum.values[min(spectrum.n_components, spectrum.n_modes - 1)]
-    if isinstance(graph, LowRankGraph):
-        squares = np.einsum("ij,ij->i", graph.factor @ (graph.factor.T @ graph.factor), graph.factor)
-    elif isinstance(graph.weights, np.ndarray):
-        squares = np.einsum("ij,ij->i", graph.weights, graph.weights)
-    else:
-        squares = graph.weights.multiply(graph.weights).sum(axis=1)
-    noise = 1 / np.sqrt(2 * np.median(graph.degrees**2 / squares))
+    some = np.linspace(0, graph.n_nodes - 1, min(graph.n_nodes, _N_ASKED)).astype(int)
+    weights = graph.factor[some] @ graph.factor.T if isinstance(graph, LowRankGraph) else graph.weights[some]
+    noise = 1 / np.sqrt(2 * np.median(graph.degrees[some] ** 2 / squared_lengths(weights)))
     return np.abs(1 - spectrum.values) >= min(noise, abs(first) / 2)
 
 

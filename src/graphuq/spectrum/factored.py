@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
+from scipy.sparse import diags_array
+from scipy.sparse.linalg import LinearOperator, svds
 
 from graphuq._expect import expect
 from graphuq.graph import LowRankGraph
@@ -14,6 +16,7 @@ from graphuq.spectrum.result import Spectrum
 _NOTHING = 1e-12  # sigma^2 below this is rounding: the eigenvalue is 1, like the rest
 _ZERO = 1e-12  # an eigenvalue of L this small is zero, and stands for one more component
 _NEGATIVE = -1e-8  # one below this is no rounding
+_SPARSE_MODES = 300
 
 
 def low_rank(graph: LowRankGraph, *, n_modes: int | None = None) -> Spectrum:
@@ -30,9 +33,11 @@ def low_rank(graph: LowRankGraph, *, n_modes: int | None = None) -> Spectrum:
     Where `graph.nystrom` has raised a degree above its row sum, L is that of weights with the
     difference as a self-weight: q_0 is exact, and the residuals tell what that does to the others.
 
+    Of a sparse F, which may have many columns, the leading singular vectors are found by products with it alone.
+
     Args:
         graph: the weights, from `graph.cosine` or `graph.nystrom`.
-        n_modes: how many, q_0 included; by default all whose eigenvalue is not 1.
+        n_modes: how many, q_0 included; by default all whose eigenvalue is not 1, of a sparse F up to 300.
     """
     expect(graph, LowRankGraph, "graph", "a low-rank graph, as graph.cosine(X) makes")
     F, root = graph.factor, np.sqrt(graph.degrees)[:, None]
@@ -40,6 +45,8 @@ def low_rank(graph: LowRankGraph, *, n_modes: int | None = None) -> Spectrum:
     if n_modes is not None:
         check_n_modes(n_modes, min(F.shape), "the rank of the weights")
     length = np.linalg.norm(root)
+    if not isinstance(F, np.ndarray):
+        return _of_sparse(graph, n_modes or min(_SPARSE_MODES, n_nodes, rank))
     overlap = F.sum(axis=0) / length  # S^T q_0
     blocks = list(row_blocks(n_nodes, rank))
 
@@ -79,6 +86,37 @@ def low_rank(graph: LowRankGraph, *, n_modes: int | None = None) -> Spectrum:
         normalized=True,
         method="low rank",
         rest=1.0 if n_modes == n_found else None,
+    )
+
+
+def _of_sparse(graph: LowRankGraph, n_modes: int) -> Spectrum:
+    """The leading modes: S less its part along q_0 is sparse less a matrix of rank one."""
+    S = diags_array(1 / np.sqrt(graph.degrees)) @ graph.factor
+    q0 = np.sqrt(graph.degrees) / np.linalg.norm(np.sqrt(graph.degrees))
+    overlap = S.T @ q0
+
+    def forward(V: Array) -> Array:
+        return np.asarray(S @ V - np.multiply.outer(q0, overlap @ V))
+
+    def backward(U: Array) -> Array:
+        return np.asarray(S.T @ U - np.multiply.outer(overlap, q0 @ U))
+
+    products = {"matvec": forward, "rmatvec": backward, "matmat": forward, "rmatmat": backward}
+    operator = LinearOperator(S.shape, dtype=np.float64, **products)
+    start = np.random.default_rng(0).standard_normal(min(S.shape))
+    left, sigma, _ = svds(operator, k=n_modes - 1, v0=start)
+    values = np.concatenate([[0.0], 1 - np.square(sigma[::-1])])
+    values[values < _ZERO] = 0.0
+    vectors = np.column_stack([q0, left[:, ::-1]])
+    fix_signs(vectors)
+    return Spectrum(
+        values=values,
+        vectors=vectors,
+        residuals=_residuals(graph, values, vectors),
+        degrees=graph.degrees,
+        n_components=int(np.sum(values == 0)),
+        normalized=True,
+        method="low rank, sparse",
     )
 
 
