@@ -83,6 +83,7 @@
     svg("path", { d: shapes[k % shapes.length], fill: `var(--k${k})` }, root);
     return root;
   }
+  const called = (name) => (/^\d+$/.test(name) ? `row ${name}` : name);
   function oneClass(k, parent) {
     const made = element("span", { class: "class" }, parent);
     made.append(mark(k));
@@ -139,7 +140,7 @@
       const line = element("li", {}, near), what = element("span", { class: "what" });
       line.classList.toggle("plain", !picture(entry, line));
       line.append(what);
-      element("b", {}, what, /^\d+$/.test(entry.name) ? `row ${entry.name}` : entry.name);
+      element("b", {}, what, called(entry.name));
       if (!entry.gray && !entry.file) element("span", {}, what, entry.cells.map(([name, text]) => `${name} ${text}`).join(", "));
       oneClass(entry.class, line);
     }
@@ -210,7 +211,7 @@
       const button = element("button", { type: "button" }, element("li", {}, list));
       oneClass(each.given, button);
       const what = element("span", { class: "what" }, button);
-      element("b", {}, what, each.name);
+      element("b", {}, what, called(each.name));
       const line = element("span", {}, what, "others say ");
       element("bdi", {}, line, state.classes[each.likelier].name);
       element("small", {}, button, sure(each.probability));

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from graphuq import queries, uncertainty
 from graphuq.app.label import beliefs
@@ -136,13 +137,17 @@ class Model:
         self.beliefs = Beliefs(version, found, shown)
 
     def _place(self, p: Array | None) -> Array:
-        """Where rows lie on the map, from 0 to 1: the first two columns of the report's."""
+        """Where rows lie on the map, from 0 to 1: the first two columns of the report's, half of them as ranks.
+
+        Eigenvectors throw a few rows far out and leave the others in a heap: their order stays, and the heap gets room.
+        """
         modes, rows = self.seen.spectrum_, np.arange(self.n_rows)
-        even = np.full((self.n_rows, 2), 0.5)
-        columns = plots.embedding(modes, even if p is None else p, rows)["coordinates"][:2]
+        open_minded = np.full((self.n_rows, 2), 0.5)
+        columns = plots.embedding(modes, open_minded if p is None else p, rows)["coordinates"][:2]
         found = np.column_stack([*columns, *([np.zeros(self.n_rows)] * (2 - len(columns)))])
         low, high = found.min(axis=0), found.max(axis=0)
-        return np.asarray((found - low) / np.where(high > low, high - low, 1))
+        even = rankdata(found, axis=0) / self.n_rows
+        return np.asarray((even + (found - low) / np.where(high > low, high - low, 1)) / 2)
 
     # ---- the thread -----------------------------------------------------------------------------------
     def _idle(self) -> bool:
