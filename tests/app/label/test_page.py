@@ -63,9 +63,15 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def zygote():
+def zygote(tmp_path_factory):
     command = [sys.executable, "-m", "tests.app.label.zygote"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    kept = {  # what one server compiled, the next one has
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("compiled")),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(command, **pipes, text=True, env={**os.environ, **kept})
     assert process.stdout.readline() == "ready\n"
     yield process
     process.stdin.close()

@@ -157,6 +157,7 @@ def test_skipped_rows_come_last_and_unsure_ones_never(make):
 
 def test_two_tabs_never_have_the_same_row_to_the_end(make, monkeypatch):
     monkeypatch.setattr(sessions, "PATIENCE", 0.0)
+    monkeypatch.setattr(sessions.Session, "describe", lambda _, row: {"row": row})
     session = make(GIVEN)
     asked = []
     while True:
