@@ -175,7 +175,7 @@ def goals(record: Record) -> list[dict[str, Any]]:
                     "peer_needs": peers[peer],
                     "beyond": beyond,
                     "half": 2 * need[DEFAULT] <= need[RANDOM],
-                    "no_more": need[DEFAULT] <= peers[peer],
+                    "no_more": need[DEFAULT] <= peers[peer] and need[DEFAULT] < beyond,
                 }
             )
     return rows

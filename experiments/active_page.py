@@ -57,7 +57,7 @@ def answer(record: Record) -> str:
         lost = ", ".join(row["data"] for row in mine if not row["no_more"]) or "none"
         lines.append(
             f"- **{goal}**: at most half of the labels that random choice needs on {half} of {len(mine)} data sets, no "
-            f"more than the best other tool on {no_more} (more on: {lost})."
+            f"more than the best other tool on {no_more} (more, or not at all, on: {lost})."
         )
     return "To reach\n\n" + "\n".join(lines) + "\n"
 
