@@ -1,6 +1,9 @@
 """The code that people read first runs as it stands."""
 
+import os
 import re
+import subprocess
+import sys
 import warnings
 from importlib import import_module
 from pathlib import Path
@@ -12,16 +15,27 @@ import graphuq
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md", "docs/extending.md"])
-def test_the_python_on_a_page_runs(page, tmp_path, monkeypatch):
+PAGES = ("README.md", "docs/quickstart.md", "docs/extending.md")
+TUTORIALS = tuple(f"docs/tutorials/{path.name}" for path in sorted((ROOT / "docs/tutorials").glob("*.md")))
+
+
+@pytest.mark.parametrize("page", [*PAGES, *TUTORIALS])
+def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
+    """Blocks of Python and of shell in their order, in one folder."""
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(
-        r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(python|sh)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     assert blocks
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        exec(compile("\n".join(blocks), page, "exec"), {})
+    names: dict[str, object] = {}
+    for language, block in blocks:
+        if language == "sh":
+            done = subprocess.run(["bash", "-ec", block], capture_output=True, text=True)
+            assert done.returncode == 0, block + done.stderr
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(compile(block, page, "exec"), names)
 
 
 def test_every_command_on_a_page_exists():
@@ -31,7 +45,7 @@ def test_every_command_on_a_page_exists():
     from graphuq.app.cli import app
 
     commands = typer.main.get_command(app).commands
-    for page in ("README.md", "docs/quickstart.md"):
+    for page in ("README.md", "docs/quickstart.md", "docs/tutorials/analyst.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         lines = re.findall(r"^    graphuq (\w+)([^#\n]*)", text, re.MULTILINE)
         assert lines
@@ -75,12 +89,12 @@ def test_every_name_in_the_table_of_equations_exists():
         named("laplacian.no_such_name")
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+@pytest.mark.parametrize("page", sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
 def test_every_link_and_setting_on_a_page_exists(page):
     """Links to other pages and files; and no setting that the classifier does not have."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    text = (ROOT / page).read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
-        assert link.startswith("http") or (ROOT / "docs" / link).exists(), link
+        assert link.startswith("http") or ((ROOT / page).parent / link).exists(), link
     known = graphuq.GraphClassifier().get_params()
     for settings in re.findall(r"GraphClassifier\(([^()`]*(?:\([^()]*\)[^()`]*)*)\)", text):
         outer = re.sub(r"\([^()]*\)", "", settings)
