@@ -120,13 +120,18 @@ def test_bad_landmarks_are_refused(options, message):
         graph.nystrom(points(), tau=1.0, **options)
 
 
+def test_sparse_features_have_cosines_and_no_distances():
+    X = sparse.csr_array(np.eye(4) + 0.5)
+    np.testing.assert_allclose(graph.cosine(X).factor.toarray(), graph.cosine(X.toarray()).factor)
+    with pytest.raises(TypeError, match="sparse"):
+        graph.nystrom(X, tau=1.0, n_landmarks=2)
+
+
 @pytest.mark.parametrize("make", [graph.cosine, lambda X: graph.nystrom(X, tau=1.0, n_landmarks=2)])
 def test_bad_features_are_refused(make):
     with pytest.raises(ValueError, match="NaN"):
         make(np.full((3, 2), np.nan))
     with pytest.raises(ValueError, match="at least 2 rows"):
         make(np.ones((1, 2)))
-    with pytest.raises(TypeError, match="sparse"):
-        make(sparse.csr_array(np.ones((3, 2))))
     with pytest.raises(ValueError, match="X has 3 features, but the graph was made from 2"):
         make(np.ones((5, 2))).feature_map(np.ones((1, 3)))

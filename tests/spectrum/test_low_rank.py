@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from graphuq import graph, laplacian, spectrum
 
@@ -101,3 +102,17 @@ def test_a_floored_degree_keeps_the_spectrum_sound():
     assert found.values[0] == 0
     assert found.residuals[0] < 1e-12
     assert ((found.values >= 0) & (found.values <= 2)).all()
+
+
+def test_sparse_features_give_the_spectrum_of_dense_ones():
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((60, 40)) < 0.2, rng.random((60, 40)), 0.0)
+    X[:, 0] += 0.1
+    dense, sparse = (spectrum.low_rank(graph.cosine(each), n_modes=12) for each in (X, csr_array(X)))
+    np.testing.assert_allclose(sparse.values, dense.values, atol=1e-10)
+    np.testing.assert_allclose(np.abs(np.sum(sparse.vectors * dense.vectors, axis=0)), 1, atol=1e-8)
+    assert sparse.residuals.max() < 1e-8
+    new = X[:5] + 0.01
+    for rows in (csr_array(new), new):
+        found = spectrum.extend(sparse, graph.cosine(csr_array(X)), rows)
+        np.testing.assert_allclose(np.abs(found), np.abs(spectrum.extend(dense, graph.cosine(X), new)), atol=1e-8)

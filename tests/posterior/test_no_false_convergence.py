@@ -1,0 +1,161 @@
+"""No posterior may say that it has converged and be wrong: small posteriors with known answers, adversarial ones among them.
+
+`python -m benchmarks.small_posteriors` is the same at full length.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from benchmarks.small_posteriors import (
+    LENGTH,
+    TOLERANCE,
+    claim,
+    importance,
+    judge,
+    on_labels,
+    problems,
+    samplers,
+)
+
+from graphuq import Orthant, sample
+from graphuq.inference import contradictions
+from graphuq.inference.contradictions import missed, needs_double_precision
+from graphuq.inference.whiten import whiten
+from graphuq.models import GinzburgLandau, LevelSet, Probit
+from graphuq.posterior import draws
+
+PROBLEMS = {f"{problem.kind}: {problem.name}": problem for problem in problems()}
+# Kinds that share their compiled chains, and among them what is hardest: slabs that hold nothing, some, and all.
+CHOSEN = [
+    "LevelSet, modes: two cliques 1e-06 wide, gamma 0.37",
+    "LevelSet, modes: two cliques 1e-08 wide, gamma 0.35",
+    "LevelSet, modes: a knot 1e-07 wide, gamma 0.3",
+    "LevelSet, labels: near twins 0.0001, gamma 0.4",
+]
+STUCK = "LevelSet, modes: two cliques 1e-06 wide, gamma 0.37"
+
+
+def test_there_are_enough_problems_and_each_has_a_name_of_its_own():
+    assert len(PROBLEMS) == len(problems()) >= 30
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_what_says_it_has_converged_is_right(name):
+    problem = PROBLEMS[name]
+    for sampler, length in samplers(problem).values():
+        found = claim(problem, sampler, length, 0)
+        assert not found.false, (sampler, found)
+
+
+def test_the_move_across_is_what_tells(monkeypatch):
+    """Without it chains agree with each other, R-hat is 1.00, and the answer is off by a half."""
+    problem = PROBLEMS[STUCK]
+    sampler, length = samplers(problem)["PCN"]
+    monkeypatch.setattr(draws, "missed", lambda *_: (0.0, -1))
+    found = claim(problem, sampler, length, 0)
+    assert found.converged
+    assert found.false
+    assert found.off > 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "sampler"),
+    [
+        ("LevelSet, modes: two cliques 1e-06 wide, gamma 10", "Orthant"),
+        ("LevelSet, modes: two cliques 1e-06 wide, gamma 0.5", "EllipticalSlice"),
+        ("LevelSet, modes: one wrong label in a clique 1e-06 wide, gamma 0.2", "Referenced(Refractive)"),
+        ("Probit, modes: two cliques 1e-06 wide, gamma 0.001", "Orthant"),
+    ],
+)
+def test_what_is_right_may_say_so(name, sampler):
+    """The other way round: where chains do find all of the posterior they are not doubted."""
+    problem = PROBLEMS[name]
+    found = claim(problem, *samplers(problem)[sampler], 0)
+    assert found.converged
+    assert found.off < TOLERANCE
+
+
+def exact_draws(problem, *, only=None, seed=0):
+    """Draws of z on two modes, by weighing a mixture of wide and thin normals around every label's plane."""
+    rng = np.random.default_rng(seed)
+    rows, n = problem.prior.vectors, 400_000
+    normal = rows[0] / np.linalg.norm(rows[0])
+    across = np.array([-normal[1], normal[0]])
+    thin = 3e-6
+    t = rng.standard_normal(n) * np.where(rng.random(n) < 0.5, thin, 1.0)
+    along = rng.standard_normal(n)
+    z = t[:, None] * normal + along[:, None] * across
+    density = np.exp(-(t**2) / 2) + np.exp(-((t / thin) ** 2) / 2) / thin
+    u = z @ rows[problem.model.nodes].T
+    right = (u >= 0) == problem.model.y
+    log_weight = -(t**2) / 2 - 2 / problem.model.gamma**2 * (~right).sum(axis=1)
+    weight = np.exp(log_weight - log_weight.max()) / density
+    if only is not None:
+        weight *= right[:, :2].all(axis=1) == only
+    return z[rng.choice(n, size=(8, 500), p=weight / weight.sum())]
+
+
+def test_the_move_across_leaves_the_posterior_as_it_is():
+    problem = PROBLEMS["LevelSet, modes: one wrong label in a clique 1e-06 wide, gamma 0.4"]
+    whitening = whiten(problem.prior, problem.model.nodes)
+    z = exact_draws(problem)
+    inside = np.mean((z @ problem.prior.vectors[1]) < 0)
+    assert inside == pytest.approx(1 - problem.answer().plain[1, 1], abs=0.05)
+    assert missed(whitening, problem.model, z)[0] < 0.01
+    for only in (False, True):  # chains that have not found the slab, and chains that do not leave it
+        shift, node = missed(whitening, problem.model, exact_draws(problem, only=only))
+        assert shift > 0.01
+        assert node in (0, 1)
+
+
+def test_quadrature_agrees_with_importance_sampling():
+    for name in (STUCK, "Probit, modes: two cliques 1e-06 wide, gamma 0.01"):
+        problem = PROBLEMS[name]
+        drawn = importance(problem.prior.vectors, problem.model)
+        assert np.allclose(drawn.plain, problem.answer().plain, atol=5 * drawn.error)
+        assert np.allclose(drawn.predictive, problem.answer().predictive, atol=5 * drawn.error)
+        assert drawn.error < 0.01
+
+
+@pytest.mark.parametrize("gap", [1e-3, 1e-6, 1e-9])
+def test_contradictions_are_found_with_the_width_of_the_slab_between_them(gap):
+    problem = on_labels("twins", [1, 0, 1, 0], LevelSet, gap=gap, gamma=0.5)
+    found = contradictions.contradictions(problem.prior, problem.model)
+    assert [*zip(found.one, found.other, strict=True)] == [(0, 1), (1, 0)]
+    rows = problem.prior.vectors
+    assert np.allclose(found.width, np.linalg.norm(rows[0] - rows[1]), rtol=1e-6)
+    agreeing = replace(problem.model, y=np.array([1, 1, 0, 0]))
+    assert contradictions.contradictions(problem.prior, agreeing).one.size == 0
+    noisy = contradictions.contradictions(problem.prior, Probit(np.arange(4), problem.model.y, gamma=0.01))
+    assert np.allclose(noisy.width, np.hypot(found.width, 0.01 * np.sqrt(2)), rtol=1e-3)
+
+
+def test_double_precision_is_chosen_where_it_is_needed():
+    thin, wide = (on_labels("twins", [1, 0, 1, 0], LevelSet, gap=gap, gamma=0.5) for gap in (1e-6, 0.1))
+    assert needs_double_precision(thin.prior, thin.model)
+    assert not needs_double_precision(wide.prior, wide.model)
+    for gamma, needed in ((1e-3, True), (0.1, False)):
+        assert needs_double_precision(wide.prior, Probit(np.arange(4), wide.model.y, gamma=gamma)) == needed
+    assert not needs_double_precision(thin.prior, GinzburgLandau(np.arange(4), thin.model.y))
+    with pytest.raises(ValueError, match="dtype must be 'auto'"):
+        sample(thin.prior, thin.model, dtype="float16")
+
+
+def test_what_is_said_of_it():
+    problem = PROBLEMS[STUCK]
+    with pytest.warns(UserWarning, match="labels contradict each other in nearly equal rows"):
+        posterior = sample(problem.prior, problem.model, samplers(problem)["PCN"][0], **LENGTH)
+    found = posterior.diagnostics()
+    assert found.worst_r_hat < 1.05
+    assert not found.balanced
+    assert found.shift[1] in problem.model.nodes
+    assert posterior.settings["dtype"] == "float64"
+    assert not judge(problem, posterior).converged
+
+
+def test_trajectories_of_few_labels_are_not_shortened():
+    """Two walls that hold u between them would: then the noise hardly moves, and chains do not mix."""
+    problem = PROBLEMS["Probit, modes: two cliques 1e-06 wide, gamma 0.001"]
+    posterior = sample(problem.prior, problem.model, Orthant(), **LENGTH)
+    assert posterior.diagnostics().ess_bulk.min() > 2000
