@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
-from tqdm.auto import tqdm
 
 from graphuq import graph as graphs
 from graphuq import queries, spectrum, uncertainty
@@ -381,6 +380,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def _tell(self, stage: str) -> None:
         """A line at the beginning of what may take long; bars are for terminals."""
         if self.verbose:
+            from tqdm import tqdm
+
             tqdm.write(f"{stage} ...", file=sys.stderr)
 
     def _see(self, X: Any, tell: Callable[[str], None]) -> None:

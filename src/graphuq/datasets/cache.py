@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqdm import tqdm
-
 from graphuq.files import whole_file
 
 _log = logging.getLogger(__name__)
@@ -54,6 +52,8 @@ def load_files(folder: Path, sha256: Mapping[str, str], sources: Sequence[Source
         return found
     _make_writable(folder)
     failures = []
+    from tqdm import tqdm
+
     with tqdm(sources, unit="source", disable=None, leave=False) as bar:  # a bar on a terminal only
         for source in bar:
             bar.set_description(f"Fetching {folder.name}: {source.name}")

@@ -15,9 +15,9 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from tqdm.auto import tqdm
 
 from graphuq._expect import expect_seed, expect_whole
+from graphuq._progress import progress_bar
 from graphuq.inference.checkpoint import Log
 from graphuq.inference.contradictions import needs_double_precision
 from graphuq.inference.diagnostics import split_r_hat
@@ -136,7 +136,7 @@ def sample(
             )
 
         reason = "the last step"
-        with tqdm(total=n_draws * thin, disable=not progress, unit="step", desc="warm-up") as bar:
+        with progress_bar(n_draws * thin, shown=progress, unit="step", desc="warm-up") as bar:
             try:
                 while log.n_draws < n_draws:
                     reached = [rule for rule in stops if log.n_draws and rule.reached(so_far())]

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
-from tqdm import tqdm
 
 from graphuq._expect import expect
+from graphuq._progress import progress_bar
 from graphuq.laplacian import Laplacian
 from graphuq.spectrum.convention import Array, assemble, check_n_modes, null_space
 from graphuq.spectrum.lapack import dense
@@ -86,7 +86,7 @@ def leading(
     rng = np.random.default_rng(seed)
     cut, upper = _cut_and_end(matrix, width / n_nodes, rng)
     allowed = tolerance if L.is_normalized else tolerance * upper
-    with tqdm(total=n_modes, disable=not progress, unit="mode") as bar:
+    with progress_bar(n_modes, shown=progress, unit="mode") as bar:
         block = _start(start, Z.shape[1], (n_nodes, width), order, cut, upper, rng, loose=tolerance >= _LOOSE)
         found = _iterate(matrix, Z[order], block, n_wanted, cut, upper, allowed, bar)
     vectors = np.empty(found.vectors.shape)
@@ -137,7 +137,7 @@ def _iterate(
     cut: float,
     upper: float,
     allowed: float,
-    bar: tqdm,
+    bar: Any,
 ) -> _Block:
     """Filter and rotate a block of vectors, orthogonal to the null space Z, until those wanted converge."""
     vectors, values, residuals = block

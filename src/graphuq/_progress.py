@@ -1,0 +1,37 @@
+"""Whether to show how far things are in; a progress bar, or one that shows nothing, out: tqdm is imported where shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class _Silent:
+    """A bar that nobody sees."""
+
+    def __init__(self, total: int) -> None:
+        self.n, self.total = 0, total
+
+    def __enter__(self) -> _Silent:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        """Nothing to take off the screen."""
+
+    def update(self, n: int = 1) -> None:
+        """So much further."""
+        self.n += n
+
+    def set_description(self, text: str) -> None:
+        """Nothing to say."""
+
+    def set_postfix(self, values: Any) -> None:
+        """Nothing to say."""
+
+
+def progress_bar(total: int, *, shown: bool, unit: str, desc: str | None = None) -> Any:
+    """A bar of so many units, on standard error."""
+    if not shown:
+        return _Silent(total)
+    from tqdm.auto import tqdm
+
+    return tqdm(total=total, unit=unit, desc=desc)
