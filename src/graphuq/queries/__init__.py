@@ -29,6 +29,8 @@ N_TARGETS, N_TARGETS_MANY = 2000, 250
 LEAST_CHANCE = 0.1
 # An answer less probable than this says nothing.
 LEAST_ANSWER = 1e-6
+# An answer that varies less than this is as good as known, and takes nothing from what others say.
+LEAST_VARIANCE = 1e-4
 # In a batch, rows whose answers have more in common than this are asked once.
 NEAR_DUPLICATE = 0.5
 
@@ -229,7 +231,9 @@ def _known(found: Joint, c: int, n_targets: int) -> Joint:
     Cov(j, d | c) = Cov(j, d) - Cov(j, c) Cov(c, c)^+ Cov(c, d),    Cov(c, c) = diag(q) - q q^T
     """
     q = found.answer[c]
-    inverse = np.linalg.pinv(np.diag(q) - np.outer(q, q), rcond=1e-6, hermitian=True)
+    values, vectors = np.linalg.eigh(np.diag(q) - np.outer(q, q))
+    unsure = values > LEAST_VARIANCE
+    inverse = (vectors[:, unsure] / values[unsure]) @ vectors[:, unsure].T
     with_c = found.covariance[:, :, c]  # of every class of every row with every answer at c
     to_asked = with_c[n_targets:]  # (n_asked, n_classes, n_classes)
     taken = np.tensordot(with_c @ inverse, to_asked, (2, 2))
