@@ -1,10 +1,15 @@
-"""Run every benchmark in turn: `python -m benchmarks`, or some: `python -m benchmarks spectrum step_cost`."""
+"""Run every benchmark in turn: `python -m benchmarks`, or some: `python -m benchmarks spectrum step_cost`.
+
+It ends with a table of docs/reproduction/performance.json, which benchmarks that keep a record add to.
+"""
 
 import subprocess
 import sys
 from pathlib import Path
 
-HELPERS = {"__init__", "__main__", "problems"}
+from benchmarks.record import table
+
+HELPERS = {"__init__", "__main__", "problems", "record"}
 
 
 def main() -> int:
@@ -20,6 +25,7 @@ def main() -> int:
         # A process each: peak memory and thread pools of one must not show in the next.
         if subprocess.run([sys.executable, "-m", f"benchmarks.{name}"]).returncode:
             failed.append(name)
+    print(f"\n{table()}")
     if failed:
         print(f"\nFailed: {', '.join(failed)}.", file=sys.stderr)
     return bool(failed)
