@@ -1,6 +1,7 @@
 """`python -m experiments ID... | --all [--quick | --full]`: records and figures, then a table of verdicts.
 
-`python -m experiments page` writes docs/reproduction.md from the committed records.
+`python -m experiments page` writes docs/reproduction.md from the committed records. `python -m experiments active`,
+`tables` and `digits_ten` have options and pages of their own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from experiments import page, runner
@@ -19,10 +21,15 @@ RECORDS = Path("docs/reproduction")
 PAGE = Path("docs/reproduction.md")
 SCRATCH = Path("reproduction")
 WIDTHS = (15, 40, 26, 40, 8)
+ON_THEIR_OWN = ("active", "tables", "digits_ten")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is asked for; 1 where something that should agree does not, 2 where the question is wrong."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0] in ON_THEIR_OWN:
+        found: int = import_module(f"experiments.{given[0]}").main(given[1:])
+        return found
     here = runner.available()
     parser = argparse.ArgumentParser(prog="graphuq reproduce", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="ID", help=f"of {', '.join(here)}; or page")
@@ -33,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
     parser.add_argument("--out", type=Path, help=f"for records (default: {RECORDS}, or {SCRATCH}/quick)")
     parser.add_argument("--work", type=Path, default=SCRATCH / "work", help="for finished trials")
-    asked = parser.parse_args(arguments)
+    asked = parser.parse_args(given)
     if asked.names == ["page"]:
         records = asked.out or RECORDS
         if not any(records.glob("*.json")):

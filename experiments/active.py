@@ -16,6 +16,7 @@ import math
 import os
 import warnings
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -232,7 +233,7 @@ def draw(record: Record) -> Any:
     return figure
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is not done yet; write the record, the picture and the page."""
     from experiments import active_page
 
@@ -246,7 +247,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no more trials after so long")
     parser.add_argument("--out", type=Path, help=f"for the record (default: {RECORDS}, or {SCRATCH}/quick)")
     parser.add_argument("--work", type=Path, default=SCRATCH / "work", help="for finished trials")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     out = asked.out or (SCRATCH / "quick" if asked.quick else RECORDS)
     if asked.data is not None:
         os.environ[active_data.FILE] = str(asked.data.absolute())

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -234,13 +235,13 @@ def _cell(value: list[float] | None, best: float) -> str:
     return f"{'**' if mean == best else ''}{mean:.3f}{'**' if mean == best else ''} ± {error:.3f}"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is not done yet; write the record, the figure and the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 draws of labels")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--work", type=Path, default=SCRATCH / "work", help="for finished trials")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     out, target = (SCRATCH / "quick", SCRATCH / "quick" / "digits.md") if asked.quick else (RECORDS, PAGE)
     level = "quick" if asked.quick else "full"
     (outcome,) = runner.reproduce(["digits_ten"], level=level, jobs=asked.jobs, out=out, work=asked.work)

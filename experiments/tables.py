@@ -383,7 +383,7 @@ def draw(record: Record) -> Any:
     return figure
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is not done yet; write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="a file made by python -m experiments.table_data")
@@ -392,7 +392,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no more trials after so long")
     parser.add_argument("--out", type=Path, help=f"for the record (default: {RECORDS}, or {SCRATCH}/quick)")
     parser.add_argument("--work", type=Path, default=SCRATCH / "work", help="for finished trials")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     if asked.data is not None:
         os.environ[table_data.FILE] = str(asked.data.absolute())
     os.environ.setdefault("JAX_PLATFORMS", "cpu")  # nothing here would gain from an accelerator
