@@ -8,7 +8,7 @@ from experiments.hyperprior import Config, averaged, fit, loss, make_cloud
 from scipy.optimize import minimize
 from scipy.special import ndtr
 
-from graphuq import calibration, laplacian, spectrum
+from graphuq import calibration, graph, laplacian, spectrum
 from graphuq.inference.independence import sample_independently
 from graphuq.learning import Hyperprior, LogNormal, learn
 from graphuq.learning.averaging import axial, climb
@@ -465,3 +465,21 @@ def test_modes_on_demand_are_as_many_as_carry_weight():
         assert asked == [20 * 2**i for i in range(len(asked))]
     assert found[2].spectrum.n_modes < 80
     assert found[40].spectrum.n_modes == 160
+
+
+def test_many_labels_decide_by_some_of_them(monkeypatch):
+    """The hyper-parameters are those of some labels, and the posterior that of all."""
+    monkeypatch.setattr("graphuq.learning.MOST_CLIMBED", 40)
+    rng = np.random.default_rng(0)
+    S = spectrum.dense(laplacian.normalized(graph.knn(rng.standard_normal((150, 2)), n_neighbors=6))).truncate(30)
+    nodes = np.arange(120)
+    model = Probit(nodes, (S.vectors[:120, 1] > 0).astype(int))
+    found = learn(S, model)
+    assert len(found.posterior.weights) == 1
+    (few,) = (each.with_few_labels(40) for each in problems(S, model, None, None))
+    assert len(few.model.nodes) == 40
+    alone = learn(S, few.model, average=False)
+    assert found.hyperparameters == pytest.approx(alone.hyperparameters, rel=1e-6)
+    exact = GaussianPosterior.of(found.prior, replace(found.model))
+    assert len(exact.model.nodes) == 120
+    np.testing.assert_allclose(found.posterior.probability(), exact.probability(), atol=1e-5)

@@ -74,6 +74,19 @@ class Problem:
             log_posterior -= UNTRUSTED
         return Point(theta, found, variances, model, fit, log_posterior)
 
+    def with_few_labels(self, most: int) -> Problem:
+        """The same with so many of the labels, drawn at random, each class among them; itself if it has no more."""
+        y = np.asarray(ask(self.model, "y"))
+        if y.size <= most:
+            return self
+        order = np.random.default_rng(0).permutation(y.size)
+        kept = np.union1d(order[:most], order[np.unique(y[order], return_index=True)[1]])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # labels were doubted when they were read
+            model: Any = self.model
+            few = replace(model, nodes=model.nodes[kept], y=y[kept])
+        return replace(self, rows=self.rows[kept], model=few)
+
     def gradient(self, point: Point) -> Array:
         """Derivative of the log posterior by theta, exact at the fixed point."""
         evidence = point.fit.gradient()
