@@ -48,4 +48,6 @@ def test_sparse_and_wide_features_have_the_columns_of_dense_ones():
 def test_features_that_do_not_vary_or_overflow_are_left_out(X):
     assert FeaturePiece.of(np.ones((10, 2))) is None
     piece = FeaturePiece.of(np.column_stack([X, np.full(80, 7.0)]))
-    np.testing.assert_allclose(piece.columns(np.column_stack([X, np.full(80, 9.0)])), FeaturePiece.of(X).columns(X))
+    np.testing.assert_allclose(
+        piece.columns(np.column_stack([X, np.full(80, 9.0)])), FeaturePiece.of(X).columns(X)
+    )

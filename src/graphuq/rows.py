@@ -41,7 +41,9 @@ def warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:
     for i, label in zip(labels.nodes, labels.y, strict=True):
         j, other = first.setdefault(rows[i], (i, label))
         if label != other:
-            told = "Rows {} and {} are the same in every feature but have different classes: the data cannot decide "
+            told = (
+                "Rows {} and {} are the same in every feature but have different classes: the data cannot decide "
+            )
             warnings.warn(RowWarning(told + "between rows like these.", j, i), stacklevel=3)
             return
 

@@ -33,9 +33,9 @@ def test_the_demonstration(tmp_path, monkeypatch):
     assert all(str(path) in text and path.stat().st_size > 10_000 for path in found.files)
     assert json.loads(json.dumps(found.as_json(), allow_nan=False))["files"][0] == str(found.files[0])
     page = found.files[0].read_text(encoding="utf-8")
-    assert re.search(
-        r"<tbody><tr data-node='\d+'><td class='text row'><bdi>member (\d+)<", page
-    )[1] == str(first.row)
+    assert re.search(r"<tbody><tr data-node='\d+'><td class='text row'><bdi>member (\d+)<", page)[1] == str(
+        first.row
+    )
     assert "member 435" in page
     assert "member 0<" not in page
     assert "Several models, one question" in page

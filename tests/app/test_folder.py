@@ -83,7 +83,10 @@ def test_eigenvectors_are_stored_once(tmp_path):
         name for name, array in arrays.items() if array.ndim == 2 and array.shape[0] == n_nodes <= array.shape[1]
     ]
     assert wide == ["spectrum vectors"]
-    assert arrays["rows linear"].shape in ((n_nodes, 64), (n_nodes, 0))  # 4 features, and 60 columns in which they bend
+    assert arrays["rows linear"].shape in (
+        (n_nodes, 64),
+        (n_nodes, 0),
+    )  # 4 features, and 60 columns in which they bend
 
 
 def test_settings_that_no_file_keeps_are_refused():

@@ -31,7 +31,9 @@ def to_float(A: MatrixLike, name: str = "X") -> Matrix:
 def check_features(X: MatrixLike, *, n_components: int | None = None, sparse: bool = False) -> Matrix:
     """The features of a graph as a table of at least two finite rows, or an error that says what is wrong."""
     table = _check_table(X, n_rows=2, sparse=sparse or n_components is not None)
-    if n_components is not None and not 1 <= expect_whole(n_components, "n_components", least=-(10**9)) <= min(table.shape):
+    if n_components is not None and not 1 <= expect_whole(n_components, "n_components", least=-(10**9)) <= min(
+        table.shape
+    ):
         raise SettingError(
             "n_components",
             f"must lie between 1 and {min(table.shape)}, the smaller of {table.shape[0]} rows and {table.shape[1]} "
