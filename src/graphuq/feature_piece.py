@@ -108,7 +108,7 @@ def _smooth(linear: Array) -> tuple[Array, Array, Array]:
     values, vectors = eigh(np.exp(-cdist(landmarks, landmarks, "sqeuclidean") / (2 * SMOOTH_DISTANCE)))
     kept = np.flatnonzero(values > 1e-8 * values[-1])[::-1][:N_SMOOTH]
     turn = vectors[:, kept] / np.sqrt(values[kept])
-    columns = _bent(linear, landmarks, turn)
+    columns = _bent(linear[:: 1 + len(linear) // BLOCK_ROWS], landmarks, turn)
     center = columns.mean(axis=0)
     size = np.sqrt(np.square(columns - center).sum(axis=1).mean())
     return landmarks, turn / size, center / size
