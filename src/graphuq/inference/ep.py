@@ -24,6 +24,8 @@ Matrix = NDArray[np.float64]
 
 # A direction whose variance the labels change by less than this share keeps its prior variance.
 UNTOUCHED = 1e-6
+# From here on threads share the work of a product: on two cores they gain nothing before.
+MANY_MULTIPLICATIONS = 1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +239,7 @@ def blas_threads(n_multiplications: float) -> AbstractContextManager[Any]:
     """One thread for small matrices: there, threads that wait for each other cost more than they bring,
     most of all on a busy machine.
     """
-    return nullcontext() if n_multiplications > 1e8 else _blas().limit(limits=1)
+    return nullcontext() if n_multiplications > MANY_MULTIPLICATIONS else _blas().limit(limits=1)
 
 
 class _Posterior(NamedTuple):

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from graphuq._expect import expect, expect_model
 from graphuq.calibration import temperature
 from graphuq.inference.ep import blas_threads
-from graphuq.learning.averaging import FINAL_TOLERANCE, around, climb
+from graphuq.learning.averaging import around, climb
 from graphuq.learning.evidence import Array, Point, Problem, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, Hyperparameters, Hyperprior, LogNormal
 from graphuq.models.base import Model, ask, offer
-from graphuq.posterior.gaussian import N_POINTS
+from graphuq.posterior.gaussian import N_POINTS, RELABEL_TOLERANCE
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
@@ -34,6 +34,8 @@ CARRIED = 4e-3
 EXPLAINED = 0.5
 # Of more labels some, drawn at random, decide the hyper-parameters: they leave nothing open that an average would tell.
 MOST_CLIMBED = 1000
+# Sweeps that all of them get at the end.
+PATIENCE = 200
 # A point of less weight is left out.
 LEAST_WEIGHT = 1e-2
 # What is believed of the temperature of many classes: chosen, as the hyperprior was, on tables that are not reported.
@@ -141,7 +143,7 @@ def _weighed(structures: list[Problem], average: bool) -> tuple[list[Weighed], A
     kept = weights >= LEAST_WEIGHT * weights.sum() if average else np.arange(len(weights)) == 0
     found = [found[i] for i in np.flatnonzero(kept)]
     if n_labeled > MOST_CLIMBED:
-        found = [(each, each.at(point.theta, tolerance=FINAL_TOLERANCE), weight) for each, point, weight in found]
+        found = [(each, each.at(point.theta, None, RELABEL_TOLERANCE, PATIENCE), w) for each, point, w in found]
     return found, weights[kept] / weights[kept].sum()
 
 

@@ -60,7 +60,13 @@ class Problem:
     model: Model
     family: Family
 
-    def at(self, theta: Array, start: Fit | None = None, tolerance: float = CLIMBING_TOLERANCE) -> Point:
+    def at(
+        self,
+        theta: Array,
+        start: Fit | None = None,
+        tolerance: float = CLIMBING_TOLERANCE,
+        max_sweeps: int = MOST_SWEEPS,
+    ) -> Point:
         """The posterior given theta, by expectation propagation that starts from that of a close theta."""
         variances = np.exp(self.family.log_variances(theta))
         n_kept = int(np.flatnonzero(variances >= NEGLIGIBLE * variances.sum())[-1]) + 1
@@ -68,7 +74,7 @@ class Problem:
         found = self.family.hyperparameters(theta)
         model = with_noise(self.model, found)
         factor = self.rows[:, : variances.size] * np.sqrt(variances)
-        fit = ask(model, "sites").fit(factor, start=start, tolerance=tolerance, max_sweeps=MOST_SWEEPS)
+        fit = ask(model, "sites").fit(factor, start=start, tolerance=tolerance, max_sweeps=max_sweeps)
         log_posterior = fit.log_evidence + self.family.log_prior(theta)
         if not fit.converged:  # no number to be trusted: a point to stay away from
             log_posterior -= UNTRUSTED
