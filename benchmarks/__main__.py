@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.record import table
 
-HELPERS = {"__init__", "__main__", "problems", "record"}
+HELPERS = {"__init__", "__main__", "page", "problems", "record"}
 
 
 def main() -> int:

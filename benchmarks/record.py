@@ -5,6 +5,8 @@ import os
 import platform
 from pathlib import Path
 
+from graphuq.files import whole_file
+
 PATH = Path(__file__).parents[1] / "docs" / "reproduction" / "performance.json"
 COLUMNS = ("ours", "peer", "ratio", "peak_gb")
 
@@ -19,7 +21,8 @@ def record(item: str, *, ours: float, peer: float | None = None, peak_gb: float 
     ratio = None if peer is None else peer / ours
     found = {"ours": ours, "peer": peer, "ratio": ratio, "peak_gb": peak_gb, **more}
     found |= {"cores": os.cpu_count(), "machine": platform.processor() or platform.machine()}
-    PATH.write_text(json.dumps(read() | {item: found}, indent=1, sort_keys=True) + "\n")
+    with whole_file(PATH) as part:
+        part.write_text(json.dumps(read() | {item: found}, indent=1, sort_keys=True) + "\n")
 
 
 def table() -> str:

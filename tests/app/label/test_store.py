@@ -165,7 +165,7 @@ spec.loader.exec_module(module)
 from pathlib import Path
 store = module.open_store(Path(sys.argv[2]))
 for row in range(int(sys.argv[3]), 10_000):
-    assert store.reserve("me", [row]) == row
+    assert store.reserve("me", [row]) in (row, None)  # none where it was answered, and nobody heard
     store.answer(f"key {row}", "me", row, f"class {row % 3}")
     print(row, flush=True)
 """

@@ -1,0 +1,76 @@
+"""docs/performance.md and its picture from docs/reproduction/performance.json: `python -m benchmarks.page`."""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+from benchmarks.record import PATH, read
+from graphuq.files import whole_file
+
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+PICTURE = PATH.with_suffix(".png")
+GROWTH = "growth with "
+
+
+def shown(value):
+    """Three digits, or a dash."""
+    return "–" if value is None else f"{value:.3g}"
+
+
+def draw(growth) -> None:
+    """Seconds against what grows, on logarithmic axes."""
+    figure, axes = plt.subplots(
+        1, len(growth), figsize=(3.6 * len(growth), 3.2), layout="constrained", squeeze=False
+    )
+    for axis, (name, found) in zip(axes[0], growth.items(), strict=True):
+        axis.loglog(found["sizes"], found["seconds"], "o-", label=f"graphuq, exponent {found['exponent']:.2f}")
+        label = f"LabelSpreading, {found['peer_exponent']:.2f}"
+        axis.loglog(found["sizes"], found["peer_seconds"], "s--", label=label, color="0.6")
+        axis.set(xlabel=name.removeprefix(GROWTH), ylabel="seconds")
+        axis.legend(frameon=False, fontsize="small")
+        axis.spines[["top", "right"]].set_visible(False)
+    with whole_file(PICTURE) as part:
+        figure.savefig(part, dpi=130, format="png")
+
+
+def main() -> int:
+    everything = read()
+    growth = {name: found for name, found in everything.items() if name.startswith(GROWTH)}
+    items = {name: found for name, found in everything.items() if name not in growth}
+    some = next(iter(items.values()))
+    lines = [
+        "# How quick is it?",
+        "",
+        "Seconds on the clock, of default settings; the peer is scikit-learn's `LabelSpreading`, which gives a point "
+        "estimate and learns nothing of its prior, in the same run. Made by `python -m benchmarks.page` from what "
+        f"`python -m benchmarks` recorded, on {some['cores']} cores ({some['machine']}).",
+        "",
+        "| item | graphuq | peer | peer / graphuq | peak memory, GB |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    columns = ("ours", "peer", "ratio", "peak_gb")
+    lines += [f"| {name} | {' | '.join(shown(found[key]) for key in columns)} |" for name, found in items.items()]
+    if growth:
+        draw(growth)
+        lines += [
+            "",
+            f"![Seconds against size on logarithmic axes](reproduction/{PICTURE.name})",
+            "",
+            "Exponents are those of the four largest sizes. " + " ".join(
+                f"{name.capitalize()}, from {min(found['sizes']):,} to {max(found['sizes']):,}: "
+                f"{found['exponent']:.2f} (peer {found['peer_exponent']:.2f})."
+                for name, found in growth.items()
+            ),
+        ]  # fmt: skip
+    lines += [
+        "",
+        "`python -m benchmarks` has more, each against a named peer: effective draws a second against NumPyro and "
+        "BlackJAX, the spectrum against SciPy and PRIMME, the paper's algorithm over all nodes.",
+    ]
+    with whole_file(PAGE) as part:
+        part.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
