@@ -17,8 +17,8 @@ from graphuq import GraphClassifier
 # What grows: rows, labels, classes.
 SIZES = {
     "rows": [(n, 100, 2) for n in (1_000, 3_000, 10_000, 30_000, 100_000, 300_000)],
-    "labels": [(10_000, n, 2) for n in (20, 50, 100, 200, 500, 1_000)],
-    "classes": [(10_000, 20 * k, k) for k in (2, 4, 8, 16, 32)],
+    "labels": [(10_000, n, 2) for n in (50, 100, 200, 400, 800, 1_600)],
+    "classes": [(10_000, 20 * k, k) for k in (2, 3, 4, 6, 8)],
 }
 
 
