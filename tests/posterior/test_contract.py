@@ -205,32 +205,23 @@ def test_save_and_load(leaf, tmp_path):
         assert loaded.settings == found.settings
 
 
-def same_numbers(one, other):
-    return all(
-        np.array_equal(a.probability, b.probability) and np.array_equal(a.error, b.error)
-        for a, b in ((one.classes(noise=noise), other.classes(noise=noise)) for noise in (True, False))
-    )
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_file_is_refused_with_a_sentence(kind, tmp_path):
-    """Bytes changed anywhere, or missing at the end. A few bytes of the container, dates for one, say nothing."""
+    """A byte changed anywhere, one more at the end, or some missing there."""
     path = tmp_path / "posterior.npz"
     posterior(kind, 3, "project").save(path)
-    whole, undamaged, n_refused = path.read_bytes(), load(path), 0
+    whole = path.read_bytes()
     rng = np.random.default_rng(0)
     for _ in range(100):
         damaged = bytearray(whole)
         damaged[rng.integers(len(whole))] ^= int(rng.integers(1, 256))
         path.write_bytes(bytes(damaged))
-        refused = None
-        try:
-            loaded = load(path)
-        except ValueError as error:
-            refused = error
-        assert str(path) in str(refused) if refused else same_numbers(loaded, undamaged)
-        n_refused += refused is not None
-    assert n_refused > 70
+        with pytest.raises(ValueError, match=r"damaged|this version reads") as refused:
+            load(path)
+        assert str(path) in str(refused.value)
+    path.write_bytes(whole + b"0")
+    with pytest.raises(ValueError, match="damaged"):
+        load(path)
     for length in rng.integers(0, len(whole), 20):
         path.write_bytes(whole[:length])
         with pytest.raises(ValueError, match="is not a posterior of graphuq, or is damaged"):
