@@ -139,6 +139,17 @@ def _independent(mean: jax.Array, deviation: jax.Array) -> jax.Array:
     return jnp.where(sure, largest / largest.sum(axis=1, keepdims=True), p)
 
 
+def normal(t: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """``exp(-t^2 / 2)`` and Phi(t), in single precision."""
+    density = jnp.exp(-t * t / 2)
+    argument = _A - _B / (jnp.abs(t) + 4)
+    ratio = jnp.full_like(t, _RATIO[0])
+    for coefficient in _RATIO[1:]:
+        ratio = ratio * argument + coefficient
+    tail = density * ratio
+    return density, jnp.where(t > 0, 1 - tail, tail)
+
+
 def _integral(below: jax.Array) -> jax.Array:
     """The integrals, up to one factor, from ``(m_k - max m) / s``, shape (n_classes, n_rows).
 
@@ -150,13 +161,7 @@ def _integral(below: jax.Array) -> jax.Array:
 
     def add(total: jax.Array, y: jax.Array) -> tuple[jax.Array, None]:
         t = y - below
-        density = jnp.exp(-t * t / 2)
-        argument = _A - _B / (jnp.abs(t) + 4)
-        ratio = jnp.full_like(t, _RATIO[0])
-        for coefficient in _RATIO[1:]:
-            ratio = ratio * argument + coefficient
-        tail = density * ratio
-        phi = jnp.where(t > 0, 1 - tail, tail)
+        density, phi = normal(t)
         return total + phi.prod(axis=0) * (density / phi), None
 
     return jax.lax.scan(add, jnp.zeros_like(below), jnp.asarray(points, below.dtype))[0]

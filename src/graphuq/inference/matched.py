@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.inference.largest import _A, _B, _RATIO, LEAST_PROBABILITY, largest_probability
+from graphuq.inference.largest import LEAST_PROBABILITY, largest_probability, normal
 
 Array = NDArray[np.float64]
 
@@ -102,13 +102,7 @@ def _block(mean: jax.Array, deviation: jax.Array, *, n_points: int) -> jax.Array
 
     def add(total: jax.Array, share: jax.Array) -> tuple[jax.Array, None]:
         t = (low + share * (high - low) - m) / s
-        density = jnp.exp(-t * t / 2)
-        argument = _A - _B / (jnp.abs(t) + 4)
-        ratio = jnp.full_like(t, _RATIO[0])
-        for coefficient in _RATIO[1:]:
-            ratio = ratio * argument + coefficient
-        tail = density * ratio
-        phi = jnp.where(t > 0, 1 - tail, tail)
+        density, phi = normal(t)
         return total + phi.prod(axis=0) * (density / (phi * s)), None
 
     p = jax.lax.scan(add, jnp.zeros_like(m), jnp.linspace(0, 1, n_points, dtype=m.dtype))[0].T

@@ -76,17 +76,7 @@ def low_rank(graph: LowRankGraph, *, n_modes: int | None = None) -> Spectrum:
     to_orthonormal = solve_triangular(cholesky(vectors.T @ vectors), np.eye(n_modes))
     for rows in blocks:
         vectors[rows] = vectors[rows] @ to_orthonormal
-    fix_signs(vectors)
-    return Spectrum(
-        values=values,
-        vectors=vectors,
-        residuals=_residuals(graph, values, vectors),
-        degrees=graph.degrees,
-        n_components=n_components,
-        normalized=True,
-        method="low rank",
-        rest=1.0 if n_modes == n_found else None,
-    )
+    return _spectrum(graph, values, vectors, n_components, rest=1.0 if n_modes == n_found else None)
 
 
 def _of_sparse(graph: LowRankGraph, n_modes: int) -> Spectrum:
@@ -108,16 +98,15 @@ def _of_sparse(graph: LowRankGraph, n_modes: int) -> Spectrum:
     values = np.concatenate([[0.0], 1 - np.square(sigma[::-1])])
     values[values < _ZERO] = 0.0
     vectors = np.column_stack([q0, left[:, ::-1]])
+    return _spectrum(graph, values, vectors, int(np.sum(values == 0)), rest=None)
+
+
+def _spectrum(
+    graph: LowRankGraph, values: Array, vectors: Array, n_components: int, *, rest: float | None
+) -> Spectrum:
     fix_signs(vectors)
-    return Spectrum(
-        values=values,
-        vectors=vectors,
-        residuals=_residuals(graph, values, vectors),
-        degrees=graph.degrees,
-        n_components=int(np.sum(values == 0)),
-        normalized=True,
-        method="low rank, sparse",
-    )
+    residuals = _residuals(graph, values, vectors)
+    return Spectrum(values, vectors, residuals, graph.degrees, n_components, True, "low rank", rest)
 
 
 def _residuals(graph: LowRankGraph, values: Array, vectors: Array) -> Array:
