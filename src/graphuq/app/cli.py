@@ -17,18 +17,27 @@ import typer
 from graphuq import __version__
 from graphuq.app.label.command import label
 from graphuq.app.options import (
+    Categories,
+    Columns,
+    Components,
+    Dropped,
     Force,
     Graph,
-    Impute,
+    GraphOption,
+    Imputing,
     Inference,
     Json,
     ModelName,
     Prior,
     Quiet,
+    RowId,
     Scale,
+    Scaling,
     Seed,
     Separator,
     Unknown,
+    Unlabeled,
+    Width,
 )
 from graphuq.app.shell import exit_on_signals, one_sentence, printable, whole_output
 from graphuq.files import check_target
@@ -109,29 +118,21 @@ def fit(
     ],
     label: Annotated[str, typer.Option(help="Column with the class of some rows; empty or -1 where unknown.")],
     out: Annotated[Path, typer.Option(help="Folder to write: predictions.csv, report.html, the model.")],
-    row_id: Annotated[str | None, typer.Option("--id", help="Column that names the rows.")] = None,
+    row_id: RowId = None,
     truth: Annotated[str | None, typer.Option(help="Column with true classes, to judge the answers by.")] = None,
-    column: Annotated[
-        list[str] | None, typer.Option(help="A feature to use; repeat. By default all others.")
-    ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; repeat.")] = None,
-    category: Annotated[
-        list[str] | None, typer.Option(help="A feature that holds categories; repeat, or 'all' for all text.")
-    ] = None,
-    scale: Annotated[
-        Scale, typer.Option(help="Numbers to mean 0 and variance 1; auto: but not pixels.")
-    ] = Scale.auto,
-    impute: Annotated[
-        Impute | None, typer.Option(help="Fill missing values; by default they are refused.")
-    ] = None,
-    unlabeled: Annotated[str, typer.Option(help="A further text that marks an unlabeled row.")] = "",
+    column: Columns = None,
+    drop: Dropped = None,
+    category: Categories = None,
+    scale: Scaling = Scale.auto,
+    impute: Imputing = None,
+    unlabeled: Unlabeled = "",
     separator: Separator = None,
-    graph: Annotated[Graph, typer.Option(help="How similar rows are.")] = Graph.knn,
+    graph: GraphOption = Graph.knn,
     neighbors: Annotated[
         int | None, typer.Option(help="Neighbors of each row in the graph; by default 5.")
     ] = None,
-    width: Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian.")] = None,
-    components: Annotated[int | None, typer.Option(help="Principal components to keep first.")] = None,
+    width: Width = None,
+    components: Components = None,
     prior: Annotated[Prior, typer.Option(help="What is believed before any label.")] = Prior.learned,
     modes: Annotated[int | None, typer.Option(help="Eigenvectors of the graph to use; by default 300.")] = None,
     model: Annotated[ModelName, typer.Option(help="How labels follow from the function.")] = ModelName.probit,

@@ -23,3 +23,17 @@ Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 Separator = Annotated[
     str | None, typer.Option(help="Between the cells of a text file; by default as the file looks.")
 ]
+
+# How a table is read, and what graph is made of it.
+RowId = Annotated[str | None, typer.Option("--id", help="Column that names the rows.")]
+Columns = Annotated[list[str] | None, typer.Option(help="A feature to use; repeat. By default all others.")]
+Dropped = Annotated[list[str] | None, typer.Option(help="A column that is no feature; repeat.")]
+Categories = Annotated[
+    list[str] | None, typer.Option(help="A feature that holds categories; repeat, or 'all' for all text.")
+]
+Scaling = Annotated[Scale, typer.Option(help="Numbers to mean 0 and variance 1; auto: but not pixels.")]
+Imputing = Annotated[Impute | None, typer.Option(help="Fill missing values; by default they are refused.")]
+Unlabeled = Annotated[str, typer.Option(help="A further text that marks an unlabeled row.")]
+GraphOption = Annotated[Graph, typer.Option(help="How similar rows are.")]
+Width = Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian.")]
+Components = Annotated[int | None, typer.Option(help="Principal components to keep first.")]

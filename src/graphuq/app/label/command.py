@@ -7,7 +7,24 @@ from typing import Annotated, Any
 
 import typer
 
-from graphuq.app.options import Force, Graph, Impute, Quiet, Scale, Seed, Separator
+from graphuq.app.options import (
+    Categories,
+    Columns,
+    Components,
+    Dropped,
+    Force,
+    Graph,
+    GraphOption,
+    Imputing,
+    Quiet,
+    RowId,
+    Scale,
+    Scaling,
+    Seed,
+    Separator,
+    Unlabeled,
+    Width,
+)
 from graphuq.app.shell import one_sentence, printable
 from graphuq.files import check_target
 
@@ -40,26 +57,18 @@ def label(
     ] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; by default any that is free.")] = None,
     browse: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
-    row_id: Annotated[str | None, typer.Option("--id", help="Column that names the rows.")] = None,
-    column: Annotated[
-        list[str] | None, typer.Option(help="A feature to use; repeat. By default all others.")
-    ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="A column that is no feature; repeat.")] = None,
-    category: Annotated[
-        list[str] | None, typer.Option(help="A feature that holds categories; repeat, or 'all' for all text.")
-    ] = None,
-    scale: Annotated[
-        Scale, typer.Option(help="Numbers to mean 0 and variance 1; auto: but not pixels.")
-    ] = Scale.auto,
-    impute: Annotated[
-        Impute | None, typer.Option(help="Fill missing values; by default they are refused.")
-    ] = None,
-    unlabeled: Annotated[str, typer.Option(help="A further text that marks an unlabeled row.")] = "",
+    row_id: RowId = None,
+    column: Columns = None,
+    drop: Dropped = None,
+    category: Categories = None,
+    scale: Scaling = Scale.auto,
+    impute: Imputing = None,
+    unlabeled: Unlabeled = "",
     separator: Separator = None,
-    graph: Annotated[Graph, typer.Option(help="How similar rows are.")] = Graph.knn,
+    graph: GraphOption = Graph.knn,
     neighbors: Annotated[int, typer.Option(help="Neighbors of each row in the graph.")] = 5,
-    width: Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian.")] = None,
-    components: Annotated[int | None, typer.Option(help="Principal components to keep first.")] = None,
+    width: Width = None,
+    components: Components = None,
     modes: Annotated[int, typer.Option(help="Eigenvectors of the graph to use.")] = 300,
     seed: Seed = 0,
     force: Force = False,
