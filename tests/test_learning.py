@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from graphuq import calibration, graph, laplacian, spectrum
 from graphuq.inference.independence import sample_independently
-from graphuq.learning import Hyperprior, LogNormal, learn
+from graphuq.learning import TEMPERATURE_OF_SINGLES, Hyperprior, LogNormal, learn
 from graphuq.learning.averaging import axial, climb
 from graphuq.learning.evidence import constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, Family
@@ -483,3 +483,11 @@ def test_many_labels_decide_by_some_of_them(monkeypatch):
     exact = GaussianPosterior.of(found.prior, replace(found.model))
     assert len(exact.model.nodes) == 120
     np.testing.assert_allclose(found.posterior.probability(), exact.probability(), atol=1e-5)
+
+
+def test_single_labels_have_the_temperature_of_singles():
+    """Of classes with one label each nothing can be left out; a second label of one of them is judged."""
+    S = random_spectrum(30, seed=4)
+    alone = learn(S, Probit([0, 9, 18], [0, 1, 2]))
+    assert alone.posterior.temperature == TEMPERATURE_OF_SINGLES
+    assert learn(S, Probit([0, 9, 18, 27], [0, 1, 2, 2])).posterior.temperature != TEMPERATURE_OF_SINGLES
