@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq.files import whole_file
+from graphuq.memory import check_room
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -94,12 +95,10 @@ def read_npz(path: Path) -> Arrays:
 
 
 def check_members(members: zipfile.ZipFile) -> None:
-    """Refuse a ZIP file that is encrypted, or larger unpacked than this machine's memory."""
+    """Refuse a ZIP file that is encrypted, or larger unpacked than the memory that is left."""
     if any(each.flag_bits & 1 for each in members.infolist()):
         raise ValueError("it is encrypted")
-    size, room = sum(each.file_size for each in members.infolist()), _memory()
-    if size > room:
-        raise MemoryError(f"it unpacks to {size / 1e9:,.0f} GB, and this machine has {room / 1e9:,.0f}")
+    check_room(sum(each.file_size for each in members.infolist()), "unpacked, it", "Free some.")
 
 
 def _check_heading(member: Any, entry: zipfile.ZipInfo) -> None:
@@ -111,14 +110,6 @@ def _check_heading(member: Any, entry: zipfile.ZipInfo) -> None:
         raise Pickled(entry.filename.removesuffix(".npy"))
     if int(np.prod(shape, dtype=object)) * dtype.itemsize > entry.file_size:
         raise ValueError(f"{entry.filename[:80]!r} holds less than its heading says")
-
-
-def _memory() -> float:
-    """Bytes of this machine, where that can be known."""
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):
-        return float("inf")
 
 
 def _digest(file: IO[bytes]) -> bytes:

@@ -61,6 +61,6 @@ def test_a_number_of_modes_that_does_not_exist(n_modes):
 
 
 def test_matrices_that_do_not_fit(monkeypatch):
-    monkeypatch.setattr("graphuq.graph.dense._available_bytes", lambda: 10_000)
-    with pytest.raises(MemoryError, match=r"24 x 24 numbers, which do not fit in memory. Use spectrum.leading"):
+    monkeypatch.setattr("graphuq.memory.room", lambda: 10_000)
+    with pytest.raises(MemoryError, match=r"24 x 24 numbers, takes 0.0 MB.*Use spectrum.leading"):
         spectrum.dense(laplacian.normalized(GRAPHS["cycle"]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
 from graphuq._recipe import recipe
@@ -11,6 +9,7 @@ from graphuq.graph.distances import row_blocks, squared_distances
 from graphuq.graph.features import Array, Features, MatrixLike, check_features, prepare
 from graphuq.graph.kernel import Kernel, affinity, check_n_neighbors, check_tau, kth_distance
 from graphuq.graph.weights import Graph, symmetrize
+from graphuq.memory import check_room
 
 _MATRICES = 3  # held at once on the way to a spectrum: weights, Laplacian, eigenvectors
 
@@ -67,27 +66,11 @@ def gaussian(X: MatrixLike, *, tau: float, n_components: int | None = None, self
 
 def check_memory(n_nodes: int) -> None:
     """Refuse a dense graph whose matrices would not fit in memory."""
-    available = _available_bytes()
-    if available is not None and _MATRICES * 8 * n_nodes**2 > available:
-        raise MemoryError(
-            f"A dense graph of {n_nodes:,} nodes takes {8 * n_nodes**2 / 1e9:,.1f} GB, and its spectrum about "
-            f"{_MATRICES} times that, but {available / 1e9:,.1f} GB are free. Use graph.knn for sparse weights "
-            "or graph.nystrom for low-rank ones."
-        )
-
-
-def _available_bytes() -> int | None:
-    """Memory that can still be had, where the system says."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            free = dict(line.split(":") for line in lines)
-        return 1024 * int(free["MemAvailable"].split()[0])
-    except (OSError, KeyError, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
+    check_room(
+        _MATRICES * 8 * n_nodes**2,
+        f"A dense graph of {n_nodes:,} nodes, with its spectrum,",
+        "Use graph.knn for sparse weights or graph.nystrom for low-rank ones.",
+    )
 
 
 def _all_squared_distances(points: Array) -> Array:

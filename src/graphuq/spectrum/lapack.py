@@ -6,8 +6,8 @@ import numpy as np
 from scipy.linalg import eigh
 
 from graphuq._expect import expect
-from graphuq.graph.dense import check_memory
 from graphuq.laplacian import Laplacian
+from graphuq.memory import check_room
 from graphuq.spectrum.convention import assemble, check_n_modes, null_space
 from graphuq.spectrum.result import Spectrum
 
@@ -27,7 +27,11 @@ def dense(L: Laplacian, *, n_modes: int | None = None) -> Spectrum:
     n_other = n_modes - L.n_components
     if n_other <= 0:
         return assemble(L, Z[:, :n_modes], np.empty(0), np.empty((n_nodes, 0)), "null space")
-    _check_memory(n_nodes)
+    check_room(
+        3 * 8 * n_nodes**2,
+        f"LAPACK, with matrices of {n_nodes:,} x {n_nodes:,} numbers,",
+        "Use spectrum.leading with fewer modes than a third of the nodes.",
+    )
     above = 3.0 if L.is_normalized else 3 * L.degrees.max()  # eigenvalues end at 2, or at twice the degree
     shifted = (above * Z) @ Z.T
     shifted += L.matrix if isinstance(L.matrix, np.ndarray) else L.matrix.toarray()
@@ -36,14 +40,3 @@ def dense(L: Laplacian, *, n_modes: int | None = None) -> Spectrum:
     else:
         values, vectors = eigh(shifted.T, overwrite_a=True, check_finite=False, subset_by_index=[0, n_other - 1])
     return assemble(L, Z, values[:n_other], vectors[:, :n_other], "dense")
-
-
-def _check_memory(n_nodes: int) -> None:
-    """Refuse matrices that would not fit in memory."""
-    try:
-        check_memory(n_nodes)
-    except MemoryError as error:
-        raise MemoryError(
-            f"LAPACK needs matrices of {n_nodes:,} x {n_nodes:,} numbers, which do not fit in memory. Use "
-            f"spectrum.leading with fewer modes than a third of the nodes."
-        ) from error

@@ -1,0 +1,51 @@
+"""What is left under every kind of limit, and refusals before any work."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphuq import memory
+
+
+def test_what_is_left_here_is_known_and_no_more_than_the_machine_has():
+    assert 1e6 < memory.room() <= memory._machine()
+
+
+@pytest.mark.parametrize("option", ["-v", "-d"])
+def test_a_ulimit_counts(option):
+    script = "from graphuq import memory; print(memory.room())"
+    told = subprocess.run(
+        ["bash", "-c", f'ulimit {option} 3000000 && exec {sys.executable} -c "{script}"'],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert 0 < float(told.stdout) < 3_000_000 * 1024
+
+
+@pytest.mark.parametrize(("kind", "line"), [(0, "0::/mine"), (1, "4:memory:/mine")])
+def test_a_cgroup_counts_and_its_cache_does_not(kind, line, tmp_path, monkeypatch):
+    top, most, now, cache = tmp_path / "cgroup", *memory._CGROUPS[kind][1:]
+    (top / "mine").mkdir(parents=True)
+    stat = "\n".join(f"{name} 100" for name in cache)
+    for name, text in ((most, "1000"), (now, "700"), ("memory.stat", stat)):
+        (top / "mine" / name).write_text(text)
+    for name, text in ((most, "max" if kind == 0 else "1e18"), (now, "700"), ("memory.stat", stat)):
+        (top / name).write_text(text)
+    told = tmp_path / "self"
+    told.write_text(line)
+    groups = list(memory._CGROUPS)
+    groups[kind] = (str(top), most, now, cache)
+    groups[1 - kind] = (str(tmp_path / "none"), *groups[1 - kind][1:])
+    monkeypatch.setattr(memory, "_CGROUPS", tuple(groups))
+    monkeypatch.setattr(memory, "Path", lambda path: told if path == "/proc/self/cgroup" else Path(path))
+    assert min(memory._cgroups()) == 1000 - 700 + 200
+
+
+def test_what_does_not_fit_is_refused_with_how_much_it_takes(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "room", lambda: 2e9)
+    memory.check_room(1.9e9, "That", "")
+    with pytest.raises(MemoryError, match=r"That takes 3\.0 GB, but 2\.0 GB are free\. Do less\."):
+        memory.check_room(3e9, "That", "Do less.")
+    with pytest.raises(OSError, match=r"That takes 1,000,000\.0 GB, but .* are free in .*another folder"):
+        memory.check_disk(tmp_path / "not" / "yet", 1e15, "That")
