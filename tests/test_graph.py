@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from graphuq import graph
-from graphuq.graph import distances
+from graphuq import graph, tall
 from graphuq.graph.distances import pair_squared_distances, squared_distances
 
 CONSTRUCTORS = {
@@ -32,7 +31,7 @@ def naive_squared_distances(X, Y):
 
 @pytest.fixture(params=[2**25, 700], ids=["one_block", "many_blocks"])
 def _blocks(request, monkeypatch):
-    monkeypatch.setattr(distances, "_BLOCK_BYTES", request.param)
+    monkeypatch.setattr(tall, "_BLOCK_BYTES", request.param)
 
 
 @every_graph

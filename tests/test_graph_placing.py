@@ -24,7 +24,7 @@ def test_every_node_that_counts_is_found(name, monkeypatch):
     points = nodes[RNG.choice(len(nodes), 40)] + 0.1 * RNG.standard_normal((40, nodes.shape[1]))
     points[:3] = nodes[:3]
     radii = RNG.exponential(0.5, len(nodes))
-    monkeypatch.setattr("graphuq.graph.distances._BLOCK_BYTES", 2**16)  # several blocks
+    monkeypatch.setattr("graphuq.tall._BLOCK_BYTES", 2**16)  # several blocks
     found = Search.of(nodes, radii).near(points, K)
     squared = squared_distances(points, nodes)
     kth = np.sort(squared, axis=1)[:, K - 1]

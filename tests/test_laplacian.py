@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from graphuq import graph, laplacian
-from graphuq.graph import distances
+from graphuq import graph, laplacian, tall
 from tests.test_graph import points, to_dense
 
 
@@ -25,7 +24,7 @@ normalizations = pytest.mark.parametrize("make", [laplacian.normalized, laplacia
 @pytest.mark.parametrize("diagonal", [False, True])
 @pytest.mark.parametrize("block_bytes", [2**25, 500])
 def test_laplacians_are_their_definitions(convert, diagonal, block_bytes, monkeypatch):
-    monkeypatch.setattr(distances, "_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(tall, "_BLOCK_BYTES", block_bytes)
     W = random_weights(diagonal=diagonal)
     d = W.sum(axis=1)
     L = laplacian.normalized(convert(W))

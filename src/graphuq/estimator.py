@@ -14,14 +14,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from graphuq import answers, queries, spectrum, uncertainty
 from graphuq import graph as graphs
-from graphuq import queries, spectrum, uncertainty
-from graphuq._expect import refuse_masked
+from graphuq._expect import SettingError, refuse_masked
 from graphuq.classes import Labels, read_labels, relabel
 from graphuq.feature_piece import FeaturePiece
 from graphuq.inference.auto import sample_enough
 from graphuq.inference.run import sample
 from graphuq.learning import LogNormal, learn, warn_of_unlabeled_components
+from graphuq.memory import room
 from graphuq.models import Model, Probit
 from graphuq.models.base import ask, labeled, offers
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
@@ -41,12 +42,17 @@ from graphuq.settings import (
 from graphuq.spectrum.result import Spectrum
 from graphuq.stages import peak_gigabytes, timed
 from graphuq.suspicion import SuspiciousLabels, suspicious_labels
+from graphuq.tall import Tall, is_store, tall
 
 Array = NDArray[np.float64]
 Beliefs = Draws | GaussianPosterior | Mixture
 
 # A new row has at least the prior variance that all but this share of the rows of fit have.
 LEAST_QUANTILE = 0.05
+# A file mapped to memory is read in blocks if it would fill more than this share of what is free.
+LARGE_SHARE = 0.25
+# Graphs that features in a store can have: others compare all pairs.
+TALL_GRAPHS = ("cosine", "nystrom", "knn")
 # Components of a mixture that are drawn from: the heaviest that together weigh this much.
 DRAWN_WEIGHT = 0.9
 
@@ -66,11 +72,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         graph: how similar rows are: "knn" (nearest neighbors, for any size), "self_tuning" or
-            "gaussian" (all pairs), "cosine" (all pairs, nonnegative features), or "precomputed": X is then
+            "gaussian" (all pairs), "nystrom" (all pairs, through 500 landmarks), "cosine" (all pairs, nonnegative
+            features), or "precomputed": X is then
             the matrix of weights between rows, or a `Graph`, and in `predict` of new rows to the rows of `fit`.
             Or a function of X that returns a graph or a matrix of weights, such as ``graph.knn(n_neighbors=20)``.
         n_neighbors: neighbors of a row in the graph, or that set its scale; at most all other rows.
-        width: the distance at which rows still count as similar, for "gaussian".
+        width: the distance at which rows still count as similar, for "gaussian" and "nystrom".
         n_components: project the features to so many principal components first; sparse X, such as counts of words, to
             100 unless told otherwise, but for "cosine", which needs no dense copy.
         prior: "learned" (a sum of a matern prior on the graph and a linear function of the features, whose
@@ -114,6 +121,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     _distributions: Array | None
     _errors: Array
     _kept: tuple[Kept, ...] = ()
+    _tall: Tall | None = None
 
     def __init__(
         self,
@@ -160,7 +168,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """Build the graph of all rows and the posterior given the labeled ones.
 
         Args:
-            X: features, shape (n_rows, n_features), or weights (n_rows, n_rows) if precomputed.
+            X: features, shape (n_rows, n_features), or weights (n_rows, n_rows) if precomputed. Features in a store (a
+                Zarr or Dask array, a mapped file that would fill the memory, a `tall.tall`) stay there: they are
+                read in blocks, by the Dask cluster whose client is open, or here; see `write_proba`.
             y: a class for each labeled row; -1, NaN or None for the others, see `read_labels`.
         """
         check_settings(self)
@@ -169,18 +179,18 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             X = X.weights
         if y is None:
             raise ValueError("GraphClassifier requires y to be passed, but the target y is None.")
-        refuse_masked(X, "X")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        X = self._check_features(X)
         check_consistent_length(X, y)
         labels = read_labels(y)
         _refuse_one_versus_rest(labels, X.shape[0])
         began = time.perf_counter()
         self._see(X, self._tell)
-        warn_of_contradictions(self._fingerprints, labels)
+        self._warn_of_contradictions(labels)
         self._tell(f"posterior, from {len(labels.nodes):,} labels of {labels.n_classes} classes")
         self._infer(labels)
-        with timed(self.stages_, "answers"):
-            _ = self.label_distributions_  # here, where it is told what takes time, and not when first asked for
+        if not isinstance(X, Tall):
+            with timed(self.stages_, "answers"):
+                _ = self.label_distributions_  # where it is told what takes time, and not when first asked for
         self.seconds_, self.peak_gigabytes_ = time.perf_counter() - began, peak_gigabytes()
         return self
 
@@ -200,7 +210,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         labels = relabel(self.labels_, nodes, y, n_rows=self.graph_.n_nodes)
-        warn_of_contradictions(self._fingerprints, labels)
+        self._warn_of_contradictions(labels)
         before = self.posterior_
         if self.inference != "sample" and offers(before.model, "sites"):
             after = _in_closed_form(before).with_labels(labels.nodes, labels.y)
@@ -255,6 +265,16 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return suspicious_labels(self.posterior_, n=n)
 
+    def write_proba(self, path: Any, *, force: bool = False) -> Any:
+        """Write the probabilities of every row of `fit`, a block at a time, and go on where an earlier call was stopped.
+
+        Args:
+            path: a folder of Parquet files, or, if its name ends in ".zarr", a Zarr array; returned.
+            force: replace what another fit wrote there.
+        """
+        check_is_fitted(self)
+        return answers.write(self, path, force=force)
+
     def report(self, path: Any, **settings: Any) -> Any:
         """Write a page about the answers, with a map, the rows worth checking and what to trust; returns its path.
 
@@ -277,7 +297,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def label_distributions_(self) -> Array:
         """The probabilities of the classes at every row of `fit`."""
         check_is_fitted(self)
-        if self._distributions is None:
+        if self._distributions is None and self._tall is not None:
+            self._distributions, self._errors = answers.in_memory(self)
+        elif self._distributions is None:
             probability, error, self._kept = refreshed(self.posterior_, self._kept)
             self._distributions = average_equal(probability, self._fingerprints)
             self._errors = average_equal(error, self._fingerprints)
@@ -309,6 +331,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, shape (n_rows, n_classes), columns as in `classes_`."""
+        if is_store(X):
+            return tall(X).made(self.predict_proba)
         nodes, new, where = self.locate(X)
         found = np.empty((len(nodes), len(self.classes_)))
         found[~new] = self.label_distributions_[nodes[~new]]
@@ -384,21 +408,41 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
             tqdm.write(f"{stage} ...", file=sys.stderr)
 
+    def _check_features(self, X: Any) -> Any:
+        """Features as numbers: in memory, or, of a store or a file that would fill it, where they lie."""
+        large = isinstance(X, np.memmap) and 8.0 * X.size > LARGE_SHARE * room()
+        if not large and not is_store(X):
+            refuse_masked(X, "X")
+            return validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        if isinstance(self.graph, str) and self.graph not in TALL_GRAPHS:
+            raise SettingError("graph", f"must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
+        X = tall(X)
+        self.n_features_in_ = X.shape[1]
+        return X
+
+    def _warn_of_contradictions(self, labels: Labels) -> None:
+        if self._tall is None:
+            return warn_of_contradictions(self._fingerprints, labels)
+        rows = fingerprints(self._tall.rows(labels.nodes))
+        return warn_of_contradictions(dict(zip(labels.nodes.tolist(), rows, strict=True)), labels)
+
     def _see(self, X: Any, tell: Callable[[str], None]) -> None:
         """The graph of all rows and its eigenpairs: all that needs no label."""
+        self._tall = X if isinstance(X, Tall) else None
         tell(f"graph of {X.shape[0]:,} rows, {X.shape[1]:,} features")
         self.stages_: dict[str, float] = {}
         with timed(self.stages_, "graph"):
             self.graph_ = make_graph(self, X)
-        with timed(self.stages_, "rows"):
-            self._fingerprints = fingerprints(X)
+        with timed(self.stages_, "rows"):  # of a store none is looked up again
+            self._fingerprints = [] if self._tall is not None else fingerprints(X)
             self._rows = first_rows(self._fingerprints)
         tell("eigenvectors of the graph")
         with timed(self.stages_, "spectrum"):
             self.spectrum_ = make_spectrum(self, self.graph_, n_modes=first_modes(self, X.shape[0]))
         self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         with timed(self.stages_, "features"):
-            self._linear = None if self.graph == "precomputed" or self.prior != "learned" else FeaturePiece.of(X)
+            learned = self.graph != "precomputed" and self.prior == "learned"
+            self._linear = FeaturePiece.of(X, progress=shows_bars(self)) if learned else None
             self._columns = None if self._linear is None else self._linear.columns(X)
 
     def _more_modes(self, found: Spectrum, factor: int = 4) -> Spectrum | None:
@@ -467,7 +511,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def _believe(self, labels: Labels, beliefs: Beliefs) -> GraphClassifier:
         """All answers come from these beliefs."""
         self.labels_ = labels
-        self._rows |= {self._fingerprints[i]: int(i) for i in labels.nodes[::-1]}  # of equal rows a labeled one
+        if self._tall is None:
+            # of equal rows a labeled one
+            self._rows |= {self._fingerprints[i]: int(i) for i in labels.nodes[::-1]}
         self.posterior_ = beliefs
         self._distributions = None
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import issparse
-from scipy.spatial.distance import cdist
+
+from graphuq.graph.distances import squared_distances
+from graphuq.passes import summed
+from graphuq.tall import Tall, row_blocks, tall
 
 Array = NDArray[np.float64]
 
@@ -54,29 +58,40 @@ class FeaturePiece:
     center: Array
 
     @classmethod
-    def of(cls, X: Any) -> FeaturePiece | None:
-        """From dense or sparse features; None where no feature varies."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean = np.asarray(X.mean(axis=0)).ravel()
-            if issparse(X):
-                sparse: Any = X
-                square = np.asarray(sparse.power(2).mean(axis=0)).ravel()
-                deviation = np.sqrt(np.maximum(square - mean**2, 0))
-            else:
-                deviation = X.std(axis=0)
+    def of(cls, X: Any, *, progress: bool = False) -> FeaturePiece | None:
+        """From dense or sparse features, or those in a store, which are read twice; None where no feature varies."""
+        if issparse(X):
+            sparse: Any = X
+            mean = np.asarray(sparse.mean(axis=0)).ravel()
+            square = np.asarray(sparse.power(2).mean(axis=0)).ravel()
+            deviation = np.sqrt(np.maximum(square - mean**2, 0))
+            covariance = None
+        else:
+            X = tall(X)
+            mean, deviation, covariance = _moments(X, progress)
         varies = np.isfinite(deviation) & (deviation > 1e-12 * np.abs(mean)) & (deviation > 0)
         if not varies.any():
             return None
         scale = np.where(varies, 1 / np.where(varies, deviation, 1), 0.0)
         wide = len(scale) > MOST_COLUMNS
-        weights = _principal(X, mean, scale) if wide else np.diag(scale)[:, varies]
-        linear = np.asarray(X @ weights) - mean @ weights
-        length = np.linalg.norm(linear, axis=1)
-        size = np.sqrt(np.square(length).mean())
-        return cls(mean, weights / size, REACH * float(length.max() / size), *_smooth(linear / size))
+        weights = _principal(X, mean, scale, covariance) if wide else np.diag(scale)[:, varies]
+        lengths = _Lengths(weights, mean @ weights)
+        if issparse(X):
+            squares, longest = lengths(X)
+        else:
+            found = summed(X, _Kept(lengths), shown=progress, desc="features")
+            squares, longest = found[0], max(found[1])
+        size = np.sqrt(squares / X.shape[0])
+        some = np.random.default_rng(0).permutation(X.shape[0])[:N_LANDMARKS]
+        landmarks, spread = (
+            lengths.linear(X[each]) / size for each in (some, slice(None, None, 1 + X.shape[0] // BLOCK_ROWS))
+        )
+        return cls(mean, weights / size, REACH * float(longest / size), *_smooth(landmarks, spread))
 
-    def columns(self, X: Any) -> Array:
-        """The columns of rows, shape (n_rows, n_linear + n_smooth)."""
+    def columns(self, X: Any) -> Any:
+        """The columns of rows, shape (n_rows, n_linear + n_smooth); those of a store are made when they are asked for."""
+        if isinstance(X, Tall):
+            return X.mapped(self.columns, self.weights.shape[1] + self.smooth.shape[1])
         return self._columns(self._linear(X))
 
     def within_reach(self, X: Any) -> tuple[Array, Array]:
@@ -94,40 +109,91 @@ class FeaturePiece:
         return np.hstack([np.sqrt(1 - SMOOTH_SHARE) * linear, np.sqrt(SMOOTH_SHARE) * bent])
 
 
+@dataclass(frozen=True, eq=False)
+class _Lengths:
+    """``(x - mean) W`` of rows: the sum of its squares, and the longest."""
+
+    weights: Array
+    middle: Array
+
+    def linear(self, X: Any) -> Array:
+        return np.asarray(X @ self.weights) - self.middle
+
+    def __call__(self, X: Any) -> tuple[float, float]:
+        squares = np.square(self.linear(X)).sum(axis=1)
+        return float(squares.sum()), float(np.sqrt(squares.max()))
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A sum that is added up, and a maximum that is listed."""
+
+    work: Callable[[Any], tuple[float, float]]
+
+    def __call__(self, X: Array) -> tuple[float, list[float]]:
+        total, largest = self.work(X)
+        return total, [largest]
+
+
+@dataclass(frozen=True, eq=False)
+class _Centered:
+    """Sums of rows less a row, and of their products, or, of very many features, of their squares."""
+
+    start: Array
+
+    def __call__(self, X: Array) -> tuple[Array, Array]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            X = X - self.start
+            return X.sum(axis=0), X.T @ X if X.shape[1] <= MOST_IN_COVARIANCE else np.square(X).sum(axis=0)
+
+
+def _moments(X: Tall, progress: bool) -> tuple[Array, Array, Array | None]:
+    """Mean and deviation of each feature, and, of not too many, their covariance, in one pass."""
+    start = X[:BLOCK_ROWS].mean(axis=0)  # near the mean: nothing is lost to cancellation
+    total, products = summed(X, _Centered(start), shown=progress, desc="features")
+    with np.errstate(over="ignore", invalid="ignore"):
+        total, products = total / X.shape[0], products / X.shape[0]
+        if products.ndim == 1:
+            return start + total, np.sqrt(np.maximum(products - total**2, 0)), None
+        covariance = products - np.outer(total, total)
+        return start + total, np.sqrt(np.maximum(np.diag(covariance), 0)), covariance
+
+
 def _bent(linear: Array, landmarks: Array, turn: Array) -> Array:
-    """Similarities to landmarks, turned into columns; in blocks, since there are more landmarks than columns."""
-    parts = np.array_split(linear, 1 + len(linear) // BLOCK_ROWS)
+    """Similarities to landmarks, turned into columns; in small blocks, which stay in the cache."""
+    parts = [linear[rows] for rows in row_blocks(len(linear), 16 * len(landmarks))]
     return np.concatenate(
-        [np.exp(-cdist(part, landmarks, "sqeuclidean") / (2 * SMOOTH_DISTANCE)) @ turn for part in parts]
+        [np.exp(-squared_distances(part, landmarks) / (2 * SMOOTH_DISTANCE)) @ turn for part in parts]
     )
 
 
-def _smooth(linear: Array) -> tuple[Array, Array, Array]:
-    """Landmarks, rows at random, what turns similarities to them into columns, and their center."""
-    landmarks = linear[np.random.default_rng(0).permutation(len(linear))[:N_LANDMARKS]]
-    values, vectors = eigh(np.exp(-cdist(landmarks, landmarks, "sqeuclidean") / (2 * SMOOTH_DISTANCE)))
+def _smooth(landmarks: Array, spread: Array) -> tuple[Array, Array, Array]:
+    """Landmarks, what turns similarities to them into columns, and their center, from rows that are spread out."""
+    values, vectors = eigh(np.exp(-squared_distances(landmarks, landmarks) / (2 * SMOOTH_DISTANCE)))
     kept = np.flatnonzero(values > 1e-8 * values[-1])[::-1][:N_SMOOTH]
     turn = vectors[:, kept] / np.sqrt(values[kept])
-    columns = _bent(linear[:: 1 + len(linear) // BLOCK_ROWS], landmarks, turn)
+    columns = _bent(spread, landmarks, turn)
     center = columns.mean(axis=0)
     size = np.sqrt(np.square(columns - center).sum(axis=1).mean())
     return landmarks, turn / size, center / size
 
 
-def _principal(X: Any, mean: Array, scale: Array) -> Array:
+def _principal(X: Any, mean: Array, scale: Array, covariance: Array | None) -> Array:
     """The directions of most variance of scaled features, from their covariance or, of very many, by products with X.
 
-    No copy of X is made.
+    No copy of X is made; of a store some rows stand for all.
     """
     from scipy.sparse.linalg import LinearOperator, svds
 
     n_kept = min(MOST_COLUMNS, *(size - 1 for size in X.shape))
-    if not issparse(X) and X.shape[1] <= MOST_IN_COVARIANCE:
-        scaled = ((part - mean) * scale for part in np.array_split(X, 1 + len(X) // BLOCK_ROWS))
-        covariance = sum((part.T @ part for part in scaled), np.zeros((len(scale), len(scale))))
+    if covariance is not None:
         last = len(scale) - 1
+        covariance = scale[:, None] * covariance * scale
         directions = eigh(covariance, subset_by_index=[last - n_kept + 1, last])[1][:, ::-1]
         return np.asarray(scale[:, None] * directions)
+    if isinstance(X, Tall):
+        in_memory = getattr(X.source, "in_memory", False)
+        X = X[:: 1 if in_memory else 1 + X.shape[0] // BLOCK_ROWS]
 
     def forward(V: Array) -> Array:
         scaled = (scale * V.T).T

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csgraph, csr_array, diags_array
 
 from graphuq.graph import Graph, as_graph
-from graphuq.graph.distances import row_blocks
 from graphuq.graph.features import Array, Matrix, MatrixLike
+from graphuq.tall import row_blocks
 
 
 @dataclass(frozen=True, eq=False)

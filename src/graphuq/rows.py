@@ -35,7 +35,7 @@ def first_rows(rows: list[bytes]) -> dict[bytes, int]:
     return {row: i for i, row in reversed(list(enumerate(rows)))}
 
 
-def warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:
+def warn_of_contradictions(rows: list[bytes] | dict[int, bytes], labels: Labels) -> None:
     """Say which rows are alike in every feature and labeled differently."""
     first: dict[bytes, tuple[int, int]] = {}
     for i, label in zip(labels.nodes, labels.y, strict=True):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from scipy.sparse import issparse
 
 from graphuq import graph as graphs
 from graphuq import laplacian, spectrum
@@ -20,7 +20,7 @@ from graphuq.spectrum.result import Spectrum
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
 
-GRAPHS = ("knn", "self_tuning", "gaussian", "cosine", "precomputed")
+GRAPHS = ("knn", "self_tuning", "gaussian", "nystrom", "cosine", "precomputed")
 PRIORS = ("learned", "matern", "approximate", "project", "full")
 MODELS: dict[str, Any] = {"probit": Probit, "level_set": LevelSet, "ginzburg_landau": GinzburgLandau}
 INFERENCES = ("auto", "ep", "sample")
@@ -30,6 +30,8 @@ LEARNED_TOLERANCE = 1e-3
 ON_DEMAND_FROM = 2_000
 # Principal components of sparse features, such as counts of words, where none are asked for.
 SPARSE_COMPONENTS = 100
+# Landmarks of "nystrom", or all rows.
+N_LANDMARKS = 500
 MAY_BE_NONE = ("width", "gamma")
 
 
@@ -57,9 +59,9 @@ def check_settings(classifier: GraphClassifier) -> None:
                 raise SettingError(name, f"must lie between 1e-9 and 1e9, got {number}.")
     if not isinstance(limit := classifier.time_limit, Real) or not limit > 0:
         raise SettingError("time_limit", f"must be a number above 0, of seconds, got {limit!r}.")
-    if classifier.graph == "gaussian" and classifier.width is None:
+    if classifier.graph in ("gaussian", "nystrom") and classifier.width is None:
         raise SettingError(
-            "width", "must be given for gaussian weights: the distance at which rows count as similar."
+            "width", f"must be given for {classifier.graph} weights: the distance at which rows count as similar."
         )
 
 
@@ -70,10 +72,10 @@ def without_effect(classifier: GraphClassifier) -> list[str]:
     by_ep = prior == "learned" and classifier.model == "probit"  # others may offer no evidence to learn from
     drawn = classifier.inference == "sample" or (classifier.inference == "auto" and not by_ep)
     counts = {
-        "width": graph == "gaussian",
+        "width": graph in ("gaussian", "nystrom"),
         "n_neighbors": graph in ("knn", "self_tuning"),
-        "n_components": graph in ("knn", "self_tuning", "gaussian"),
-        "n_modes": graph != "cosine" and prior != "full",
+        "n_components": graph in ("knn", "self_tuning", "gaussian", "nystrom"),
+        "n_modes": graph not in ("cosine", "nystrom") and prior != "full",
         "tau": prior == "matern",
         "alpha": prior == "matern",
         "gamma": named_model,
@@ -90,13 +92,19 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
     if named == "precomputed":
         return graphs.precomputed(X)
     if named == "cosine":
-        return graphs.cosine(X)
-    n_components = classifier.n_components
-    if n_components is None and not isinstance(X, np.ndarray) and min(X.shape) > 2:
+        return graphs.cosine(X, progress=shows_bars(classifier))
+    n_components, sparse = classifier.n_components, issparse(X)
+    if n_components is None and sparse and min(X.shape) > 2:
         n_components = min(SPARSE_COMPONENTS, min(X.shape) - 1)
-    if named == "gaussian":
+    if named in ("gaussian", "nystrom"):
         assert classifier.width is not None  # checked
-        return graphs.gaussian(X, tau=classifier.width, n_components=n_components)
+        if named == "gaussian":
+            return graphs.gaussian(X, tau=classifier.width, n_components=n_components)
+        n_landmarks, shown = min(N_LANDMARKS, X.shape[0]), shows_bars(classifier)
+        tau, seed = classifier.width, 0
+        return graphs.nystrom(
+            X, tau=tau, n_landmarks=n_landmarks, n_components=n_components, seed=seed, progress=shown
+        )
     if named in ("knn", "self_tuning"):
         build = graphs.knn if named == "knn" else graphs.self_tuning
         n_neighbors = min(classifier.n_neighbors, X.shape[0] - 1)
@@ -124,7 +132,7 @@ def make_spectrum(
 ) -> Spectrum:
     """Its eigenpairs, as many as the prior asks for, or fewer; found from those of a start."""
     if isinstance(graph, graphs.LowRankGraph):
-        return spectrum.low_rank(graph)
+        return spectrum.low_rank(graph, progress=shows_bars(classifier))
     L = laplacian.normalized(graph)
     if classifier.prior == "full":
         return spectrum.dense(L)

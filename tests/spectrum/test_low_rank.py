@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -25,7 +27,7 @@ def test_cosine_spectrum_is_that_of_the_dense_matrix():
 
 def test_blocks_do_not_matter(monkeypatch):
     whole = spectrum.low_rank(graph.cosine(X))
-    monkeypatch.setattr("graphuq.graph.distances._BLOCK_BYTES", 7 * 6 * 8)  # seven rows
+    monkeypatch.setattr("graphuq.tall._BLOCK_BYTES", 7 * 6 * 8)  # seven rows
     pieces = spectrum.low_rank(graph.cosine(X))
     np.testing.assert_allclose(pieces.values, whole.values, atol=1e-13)
     np.testing.assert_allclose(pieces.vectors, whole.vectors, atol=1e-10)
@@ -38,7 +40,10 @@ def test_nearly_dependent_features_lose_no_digits():
     assert found.n_modes == 8
     assert 1 - found.values[-1] < 1e-10
     np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(8), atol=1e-13)
-    assert found.residuals.max() < 1e-13
+    F = graph.cosine(near).factor
+    dense = laplacian.normalized(F @ F.T).matrix
+    assert np.linalg.norm(dense @ found.vectors - found.vectors * found.values, axis=0).max() < 1e-13
+    assert found.residuals.max() < 1e-11  # known from the Gram matrix, to its digits
 
 
 def test_rank_deficient_features():
@@ -58,7 +63,7 @@ def test_two_components_are_counted():
 
 
 def test_weights_with_a_negative_eigenvalue_are_refused():
-    weights = graph.LowRankGraph(X, np.full(150, 5.0), lambda X_new: X_new)  # degrees far below the row sums
+    weights = replace(graph.cosine(X), total=np.full(6, 0.1))  # degrees far below the row sums
     with pytest.raises(ValueError, match=r"negative eigenvalue .* Use more landmarks"):
         spectrum.low_rank(weights)
 

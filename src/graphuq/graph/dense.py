@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from graphuq._recipe import recipe
-from graphuq.graph.distances import row_blocks, squared_distances
+from graphuq.graph.distances import squared_distances
 from graphuq.graph.features import Array, Features, MatrixLike, check_features, prepare
 from graphuq.graph.kernel import Kernel, affinity, check_n_neighbors, check_tau, kth_distance
 from graphuq.graph.weights import Graph, symmetrize
 from graphuq.memory import check_room
+from graphuq.tall import row_blocks
 
 _MATRICES = 3  # held at once on the way to a spectrum: weights, Laplacian, eigenvectors
 

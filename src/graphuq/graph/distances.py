@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphuq.graph.features import Array
+from graphuq.tall import row_blocks
 
 Indices: TypeAlias = NDArray[np.intp]
 
-_BLOCK_BYTES = 2**25
 _CANCELED = 1e-4  # below this share of |x|^2 + |y|^2 the matrix product has lost too many digits
 _COINCIDENT = 1e-12  # distances below this share of the lengths are rounding (of a projection, say)
-
-
-def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Slices of rows such that a table of float64 with `n_columns` columns fits in one block."""
-    step = max(1, _BLOCK_BYTES // (8 * n_columns))
-    for start in range(0, n_rows, step):
-        yield slice(start, min(start + step, n_rows))
 
 
 def squared_distances(X: Array, Y: Array) -> Array:

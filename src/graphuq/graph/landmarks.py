@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphuq.graph.features import Array
 
@@ -13,12 +14,20 @@ _POINTS_PER_CENTER = 50  # more do not move the centers enough to matter
 
 def kmeans_centers(points: Array, n_centers: int, *, seed: int) -> Array:
     """Centers of a quick k-means on a random part of the points, shape (n_centers, n_dimensions)."""
+    return centers_of_sample(points[kmeans_sample(len(points), n_centers, seed=seed)], n_centers, seed=seed)
+
+
+def kmeans_sample(n_points: int, n_centers: int, *, seed: int) -> NDArray[np.int64]:
+    """The points that a quick k-means looks at."""
+    n_sample = min(n_points, _POINTS_PER_CENTER * n_centers)
+    return np.random.default_rng(seed).choice(n_points, n_sample, replace=False)
+
+
+def centers_of_sample(sample: Array, n_centers: int, *, seed: int) -> Array:
+    """The centers of these points."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
-    rng = np.random.default_rng(seed)
-    n_sample = min(len(points), _POINTS_PER_CENTER * n_centers)
-    sample = points[rng.choice(len(points), n_sample, replace=False)]
     with warnings.catch_warnings():
         # fewer distinct points than centers: some centers coincide, which does no harm
         warnings.simplefilter("ignore", ConvergenceWarning)

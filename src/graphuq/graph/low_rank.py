@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
-from graphuq._expect import RowError, expect_whole
+from graphuq._expect import RowError, SettingError, expect_whole
 from graphuq._recipe import recipe
-from graphuq.graph.distances import row_blocks, squared_distances
+from graphuq.graph.distances import squared_distances
 from graphuq.graph.features import (
     Array,
     Features,
-    Matrix,
     MatrixLike,
     check_features,
     check_new_features,
@@ -24,11 +23,34 @@ from graphuq.graph.features import (
     squared_lengths,
 )
 from graphuq.graph.kernel import affinity, check_tau
-from graphuq.graph.landmarks import kmeans_centers
+from graphuq.graph.landmarks import centers_of_sample, kmeans_sample
+from graphuq.passes import summed
+from graphuq.tall import Tall, row_blocks
 
 _SINGULAR = 1e-10  # of the largest eigenvalue: smaller ones of the landmarks' weights are rounding
 _ALL_PAIRS_UP_TO = 20_000  # nodes for which the sign of every weight is checked
 _ROUNDING = 1e-12  # how far below zero the cosine of a right angle may come out
+
+
+class FeatureMap(Protocol):
+    """Raw features to rows of F, and to products with them that need no F."""
+
+    @property
+    def rank(self) -> int:
+        """Columns of F."""
+        ...
+
+    def __call__(self, X_new: MatrixLike) -> Any:
+        """The rows of F."""
+        ...
+
+    def times(self, X: Any, M: Array) -> Any:
+        """``F M``."""
+        ...
+
+    def total(self, X: Any) -> Array:
+        """``F^T 1``."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,49 +58,73 @@ class LowRankGraph:
     """Weights ``A = F F^T`` between all nodes, self-weights included, kept as the thin factor F.
 
     Attributes:
-        factor: F, shape (n_nodes, rank); sparse for cosines of sparse features.
-        degrees: ``F (F^T 1)``, kept positive, shape (n_nodes,).
+        factor: F, shape (n_nodes, rank); sparse for cosines of sparse features, and a `Tall` for features in a store.
+        total: ``F^T 1``, shape (rank,).
         feature_map: raw features of new points to their rows of F, shape (n_new, rank). The weights of
             new points to the nodes are ``feature_map(X_new) @ factor.T``.
+        least_degree: the weight of a node to itself, where that is known: no degree is less.
     """
 
     factor: Any
-    degrees: Array
-    feature_map: Callable[[MatrixLike], Any]
+    total: Array
+    feature_map: FeatureMap
+    least_degree: float = 0.0
 
     @property
     def n_nodes(self) -> int:
         """Number of nodes N."""
         return self.factor.shape[0]
 
+    @cached_property
+    def degrees(self) -> Any:
+        """``F (F^T 1)``, kept positive, shape (n_nodes,); of features in a store a `Tall` of one column."""
+        if isinstance(self.factor, Tall):
+            return self.factor.mapped(self.degrees_of, 1)
+        return np.maximum(self.factor @ self.total, self.least_degree)
+
+    def degrees_of(self, F: Array) -> Array:
+        """The degrees of nodes, or of new points, with these rows of F, shape (n, 1)."""
+        return np.maximum(F @ self.total[:, None], self.least_degree)
+
 
 @recipe
-def cosine(X: MatrixLike) -> LowRankGraph:
+def cosine(X: MatrixLike | Tall, *, progress: bool = False) -> LowRankGraph:
     """Cosine similarity between all nodes (Sec. 5.1, hyperspectral image).
 
     ``a_ij = <x_i, x_j> / (|x_i| |x_j|)``, so F is X with rows of length one: exact, and never of higher
     rank than there are features. No weight may be negative. That is certain for nonnegative features;
     otherwise every pair is checked up to 20,000 nodes, and the degrees beyond. Sparse features, such as counts of
-    words, stay sparse.
+    words, stay sparse, and those of a `Tall` where they lie: they are read once.
+
+    Args:
+        X: features, shape (n_nodes, n_features).
+        progress: show a bar of blocks read.
     """
-    X = check_features(X, sparse=True)
-    unit = _UnitRows(X.shape[1])
-    factor = unit(X)
-    degrees = factor @ factor.sum(axis=0)
-    if X.min() < 0:
-        _check_not_negative(factor, degrees)
-    return LowRankGraph(factor, degrees, unit)
+    if isinstance(X, Tall):
+        unit = _UnitRows(X.shape[1])
+        total, negative = summed(X, _TotalAndSign(unit), shown=progress, desc="cosines")
+        graph = LowRankGraph(X.mapped(unit, unit.rank), total, unit)
+    else:
+        X = check_features(X, sparse=True)
+        unit = _UnitRows(X.shape[1])
+        factor = unit(X)
+        negative = X.min() < 0
+        graph = LowRankGraph(factor, np.asarray(factor.sum(axis=0)), unit)
+    if negative:
+        _check_not_negative(graph)
+    return graph
 
 
 @recipe
 def nystrom(
-    X: MatrixLike,
+    X: MatrixLike | Tall,
     *,
     tau: float,
     n_landmarks: int = 500,
     landmarks: Literal["kmeans", "random"] = "kmeans",
     n_components: int | None = None,
     seed: int = 0,
+    progress: bool = False,
 ) -> LowRankGraph:
     """Gaussian weights of one scale between all nodes, through a few landmarks Z.
 
@@ -94,8 +140,13 @@ def nystrom(
         landmarks: "kmeans" for centers of clusters, "random" for some of the nodes.
         n_components: project the features to this many principal components first.
         seed: of the choice of landmarks.
+        progress: show a bar of blocks read, of features in a store: they are read once.
     """
-    X = check_features(X, n_components=n_components)
+    if isinstance(X, Tall):
+        if n_components is not None:
+            raise SettingError("n_components", "is for features in memory: leave it out.")
+    else:
+        X = check_features(X, n_components=n_components)
     check_tau(tau)
     if not 1 <= expect_whole(n_landmarks, "n_landmarks", least=0) <= X.shape[0]:
         raise ValueError(
@@ -103,18 +154,46 @@ def nystrom(
         )
     if landmarks not in ("kmeans", "random"):
         raise ValueError(f'landmarks must be "kmeans" or "random", got {landmarks!r}.')
-    features = prepare(X, n_components)
-    points = features.points
     if landmarks == "kmeans":
-        Z = kmeans_centers(points, n_landmarks, seed=seed)
+        chosen = kmeans_sample(X.shape[0], n_landmarks, seed=seed)
     else:
-        Z = points[np.random.default_rng(seed).choice(len(points), n_landmarks, replace=False)]
+        chosen = np.random.default_rng(seed).choice(X.shape[0], n_landmarks, replace=False)
+    if isinstance(X, Tall):
+        features = prepare(check_features(X.rows(chosen)), None)
+        Z = features.points
+    else:
+        features = prepare(X, n_components)
+        Z = features.points[chosen]
+    if landmarks == "kmeans":
+        Z = centers_of_sample(Z, n_landmarks, seed=seed)
     S, U = eigh(affinity(squared_distances(Z, Z), tau, tau))
     kept = _SINGULAR * S[-1] < S
     to_factor = _Landmarks(replace(features, points=Z), tau, U[:, kept] / np.sqrt(S[kept]))
-    factor = to_factor.of_points(points)
-    degrees = np.maximum(factor @ factor.sum(axis=0), 1.0)
-    return LowRankGraph(factor, degrees, to_factor)
+    if isinstance(X, Tall):
+        (total,) = summed(X, _Total(to_factor), shown=progress, desc="landmarks")
+        return LowRankGraph(X.mapped(to_factor, to_factor.rank), total, to_factor, 1.0)
+    factor = to_factor.of_points(features.points)
+    return LowRankGraph(factor, factor.sum(axis=0), to_factor, 1.0)
+
+
+@dataclass(frozen=True)
+class _Total:
+    """``F^T 1`` of some rows."""
+
+    feature_map: FeatureMap
+
+    def __call__(self, X: Array) -> tuple[Array]:
+        return (self.feature_map.total(X),)
+
+
+@dataclass(frozen=True)
+class _TotalAndSign:
+    """The same, and whether a number is negative."""
+
+    feature_map: FeatureMap
+
+    def __call__(self, X: Array) -> tuple[Array, bool]:
+        return self.feature_map.total(X), bool(X.min() < 0)
 
 
 @dataclass(frozen=True)
@@ -123,7 +202,20 @@ class _UnitRows:
 
     n_features: int
 
-    def __call__(self, X_new: MatrixLike) -> Matrix:
+    @property
+    def rank(self) -> int:
+        """Columns of F."""
+        return self.n_features
+
+    def times(self, X: Any, M: Array) -> Any:
+        """``F M``."""
+        return self(X) @ M
+
+    def total(self, X: Any) -> Array:
+        """``F^T 1``."""
+        return np.asarray(self(X).sum(axis=0))
+
+    def __call__(self, X_new: MatrixLike) -> Any:
         table = check_new_features(X_new, self.n_features, sparse=True)
         lengths = np.sqrt(squared_lengths(table))
         zero = np.flatnonzero(lengths == 0)
@@ -144,26 +236,45 @@ class _Landmarks:
     tau: float
     whitening: Array  # U S^{-1/2}, shape (n_landmarks, rank)
 
+    @property
+    def rank(self) -> int:
+        """Columns of F."""
+        return self.whitening.shape[1]
+
     def __call__(self, X_new: MatrixLike) -> Array:
         return self.of_points(self.features.project(X_new))
 
-    def of_points(self, points: Array) -> Array:
-        Z = self.features.points
-        factor = np.empty((len(points), self.whitening.shape[1]))
-        for rows in row_blocks(len(points), len(Z)):
+    def times(self, X: Any, M: Array) -> Array:
+        """``F M``, whose product with k(x, Z) is one."""
+        return self.of_points(self.features.project(X), self.whitening @ M)
+
+    def total(self, X: Any) -> Array:
+        """``F^T 1``."""
+        return self.of_points(self.features.project(X), sums=True)[0] @ self.whitening
+
+    def of_points(self, points: Array, turn: Array | None = None, *, sums: bool = False) -> Array:
+        """``k(x, Z) U S^{-1/2}``, or another product with k(x, Z), or its sum over the points."""
+        turn = self.whitening if turn is None else turn
+        Z, parts = self.features.points, []
+        for rows in row_blocks(len(points), 16 * len(Z)):  # small ones, which stay in the cache
             weights = affinity(squared_distances(points[rows], Z), self.tau, self.tau)
-            factor[rows] = weights @ self.whitening
-        return factor
+            parts.append(weights.sum(axis=0, keepdims=True) if sums else weights @ turn)
+        return np.sum(parts, axis=0) if sums else np.concatenate(parts)
 
 
-def _check_not_negative(factor: Any, degrees: Array) -> None:
+def _check_not_negative(graph: LowRankGraph) -> None:
     """Refuse negative weights: every pair of a moderate number of nodes, else every degree."""
-    n_nodes = factor.shape[0]
+    n_nodes, factor = graph.n_nodes, graph.factor
+    least = (
+        min(block.min() for _, block in graph.degrees.blocks())
+        if isinstance(factor, Tall)
+        else graph.degrees.min()
+    )
+    lowest = least
     if n_nodes <= _ALL_PAIRS_UP_TO:
+        factor = np.asarray(factor) if isinstance(factor, Tall) else factor
         lowest = min((factor[rows] @ factor.T).min() for rows in row_blocks(n_nodes, n_nodes))
-    else:
-        lowest = degrees.min()
-    if lowest < -_ROUNDING or degrees.min() <= 0:
+    if lowest < -_ROUNDING or least <= 0:
         raise ValueError(
             "Some nodes are more than a right angle apart, so their cosine weights are negative. Use "
             "nonnegative features (shift them, say), or Gaussian weights."

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 
 from graphuq._recipe import recipe
-from graphuq.graph.distances import Indices, nonzero_pairs, pair_squared_distances, row_blocks, squared_distances
+from graphuq.graph.distances import Indices, nonzero_pairs, pair_squared_distances, squared_distances
 from graphuq.graph.features import Array, MatrixLike, check_features, prepare
 from graphuq.graph.kernel import Kernel, affinity, check_n_neighbors, check_tau, kth_distance
 from graphuq.graph.landmarks import kmeans_centers
 from graphuq.graph.weights import Graph
+from graphuq.tall import row_blocks
 
 # Exact search compares all pairs: 30,000 nodes in 50 dimensions take about 6 core-seconds, 70,000 about 30.
 _EXACT_UP_TO = 30_000

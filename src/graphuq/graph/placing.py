@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.graph.distances import Indices, nonzero_pairs, pair_squared_distances, row_blocks
+from graphuq.graph.distances import Indices, nonzero_pairs, pair_squared_distances
 from graphuq.graph.features import Array
+from graphuq.tall import row_blocks
 
 # A squared distance in single precision is wrong by less than this share of the squared lengths of its points.
 _ROUNDING = 1e-5

@@ -206,7 +206,10 @@ def _warn(problem: Problem, best: Point, spectrum: Spectrum, converged: bool) ->
 
 def warn_of_unlabeled_components(spectrum: Spectrum, nodes: NDArray[np.int64], *, stacklevel: int) -> None:
     """Say how many nodes no label reaches."""
-    zero = spectrum.vectors[:, spectrum.values <= ZERO_EIGENVALUE]
+    n_zero = np.count_nonzero(spectrum.values <= ZERO_EIGENVALUE)
+    if n_zero < 2:
+        return
+    zero = np.asarray(spectrum.vectors[:, :n_zero])
     seen = zero[nodes]
     # Rows of the null space are parallel within a component and orthogonal between components.
     reached = np.einsum("ij,ij->i", zero @ (seen.T @ seen), zero)

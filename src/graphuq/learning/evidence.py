@@ -17,6 +17,7 @@ from graphuq.models.base import Model, ask, check_in_graph, offer, offers
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
+from graphuq.tall import Tall, beside, first_one
 
 Array = NDArray[np.float64]
 
@@ -117,9 +118,7 @@ class Problem:
         return GaussianPosterior(OnModes(self.prior(point), point.model.nodes), point.model, point.fit, **settings)
 
 
-def problems(
-    spectrum: Spectrum, model: Model, features: Array | None, hyperprior: Hyperprior | None
-) -> list[Problem]:
+def problems(spectrum: Spectrum, model: Model, features: Any, hyperprior: Hyperprior | None) -> list[Problem]:
     """Doubt the input; the problem of each structure, on one basis: features, then 1, then all modes but q_0."""
     ask(model, "sites")
     believed: Hyperprior = ask(model, "hyperprior") if hyperprior is None else hyperprior
@@ -129,12 +128,13 @@ def problems(
     if hyperprior is not None:
         expect(hyperprior, Hyperprior, "hyperprior", "a Hyperprior")
     if features is not None:
-        features = expect_numbers(features, "features")
-        if features.ndim != 2 or len(features) != spectrum.n_nodes or not np.isfinite(features).all():
+        lazy = isinstance(features, Tall)
+        features = features if lazy else expect_numbers(features, "features")
+        shaped = len(features.shape) == 2 and len(features) == spectrum.n_nodes
+        if not shaped or not (lazy or np.isfinite(features).all()):
             raise ValueError(f"features must be finite, of shape ({spectrum.n_nodes}, n), got {features.shape}.")
     n_linear = 0 if features is None else features.shape[1]
-    basis = np.hstack([np.empty((spectrum.n_nodes, 0)) if features is None else features, spectrum.vectors])
-    basis[:, n_linear] = 1.0  # in the place of q_0, which is the square root of the degrees
+    basis = learned_basis(features, spectrum.vectors)
     found = []
     for each in believed.structures(n_linear > 0):
         family = Family.of(spectrum, each, n_linear, offer(model, "n_classes"))
@@ -142,6 +142,15 @@ def problems(
         columns = slice(first, first + family.n_linear + 1 + family.values.size)
         found.append(Problem(basis[:, columns], first, basis[model.nodes, columns], model, family))
     return found
+
+
+def learned_basis(features: Any, vectors: Any) -> Any:
+    """Features, if any, then 1 in the place of q_0, which is the square root of the degrees, then the other modes."""
+    if isinstance(vectors, Tall) or isinstance(features, Tall):
+        return first_one(vectors) if features is None else beside(features, first_one(vectors))
+    basis = np.hstack([np.empty((len(vectors), 0)) if features is None else features, vectors])
+    basis[:, basis.shape[1] - vectors.shape[1]] = 1.0
+    return basis
 
 
 def with_noise(model: Any, found: Hyperparameters) -> Model:
@@ -160,11 +169,13 @@ def constant_first(spectrum: Spectrum) -> Spectrum:
     says how large the classes are; the others tell components apart and are modes like any other.
     """
     n_zero = max(1, int(np.count_nonzero(spectrum.values <= ZERO_EIGENVALUE)))
+    if n_zero == 1 or isinstance(spectrum.vectors, Tall):  # of low-rank weights q_0 comes first
+        return spectrum
     q0 = np.sqrt(spectrum.degrees) if spectrum.normalized else np.ones(spectrum.n_nodes)
     first = spectrum.vectors[:, :n_zero].T @ q0
     first /= np.linalg.norm(first)
     mirror = first - np.eye(n_zero)[0]
-    if n_zero == 1 or np.linalg.norm(mirror) < 1e-8:
+    if np.linalg.norm(mirror) < 1e-8:
         return spectrum
     turn = np.eye(n_zero) - 2 * np.outer(mirror, mirror) / (mirror @ mirror)  # takes e_1 to `first`
     return replace(

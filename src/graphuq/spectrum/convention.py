@@ -38,11 +38,11 @@ def null_space(L: Laplacian) -> Array:
     return Z / np.linalg.norm(Z, axis=0)
 
 
-def fix_signs(vectors: Array) -> None:
-    """Make the entry of largest absolute value positive, in place; among equals the first decides."""
+def signs(vectors: Array) -> Array:
+    """What makes the entry of largest absolute value of each column positive; among equals the first decides."""
     peak = (1 - _TIE) * np.maximum(vectors.max(axis=0), -vectors.min(axis=0))
     leader = np.argmax((vectors >= peak) | (vectors <= -peak), axis=0)
-    vectors *= np.sign(vectors[leader, np.arange(vectors.shape[1])])
+    return np.sign(vectors[leader, np.arange(vectors.shape[1])])
 
 
 def assemble(
@@ -54,7 +54,7 @@ def assemble(
     residuals = np.concatenate([np.linalg.norm(L.matrix @ Z, axis=0), residuals])
     values = np.concatenate([np.zeros(Z.shape[1]), np.maximum(values, 0.0)])
     vectors = np.concatenate([Z, vectors], axis=1)
-    fix_signs(vectors)
+    vectors *= signs(vectors)
     return Spectrum(
         values=values,
         vectors=vectors,

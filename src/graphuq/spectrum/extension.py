@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +11,9 @@ from scipy.sparse import csr_array
 
 from graphuq._expect import expect
 from graphuq.graph import Graph, LowRankGraph
-from graphuq.graph.distances import row_blocks
 from graphuq.graph.features import Array, Matrix, MatrixLike, squared_lengths, to_float
 from graphuq.spectrum.result import Spectrum
+from graphuq.tall import Tall, row_blocks
 
 # Dividing by less would spoil an eigenvector of residual 1e-6, the default, in its third digit.
 _LEAST_DIVISOR = 1e-3
@@ -21,6 +22,7 @@ _LEAST_DIVISOR = 1e-3
 _LEAST_DIVISOR_LOW_RANK = 1e-9
 # Nodes, evenly spread, whose neighbors are counted.
 _N_ASKED = 300
+_N_OTHERS = 20_000
 
 
 def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -> Array:
@@ -51,6 +53,9 @@ def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -
         )
     if isinstance(graph, Graph):
         return extend_weights(spectrum, graph.to_new(X_new))
+    if isinstance(graph.factor, Tall):
+        made: Any = spectrum.vectors
+        return np.asarray(made.source.function(X_new))
     F, factor = graph.factor, graph.feature_map(X_new)
     inner = sum(F[rows].T @ _scaled(spectrum, rows) for rows in row_blocks(*spectrum.vectors.shape))
     return _divide(spectrum, factor @ inner, factor @ F.sum(axis=0), _LEAST_DIVISOR_LOW_RANK)
@@ -88,8 +93,12 @@ def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[n
     """
     first = 1 - spectrum.values[min(spectrum.n_components, spectrum.n_modes - 1)]
     some = np.linspace(0, graph.n_nodes - 1, min(graph.n_nodes, _N_ASKED)).astype(int)
-    weights = graph.factor[some] @ graph.factor.T if isinstance(graph, LowRankGraph) else graph.weights[some]
-    noise = 1 / np.sqrt(2 * np.median(graph.degrees[some] ** 2 / squared_lengths(weights)))
+    if isinstance(graph, LowRankGraph):  # of very many nodes some stand for all
+        step = max(1, graph.n_nodes // _N_OTHERS)
+        squares = step * squared_lengths(graph.factor[some] @ graph.factor[::step].T)
+    else:
+        squares = squared_lengths(graph.weights[some])
+    noise = 1 / np.sqrt(2 * np.median(np.ravel(graph.degrees[some]) ** 2 / squares))
     return np.abs(1 - spectrum.values) >= min(noise, abs(first) / 2)
 
 

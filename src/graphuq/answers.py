@@ -1,0 +1,199 @@
+"""A classifier fitted on features in a store in; the probabilities of all its rows, block by block, to a folder out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq import uncertainty
+from graphuq.files import lock, whole_file
+from graphuq.inference.whiten import positions
+from graphuq.learning.evidence import learned_basis
+from graphuq.memory import check_disk, check_room
+from graphuq.passes import each_block
+from graphuq.posterior.mixture import Mixture
+from graphuq.prior import NewRows
+from graphuq.stores import NEEDS
+from graphuq.tall import Array, Tall, tall
+
+if TYPE_CHECKING:
+    from graphuq.estimator import GraphClassifier
+
+LEDGER = (
+    "_graphuq.jsonl"  # what was asked, and a line for each block that is there; readers of Parquet pass over "_"
+)
+SAMPLED_ROWS = 1000
+
+
+def in_memory(classifier: GraphClassifier) -> tuple[Array, Array]:
+    """The probabilities of all rows and their errors, shape (n_rows, n_classes) each."""
+    n_rows, n_classes = classifier.graph_.n_nodes, len(classifier.classes_)
+    check_room(16.0 * n_rows * n_classes, f"An answer for each of {n_rows:,} rows", "Use write_proba.")
+    found, error = np.empty((2, n_rows, n_classes))
+    basis, ask = _question(classifier)
+    for rows, answer in zip(basis.slices(), each_block(basis, ask), strict=True):
+        found[rows], error[rows] = answer
+    return found, error
+
+
+def write(classifier: GraphClassifier, path: Any, *, force: bool = False) -> Path:
+    """Write the probabilities to a folder of Parquet files, or to a Zarr array; blocks that are there are kept."""
+    from graphuq.settings import shows_bars
+
+    folder = Path(path)
+    n_rows, n_classes = classifier.graph_.n_nodes, len(classifier.classes_)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, where a folder is needed: choose another name.")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / LEDGER).exists():
+        raise ValueError(f"{folder} holds something that graphuq did not write: choose another folder.")
+    put = _to_zarr if folder.suffix == ".zarr" else _to_parquet
+    basis, ask = _question(classifier)
+    n_blocks = len(basis.slices())
+    question = {"form": "graphuq answers 1", "rows": n_rows, "blocks": n_blocks, "of": _key(classifier)}
+    if force and folder.exists() and _ledger(folder)[0] != question:
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock(folder / LEDGER) as ledger:
+        known, done = _ledger(folder)
+        if known not in (None, question):
+            raise ValueError(f"{folder} holds the answers of another fit: choose another folder, or replace it.")
+        check_disk(folder, 8.0 * (n_classes + 2) * n_rows * (1 - len(done) / n_blocks), "Writing all rows")
+        block = put(folder, classifier.classes_, n_rows, basis.slices()[0].stop)
+        if known is None:
+            ledger.write(json.dumps(question).encode() + b"\n")
+        left = [(k, rows) for k, rows in enumerate(basis.slices()) if k not in done]
+        found = each_block(
+            basis, ask, chosen=[rows for _, rows in left], shown=shows_bars(classifier), desc="answers"
+        )
+        for (number, rows), (probability, _) in zip(left, found, strict=True):
+            block(number, rows, probability)
+            ledger.write(f"{number}\n".encode())
+            ledger.flush()
+    return folder
+
+
+@dataclass(frozen=True, eq=False)
+class _Ask:
+    """A block of rows of the basis to the probabilities there, as of rows whose place in the graph is known exactly."""
+
+    posterior: Any
+    nodes: NDArray[np.int64]  # labeled ones, whose answers are known
+    labeled: tuple[Array, Array]
+
+    def __call__(self, rows: slice, basis: Array) -> tuple[Array, Array]:
+        found = self.posterior.classes(NewRows(basis))
+        mine = np.flatnonzero((self.nodes >= rows.start) & (self.nodes < rows.stop))
+        for answer, known in zip((found.probability, found.error), self.labeled, strict=True):
+            answer[self.nodes[mine] - rows.start] = known[mine]
+        return found.probability, found.error
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """The rows of a prior's matrix at the labeled nodes: all that answers need of it."""
+
+    shape: tuple[int, int]
+    nodes: NDArray[np.int64]
+    found: Array
+
+    def __getitem__(self, index: Any) -> Array:
+        nodes = np.arange(*index.indices(self.shape[0])) if isinstance(index, slice) else np.asarray(index)
+        return self.found[positions(nodes, self.nodes)]
+
+
+def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
+    """The basis of all components, as far as one of them looks at it, and what is to be asked of its blocks."""
+    posterior: Any = classifier.posterior_
+    parts = posterior.components if isinstance(posterior, Mixture) else (posterior,)
+    columns = classifier._columns if classifier._learned else None
+    n_first = 0 if columns is None else columns.shape[1]
+    n_modes = max(2, max(each.prior.first + each.prior.n_modes for each in parts) - n_first)
+    vectors = classifier.spectrum_.vectors[:, :n_modes]
+    basis = tall(learned_basis(columns, vectors) if classifier._learned else vectors)
+    nodes = classifier.labels_.nodes
+    known = posterior.classes(nodes)
+    light = tuple(_light(each, nodes) for each in parts)
+    asked = replace(posterior, components=light) if isinstance(posterior, Mixture) else light[0]
+    return basis, _Ask(asked, nodes, (known.probability, known.error))
+
+
+def _light(posterior: Any, nodes: NDArray[np.int64]) -> Any:
+    """The same without the matrix of all rows, to be sent to other processes."""
+    vectors = posterior.prior.vectors
+    prior = replace(posterior.prior, vectors=_Seen(vectors.shape, nodes, vectors[nodes]))
+    return replace(posterior, whitening=replace(posterior.whitening, prior=prior))
+
+
+def _key(classifier: GraphClassifier) -> str:
+    """What tells one fit from another: settings, labels, and some of the features."""
+    X = classifier._tall
+    labels = classifier.labels_
+    settings = {name: repr(value) for name, value in classifier.get_params().items() if name != "verbose"}
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for array in (labels.nodes, labels.y, np.array(labels.classes.tolist(), dtype=str)):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    if X is not None:
+        some = np.unique(np.linspace(0, len(X) - 1, SAMPLED_ROWS).astype(np.int64))
+        digest.update(X.rows(some).tobytes())
+    return digest.hexdigest()
+
+
+def _ledger(folder: Path) -> tuple[Any, set[int]]:
+    """What was asked, and the blocks that are there; a line that was cut off does not count."""
+    path = folder / LEDGER
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    try:
+        return (json.loads(lines[0]) if lines else None), {int(line) for line in lines[1:]}
+    except ValueError:
+        raise ValueError(f"{path} is damaged: choose another folder, or remove this one.") from None
+
+
+def _to_parquet(
+    folder: Path, classes: NDArray[Any], n_rows: int, chunk: int
+) -> Callable[[int, slice, Array], None]:
+    """Parts of a table: row, class, its probability, and that of each class."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise ImportError(NEEDS.format("Parquet files", "pyarrow")) from None
+
+    def put(number: int, rows: slice, found: Array) -> None:
+        best = uncertainty.most_probable(found)
+        columns = {
+            "row": np.arange(rows.start, rows.stop),
+            "class": pyarrow.DictionaryArray.from_arrays(best.astype(np.int32), pyarrow.array(classes.tolist())),
+            "probability": found[np.arange(len(found)), best],
+        }
+        columns |= {f"p_{name}": found[:, k] for k, name in enumerate(classes.tolist())}
+        with whole_file(folder / f"part-{number:06d}.parquet") as part:
+            parquet.write_table(pyarrow.table(columns), part)
+
+    return put
+
+
+def _to_zarr(folder: Path, classes: NDArray[Any], n_rows: int, chunk: int) -> Callable[[int, slice, Array], None]:
+    """An array of shape (n_rows, n_classes), whose attributes name the classes."""
+    try:
+        import zarr
+    except ImportError:
+        raise ImportError(NEEDS.format("Zarr arrays", "zarr")) from None
+    if (folder / "zarr.json").exists():
+        array = zarr.open_array(folder, mode="r+")
+    else:
+        shape, chunks = (n_rows, len(classes)), (chunk, len(classes))
+        array = zarr.create_array(folder, shape=shape, chunks=chunks, dtype="float64", fill_value=float("nan"))
+        array.attrs["classes"] = classes.tolist()
+
+    def put(number: int, rows: slice, found: Array) -> None:
+        array[rows] = found
+
+    return put

@@ -1,0 +1,168 @@
+"""A tall matrix and work for each of its blocks in; the results in order out: by threads here, or by a Dask cluster.
+
+The cluster is the one whose `distributed.Client` is open. It carries everything: which process does what, and what to
+do when one dies.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from graphuq._expect import RowError
+from graphuq._progress import progress_bar
+from graphuq.tall import Array, Tall
+
+Work = Callable[[slice, Array], Any]
+Sums = tuple[Any, ...]
+
+# Rows that work is handed at a time: what is made of them stays in the processor's cache.
+PART_ROWS = 4096
+
+
+class SchedulerLost(ConnectionError):
+    """The Dask scheduler does not answer, or not any more."""
+
+
+def client() -> Any:
+    """The client of Dask that is open, or None."""
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import get_client
+
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+def summed(X: Tall, work: Callable[[Array], Sums], *, shown: bool = False, desc: str | None = None) -> Sums:
+    """The results of work on all rows, added up; in their order, so that the sum does not depend on who did what.
+
+    Work is handed no more rows at a time than stay in the cache.
+    """
+    total: Sums | None = None
+    for found in each_block(X, _InParts(work), shown=shown, desc=desc):
+        total = found if total is None else tuple(a + b for a, b in zip(total, found, strict=True))
+    assert total is not None  # a matrix has rows
+    return total
+
+
+def each_block(
+    X: Tall,
+    work: Work,
+    *,
+    chosen: Sequence[slice] | None = None,
+    shown: bool = False,
+    desc: str | None = None,
+) -> Iterator[Any]:
+    """What work makes of each block of rows, or of those chosen, in their order."""
+    slices = X.slices() if chosen is None else chosen
+    here = None if getattr(X.source, "in_memory", False) else client()
+    with progress_bar(len(slices), shown=shown, unit="block", desc=desc) as bar:
+        for found in _by_threads(X, work, slices) if here is None else _by_cluster(here, X, work, slices):
+            bar.update()
+            yield found
+
+
+def check_finite(rows: slice, X: Array) -> None:
+    """Refuse a block with numbers that are none."""
+    if np.isfinite(X.sum()):
+        return
+    bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
+    if bad.size:
+        raise RowError(
+            f"The block of rows {rows.start:,} to {rows.stop - 1:,} has NaN or infinite values in {bad.size:,} rows, "
+            "the first of them row {}. Fill in or remove those rows.",
+            rows.start + int(bad[0]),
+        )
+
+
+class _InParts:
+    """Work on the rows of a block, some at a time, and the sum."""
+
+    def __init__(self, work: Callable[[Array], Sums]) -> None:
+        self.work = work
+
+    def __call__(self, rows: slice, X: Array) -> Sums:
+        check_finite(rows, X)
+        total: Sums | None = None
+        for first in range(0, len(X), PART_ROWS):
+            try:
+                found = self.work(X[first : first + PART_ROWS])
+            except RowError as error:  # which counts from the first row that it was handed
+                raise RowError(error.told, *(rows.start + first + row for row in error.rows)) from None
+            total = found if total is None else tuple(a + b for a, b in zip(total, found, strict=True))
+        assert total is not None
+        return total
+
+
+def _by_threads(X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
+    """A block for each core at a time: one reads while another computes."""
+    n_threads = os.cpu_count() or 1
+
+    def done(rows: slice) -> Any:
+        return work(rows, X.rows(rows))
+
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads) as pool:
+        pending: deque[Any] = deque()
+        for rows in slices:
+            pending.append(pool.submit(done, rows))
+            if len(pending) > n_threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+def _by_cluster(cluster: Any, X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
+    """All blocks handed to the cluster, and each result taken off it when it is there."""
+    from dask import delayed
+    from distributed import as_completed
+
+    with _told_if_lost(cluster):
+        shared = delayed(work, pure=False, traverse=False)
+        tasks = [delayed(_task)(shared, rows, X.lazy(rows)) for rows in slices]
+        futures = cluster.compute(tasks)
+        number = {future.key: k for k, future in enumerate(futures)}
+        waiting: dict[int, Any] = {}
+        arriving = as_completed(futures)
+        del tasks, futures
+        for k in range(len(slices)):
+            while k not in waiting:
+                future = next(arriving)
+                waiting[number[future.key]] = future.result()
+                del future
+            yield waiting.pop(k)
+
+
+def _task(work: Work, rows: slice, X: NDArray[Any]) -> Any:
+    with threadpool_limits(1, "blas"):
+        return work(rows, np.asarray(X, dtype=np.float64))
+
+
+@contextmanager
+def _told_if_lost(cluster: Any) -> Iterator[None]:
+    from distributed import comm
+    from distributed.scheduler import KilledWorker
+
+    try:
+        yield
+    except (CancelledError, comm.CommClosedError, TimeoutError, StopIteration) as error:
+        raise SchedulerLost(
+            f"The Dask scheduler at {cluster.scheduler.address if cluster.scheduler else 'its address'} does not answer "
+            "any more. What was finished is kept: start the scheduler and run the same again, which goes on from there."
+        ) from error
+    except KilledWorker as error:
+        raise MemoryError(
+            "A block killed every worker of the Dask cluster that tried it: give the workers more memory, or store the "
+            "features in smaller chunks."
+        ) from error

@@ -1,0 +1,148 @@
+"""The path of an NPY file, a Zarr folder or Parquet files in; a matrix to be read in blocks, or what is wrong, out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq.tall import Array, Index, Tall, delayed, merged, tall
+
+NEEDS = "{} need {}: pip install 'graphuq[large]'."
+
+
+def open_store(path: Path) -> Tall:
+    """The matrix that lies there."""
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file or folder {path}.")
+    if path.suffix == ".npy":
+        try:
+            return tall(np.load(path, mmap_mode="r"))
+        except (ValueError, EOFError, OSError) as error:
+            raise ValueError(
+                f"{path} is no NPY file of numbers, or ends before its last row: {_why(error)}."
+            ) from None
+    files = (
+        sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.suffix in (".parquet", ".pq") else []
+    )
+    if files:
+        return Tall(Grouped.of(files))
+    if not path.is_dir():
+        raise ValueError(
+            f"{path} is none of these: an NPY file, a Zarr folder, a Parquet file or a folder of them."
+        )
+    return tall(_open_zarr(path))
+
+
+def _open_zarr(path: Path) -> Any:
+    try:
+        import zarr
+    except ImportError:
+        raise ImportError(NEEDS.format("Zarr folders", "zarr")) from None
+    try:
+        found: Any = zarr.open(path, mode="r")
+    except Exception as error:  # of Zarr's many, none of them common to all
+        raise ValueError(f"{path} holds neither Parquet files nor a Zarr array: {_why(error)}.") from None
+    if not hasattr(found, "dtype"):
+        inner = ", ".join(sorted(name for name, _ in found.arrays())) or "none"
+        raise ValueError(f"{path} is a Zarr group, not an array: give the path of one of its arrays ({inner}).")
+    return found
+
+
+def check_chunks(array: Any) -> None:
+    """Refuse a Zarr array that ends early: chunks that are not there would be read as zeros."""
+    there, every = array.nchunks_initialized, array.nchunks
+    if there < every:
+        raise ValueError(
+            f"The Zarr array {array.store_path} holds {there:,} of its {every:,} chunks, and the others would be read as "
+            f"{array.fill_value}: it was not written to its end. If those numbers are meant, write it with "
+            "write_empty_chunks."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """The rows of Parquet files, one after another, a row group at a time."""
+
+    files: tuple[Path, ...]
+    names: tuple[str, ...]
+    groups: tuple[tuple[int, int], ...] = field(repr=False)  # the file and the number in it of each row group
+    first: NDArray[np.int64] = field(repr=False)  # row of each row group, and the end
+
+    @classmethod
+    def of(cls, files: list[Path]) -> Grouped:
+        """Of files that have the same columns, all of numbers."""
+        groups, counts, names = [], [0], None
+        for number, path in enumerate(files):
+            file = _open_parquet(path)
+            schema = file.schema_arrow
+            for column in schema:
+                if not _is_number(column.type):
+                    raise TypeError(
+                        f"Column {column.name!r} of {path} holds {column.type}, and features are numbers."
+                    )
+            if names is not None and names != tuple(schema.names):
+                raise ValueError(f"{path} has other columns than {files[0]}: {', '.join(schema.names[:8])}.")
+            names = tuple(schema.names)
+            groups += [(number, k) for k in range(file.num_row_groups)]
+            counts += [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
+        if not names or sum(counts) < 2:
+            raise ValueError(f"{files[0].parent} holds fewer than two rows of numbers.")
+        return cls(tuple(files), names, tuple(groups), np.cumsum(counts))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.first[-1]), len(self.names)
+
+    @cached_property
+    def bounds(self) -> NDArray[np.int64]:
+        """Whole row groups."""
+        return merged(self.first, *self.shape)
+
+    def rows(self, index: Index) -> Array:
+        """Some of the rows."""
+        index = np.arange(*index.indices(self.shape[0])) if isinstance(index, slice) else index
+        group = np.searchsorted(self.first, index, side="right") - 1
+        found = np.empty((len(index), self.shape[1]))
+        for each in np.unique(group):
+            mine = group == each
+            found[mine] = self._group(int(each))[index[mine] - self.first[each]]
+        return found
+
+    def lazy(self, rows: slice) -> Any:
+        """Read where it is needed."""
+        return delayed(Grouped.rows)(self, rows)
+
+    def _group(self, number: int) -> Array:
+        file, k = self.groups[number]
+        try:
+            table = _open_parquet(self.files[file]).read_row_group(k)
+        except OSError as error:
+            raise ValueError(f"Row group {k} of {self.files[file]} cannot be read: {_why(error)}.") from None
+        return np.column_stack([column.to_numpy().astype(np.float64) for column in table.columns])
+
+
+def _open_parquet(path: Path) -> Any:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise ImportError(NEEDS.format("Parquet files", "pyarrow")) from None
+    try:
+        return parquet.ParquetFile(path)
+    except (ArrowException, OSError) as error:
+        raise ValueError(f"{path} is not a Parquet file, or ends early: {_why(error)}.") from None
+
+
+def _is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+
+
+def _why(error: BaseException) -> str:
+    return " ".join(str(error).rstrip(".").split())[:200] or type(error).__name__

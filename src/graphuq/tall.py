@@ -1,0 +1,379 @@
+"""A matrix of very many rows, wherever it lies, in; some of its rows, its blocks and its Gram matrix out.
+
+| leaf | where the rows lie |
+|---|---|
+| `Stored` | an array, a file that is mapped to memory, a Zarr array |
+| `Chunked` | the chunks of a Dask array |
+| `Mapped` | nowhere: they are made from those of another matrix |
+| `Beside` | in several matrices, side by side |
+| `stores.Grouped` | the row groups of Parquet files |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from mmap import ALLOCATIONGRANULARITY
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq.memory import check_room
+
+Array = NDArray[np.float64]
+Index = slice | NDArray[np.int64]
+
+_BLOCK_BYTES = 2**25
+
+
+def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Slices of rows such that a table of float64 with `n_columns` columns fits in one block."""
+    step = max(1, _BLOCK_BYTES // (8 * n_columns))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+class Rows(Protocol):
+    """Where the rows of a matrix lie. It goes to other processes, without the rows."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        ...
+
+    @property
+    def bounds(self) -> NDArray[np.int64]:
+        """Where its blocks begin, and the end: whole chunks of what is stored."""
+        ...
+
+    def rows(self, index: Index) -> Array:
+        """Some of the rows, as numbers of 64 bits."""
+        ...
+
+    def lazy(self, rows: slice) -> Any:
+        """The same, for Dask: what it computes where there is room."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Tall:
+    """A matrix that is read, or made, a block of rows at a time: it is indexed as an array is, and stands where one does."""
+
+    source: Rows
+    columns: slice = field(default_factory=lambda: slice(None))
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        n_rows, n_columns = self.source.shape
+        return n_rows, len(range(*self.columns.indices(n_columns)))
+
+    @property
+    def bounds(self) -> NDArray[np.int64]:
+        """Where its blocks begin, and the end."""
+        return self.source.bounds
+
+    def rows(self, index: Index) -> Array:
+        """Some of the rows, shape (n, n_columns)."""
+        return self.source.rows(index)[:, self.columns]
+
+    def lazy(self, rows: slice) -> Any:
+        """The same, for Dask."""
+        if self.columns == slice(None):
+            return self.source.lazy(rows)
+        return delayed(_columns)(self.source.lazy(rows), self.columns)
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """All rows, a block at a time."""
+        for rows in self.slices():
+            yield rows, self.rows(rows)
+
+    def slices(self) -> list[slice]:
+        """The rows of each block."""
+        return [slice(int(a), int(b)) for a, b in zip(self.bounds[:-1], self.bounds[1:], strict=True)]
+
+    def gram(self) -> Array:
+        """``X^T X``, in one pass."""
+        return sum((X.T @ X for _, X in self.blocks()), np.zeros((self.shape[1],) * 2))
+
+    def mapped(self, function: Callable[[Array], Array], n_columns: int) -> Tall:
+        """The matrix whose rows a function makes of these, when they are asked for."""
+        return Tall(Mapped(self, function, n_columns))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        index, columns = key if isinstance(key, tuple) else (key, slice(None))
+        if isinstance(index, slice) and index == slice(None) and isinstance(columns, slice):
+            if (
+                self.columns == slice(None)
+                and isinstance(self.source, Mapped)
+                and hasattr(self.source.function, "cut")
+            ):
+                function = self.source.function.cut(columns)  # others need not be made
+                return self.source.given.mapped(function, len(range(self.shape[1])[columns]))
+            chosen = range(*self.columns.indices(self.source.shape[1]))[columns]
+            return replace(self, columns=slice(chosen.start, chosen.stop, chosen.step))
+        if isinstance(index, slice) and index.step not in (None, 1):
+            index = np.arange(*index.indices(len(self)))
+        return self.rows(index if isinstance(index, slice) else np.asarray(index))[:, columns]
+
+    def __matmul__(self, W: Array) -> Array:
+        return self.made(lambda X: X @ W)
+
+    def made(self, function: Callable[[Array], Array]) -> Array:
+        """What a function makes of all rows, as an array."""
+        return np.concatenate([function(X) for _, X in self.blocks()])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        check_room(8.0 * self.shape[0] * self.shape[1], f"A matrix of {len(self):,} rows", "Take its blocks.")
+        return np.asarray(self.rows(slice(0, len(self))), dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """The rows of an array, a file that is mapped to memory, or a Zarr array, in chunks of so many."""
+
+    array: Any
+    chunk: int = 1
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether there is nothing to read."""
+        return type(self.array) is np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.array.shape
+
+    @cached_property
+    def bounds(self) -> NDArray[np.int64]:
+        """Whole chunks, of about as many numbers as a block has."""
+        chunks = np.append(np.arange(0, self.shape[0], self.chunk), self.shape[0])
+        return chunks if self.chunk > 1 else merged(None, *self.shape)
+
+    def rows(self, index: Index) -> Array:
+        """Some of the rows."""
+        choose = (
+            self.array.oindex if hasattr(self.array, "oindex") and not isinstance(index, slice) else self.array
+        )
+        return np.asarray(choose[index], dtype=np.float64)
+
+    def lazy(self, rows: slice) -> Any:
+        """Read where it is needed, or, of an array in memory, sent there."""
+        return delayed(self.rows(rows)) if self.in_memory else delayed(Stored.rows)(self, rows)
+
+    def __reduce__(self) -> Any:
+        if isinstance(self.array, np.memmap):  # which would be pickled with all that it holds
+            return _mapped_file, _place_of(self.array)
+        return Stored, (self.array, self.chunk)
+
+
+@dataclass(frozen=True, eq=False)
+class Chunked:
+    """The rows of a Dask array, whose chunks reach over all columns."""
+
+    array: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.array.shape
+
+    @cached_property
+    def bounds(self) -> NDArray[np.int64]:
+        """Those of its chunks."""
+        return merged(np.cumsum([0, *self.array.chunks[0]]), *self.shape)
+
+    def rows(self, index: Index) -> Array:
+        """Some of the rows."""
+        return np.asarray(self.array[index].compute(), dtype=np.float64)
+
+    def lazy(self, rows: slice) -> Any:
+        """The chunks, wherever Dask has them."""
+        return self.array[rows].astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Mapped:
+    """Rows that a function makes of those of another matrix."""
+
+    given: Tall
+    function: Callable[[Array], Array]
+    n_columns: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.given.shape[0], self.n_columns
+
+    @property
+    def bounds(self) -> NDArray[np.int64]:
+        """Those of the other matrix."""
+        return self.given.bounds
+
+    def rows(self, index: Index) -> Array:
+        """Some of the rows."""
+        return self.function(self.given.rows(index))
+
+    def lazy(self, rows: slice) -> Any:
+        """The same, where the others are."""
+        return delayed(self.function)(self.given.lazy(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Columns that several functions make of the same rows, side by side."""
+
+    functions: tuple[Callable[[Array], Array], ...]
+
+    def __call__(self, X: Array) -> Array:
+        """The rows."""
+        return np.hstack([function(X) for function in self.functions])
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Rows of several matrices, side by side; blocks are those of the first."""
+
+    parts: tuple[Tall, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts)
+
+    @property
+    def bounds(self) -> NDArray[np.int64]:
+        """Those of the first."""
+        return self.parts[0].bounds
+
+    def rows(self, index: Index) -> Array:
+        """Some of the rows."""
+        return np.hstack([part.rows(index) for part in self.parts])
+
+    def lazy(self, rows: slice) -> Any:
+        """The same, for Dask."""
+        return delayed(np.hstack)([part.lazy(rows) for part in self.parts])
+
+
+@dataclass(frozen=True)
+class FirstOne:
+    """Rows with a 1 in the place of their first number."""
+
+    function: Callable[[Array], Array] | None = None
+
+    def __call__(self, X: Array) -> Array:
+        """The rows."""
+        found = X.copy() if self.function is None else self.function(X)
+        found[:, 0] = 1.0
+        return found
+
+
+def beside(left: Any, right: Any) -> Tall:
+    """Two matrices side by side; those that are made of the same rows are made together."""
+    a, b = (each if isinstance(each, Tall) else Tall(Stored(each)) for each in (left, right))
+    whole = a.columns == b.columns == slice(None)
+    if (
+        whole
+        and isinstance(a.source, Mapped)
+        and isinstance(b.source, Mapped)
+        and a.source.given is b.source.given
+    ):
+        functions = Joined((a.source.function, b.source.function))
+        return a.source.given.mapped(functions, a.source.n_columns + b.source.n_columns)
+    return Tall(Beside((a, b)))
+
+
+def first_one(X: Any) -> Tall:
+    """The same matrix with 1 throughout its first column."""
+    X = X if isinstance(X, Tall) else Tall(Stored(X))
+    if X.columns == slice(None) and isinstance(X.source, Mapped):
+        return X.source.given.mapped(FirstOne(X.source.function), X.shape[1])
+    return X.mapped(FirstOne(), X.shape[1])
+
+
+def is_store(X: Any) -> bool:
+    """Whether X is something that is not meant to be read whole: a `Tall`, a Zarr or Dask array."""
+    return isinstance(X, Tall) or type(X).__module__.split(".")[0] in ("zarr", "dask")
+
+
+def tall(X: Any) -> Tall:
+    """A table of numbers to be read in blocks.
+
+    Args:
+        X: an array, in memory or mapped from a file, a Zarr array, a Dask array; or where one lies: an NPY file, a Zarr
+            folder, a Parquet file or a folder of them.
+    """
+    if isinstance(X, Tall):
+        return X
+    if isinstance(X, str | Path):
+        from graphuq.stores import open_store
+
+        return open_store(Path(X))
+    kind = type(X).__module__.split(".")[0]
+    name = f"The {kind.capitalize()} array" if kind in ("zarr", "dask") else "X"
+    X = X if hasattr(X, "dtype") and hasattr(X, "shape") else np.asarray(X)
+    if X.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers, got {X.dtype}.")
+    if len(X.shape) != 2 or X.shape[1] < 1:
+        raise ValueError(f"{name} must be a table of features, one row a node, got the shape {X.shape}.")
+    if kind == "dask":
+        return _of_dask(X)
+    if kind == "zarr":
+        from graphuq.stores import check_chunks
+
+        check_chunks(X)
+        return Tall(Stored(X, _chunk_rows(X)))
+    return Tall(Stored(X))
+
+
+def delayed(value: Any) -> Any:
+    """What Dask is to compute later."""
+    import dask
+
+    return dask.delayed(value, pure=False)
+
+
+def _columns(X: Array, columns: slice) -> Array:
+    return X[:, columns]
+
+
+def _of_dask(X: Any) -> Tall:
+    if np.isnan(X.shape[0]):
+        raise ValueError("The Dask array does not know its number of rows: call its compute_chunk_sizes() first.")
+    return Tall(Chunked(X if X.numblocks[1] == 1 else X.rechunk({1: -1})))
+
+
+def _chunk_rows(array: Any) -> int:
+    """Rows of a block: whole chunks, or shards, of a Zarr array."""
+    chunk = (getattr(array, "shards", None) or array.chunks)[0]
+    block = next(row_blocks(*array.shape))
+    return max(1, (block.stop - block.start) // chunk) * chunk
+
+
+def merged(bounds: NDArray[np.int64] | None, n_rows: int, n_columns: int) -> NDArray[np.int64]:
+    """Bounds of blocks: those of chunks, or any, such that a block has about as many numbers as is quick to work on."""
+    wanted = np.array([block.stop for block in row_blocks(n_rows, n_columns)])
+    if bounds is not None:
+        wanted = bounds[np.minimum(np.searchsorted(bounds, wanted), len(bounds) - 1)]
+        wanted = np.union1d(wanted, bounds[1:][np.diff(bounds) >= wanted[0]])
+    return np.union1d([0], wanted)
+
+
+def _place_of(array: np.memmap[Any, Any]) -> tuple[Any, ...]:
+    """The file, and where in it a mapped array, which may be part of a larger one, begins and how it is laid out."""
+    start = np.frombuffer(array._mmap, np.uint8).ctypes.data  # type: ignore[attr-defined]
+    offset = array.offset - array.offset % ALLOCATIONGRANULARITY + array.ctypes.data - start
+    return array.filename, array.dtype, offset, array.shape, array.strides
+
+
+def _mapped_file(path: Any, dtype: Any, offset: int, shape: tuple[int, int], strides: tuple[int, int]) -> Stored:
+    whole = np.memmap(path, np.uint8, "r")[offset:]
+    numbers = whole[: len(whole) // dtype.itemsize * dtype.itemsize].view(dtype)
+    return Stored(np.lib.stride_tricks.as_strided(numbers, shape, strides, subok=True, writeable=False))
