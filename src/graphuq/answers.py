@@ -21,8 +21,7 @@ from graphuq.memory import check_disk, check_room
 from graphuq.passes import each_block
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import NewRows
-from graphuq.stores import NEEDS
-from graphuq.tall import Array, Tall, tall
+from graphuq.tall import NEEDS, Array, Tall, tall
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier

@@ -6,12 +6,13 @@ do when one dies.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,45 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from graphuq._expect import RowError
 from graphuq._progress import progress_bar
-from graphuq.tall import Array, Tall
+from graphuq.memory import check_room
+from graphuq.tall import NEEDS, Array, Tall
 
 Work = Callable[[slice, Array], Any]
 Sums = tuple[Any, ...]
 
 # Rows that work is handed at a time: what is made of them stays in the processor's cache.
 PART_ROWS = 4096
+# What work on a block holds at once, in copies of it.
+WORKING = 4
 
 
 class SchedulerLost(ConnectionError):
     """The Dask scheduler does not answer, or not any more."""
+
+
+@contextmanager
+def cluster(*, scheduler: str | None = None, workers: int | None = None, patience: float = 10.0) -> Iterator[None]:
+    """Work inside is done by the cluster of a scheduler, or by so many processes of this machine; or, of neither, here."""
+    if scheduler is None and workers is None:
+        yield
+        return
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise ImportError(NEEDS.format("Clusters", "Dask")) from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters of it is told as an error
+    with ExitStack() as held:
+        if scheduler is None:
+            local = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+            held.enter_context(Client(held.enter_context(local)))
+        else:
+            try:
+                held.enter_context(Client(scheduler, timeout=patience))
+            except (OSError, ValueError) as error:
+                raise SchedulerLost(
+                    f"No Dask scheduler answers at {scheduler}: start one with `dask scheduler`, or give another address."
+                ) from error
+        yield
 
 
 def client() -> Any:
@@ -109,6 +138,12 @@ class _InParts:
 def _by_threads(X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
     """A block for each core at a time: one reads while another computes."""
     n_threads = os.cpu_count() or 1
+    largest = max(rows.stop - rows.start for rows in slices) if slices else 0
+    check_room(
+        WORKING * 8.0 * n_threads * largest * X.shape[1],
+        f"Work on {n_threads} blocks of {largest:,} rows",
+        "Store the features in smaller chunks.",
+    )
 
     def done(rows: slice) -> Any:
         return work(rows, X.rows(rows))

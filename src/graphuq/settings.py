@@ -75,7 +75,7 @@ def without_effect(classifier: GraphClassifier) -> list[str]:
         "width": graph in ("gaussian", "nystrom"),
         "n_neighbors": graph in ("knn", "self_tuning"),
         "n_components": graph in ("knn", "self_tuning", "gaussian", "nystrom"),
-        "n_modes": graph not in ("cosine", "nystrom") and prior != "full",
+        "n_modes": graph != "cosine" and prior != "full",
         "tau": prior == "matern",
         "alpha": prior == "matern",
         "gamma": named_model,
@@ -132,7 +132,8 @@ def make_spectrum(
 ) -> Spectrum:
     """Its eigenpairs, as many as the prior asks for, or fewer; found from those of a start."""
     if isinstance(graph, graphs.LowRankGraph):
-        return spectrum.low_rank(graph, progress=shows_bars(classifier))
+        most = classifier.n_modes if classifier.graph == "nystrom" else None  # of cosines there are few
+        return spectrum.low_rank(graph, at_most=most, progress=shows_bars(classifier))
     L = laplacian.normalized(graph)
     if classifier.prior == "full":
         return spectrum.dense(L)

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.tall import Array, Index, Tall, delayed, merged, tall
-
-NEEDS = "{} need {}: pip install 'graphuq[large]'."
+from graphuq.tall import NEEDS, Array, Index, Tall, delayed, merged, tall
 
 
 def open_store(path: Path) -> Tall:

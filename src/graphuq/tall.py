@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 Index = slice | NDArray[np.int64]
 
 _BLOCK_BYTES = 2**25
+NEEDS = "{} need {}: pip install 'graphuq[large]'."
 
 
 def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
@@ -335,7 +336,10 @@ def tall(X: Any) -> Tall:
 
 def delayed(value: Any) -> Any:
     """What Dask is to compute later."""
-    import dask
+    try:
+        import dask
+    except ImportError:
+        raise ImportError(NEEDS.format("Clusters", "Dask")) from None
 
     return dask.delayed(value, pure=False)
 

@@ -21,9 +21,9 @@ from graphuq.app.options import (
     Columns,
     Components,
     Dropped,
+    FitGraph,
+    FitGraphOption,
     Force,
-    Graph,
-    GraphOption,
     Imputing,
     Inference,
     Json,
@@ -61,7 +61,7 @@ def _check_settings(classifier: Any, given: dict[str, Any]) -> None:
         check_settings(classifier)
     purposes = {
         "n_neighbors": "--graph knn and self_tuning",
-        "width": "--graph gaussian",
+        "width": "--graph gaussian and nystrom",
         "tau": "--prior matern",
         "alpha": "--prior matern",
         "epsilon": "--model ginzburg_landau",
@@ -73,6 +73,15 @@ def _check_settings(classifier: Any, given: dict[str, Any]) -> None:
     for name in without_effect(classifier):
         if name in given:
             raise ValueError(f"{OPTIONS[name]} is for {purposes[name]}: leave it out.")
+
+
+def _refuse_columns(*given: Any) -> None:
+    """Refuse what is said of the columns of a table where there is none."""
+    if any(given):
+        raise ValueError(
+            "Features in a store are numbers, taken as they are: leave out --id, --truth, --column, --drop, --category, "
+            "--impute, --unlabeled, --separator and --scale."
+        )
 
 
 def _version(asked: bool) -> None:
@@ -114,10 +123,23 @@ def demo(
 @app.command()
 def fit(
     table: Annotated[
-        Path, typer.Argument(help="CSV, TSV, Excel, Parquet or NPZ file, one row for each thing to classify.")
+        Path,
+        typer.Argument(
+            help="CSV, TSV, Excel, Parquet or NPZ file, one row for each thing to classify. With --labels: an NPY "
+            "file, a Zarr folder or Parquet files of any size."
+        ),
     ],
-    label: Annotated[str, typer.Option(help="Column with the class of some rows; empty or -1 where unknown.")],
     out: Annotated[Path, typer.Option(help="Folder to write: predictions.csv, report.html, the model.")],
+    label: Annotated[
+        str | None, typer.Option(help="Column with the class of some rows; empty or -1 where unknown.")
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Table with columns row, from 0, and class, for features in a store.")
+    ] = None,
+    dask_scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler that does the work, with --labels.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that do it, with --labels.")] = None,
     row_id: RowId = None,
     truth: Annotated[str | None, typer.Option(help="Column with true classes, to judge the answers by.")] = None,
     column: Columns = None,
@@ -127,7 +149,7 @@ def fit(
     impute: Imputing = None,
     unlabeled: Unlabeled = "",
     separator: Separator = None,
-    graph: GraphOption = Graph.knn,
+    graph: FitGraphOption = FitGraph.knn,
     neighbors: Annotated[
         int | None, typer.Option(help="Neighbors of each row in the graph; by default 5.")
     ] = None,
@@ -158,12 +180,20 @@ def fit(
 ) -> None:
     """Classify every row of a table from those that have a class."""
     with one_sentence():
+        if (label is None) == (labels is None):
+            raise ValueError("Give --label with the column of a table, or --labels with a table for a store.")
+        if labels is None and (dask_scheduler or workers or graph == FitGraph.nystrom):
+            raise ValueError(
+                "--dask-scheduler, --workers and --graph nystrom are for features in a store: use --labels."
+            )
+        if dask_scheduler and workers:
+            raise ValueError("--dask-scheduler has workers of its own: leave out --workers.")
         from graphuq.app.fitting import Question, fit_folder
         from graphuq.estimator import GraphClassifier
 
         question = Question(
             table=table,
-            label=label,
+            label=label or "",
             row_id=row_id,
             truth=truth,
             columns=tuple(column or ()),
@@ -190,6 +220,19 @@ def fit(
             **given,
         )
         _check_settings(classifier, given)
+        if labels is not None:
+            from graphuq.app import large
+
+            _refuse_columns(
+                row_id, truth, column, drop, category, impute, unlabeled, separator, scale != Scale.auto
+            )
+            cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
+            found = large.fit_store(
+                table, labels, classifier, out, **cluster, tell=lambda line: _tell(line, quiet or json)
+            )
+            if json or not quiet:
+                typer.echo(jsons.dumps(found) if json else large.in_words(found))
+            return
         summary = fit_folder(
             question, classifier, out, replace=force, tell=lambda line: _tell(line, quiet or json)
         )

@@ -9,6 +9,7 @@ import typer
 
 # What an option may be; in help they are listed.
 Graph = StrEnum("Graph", ["knn", "self_tuning", "gaussian", "cosine"])
+FitGraph = StrEnum("FitGraph", ["knn", "self_tuning", "gaussian", "cosine", "nystrom"])
 Prior = StrEnum("Prior", ["learned", "matern", "approximate", "project", "full"])
 ModelName = StrEnum("ModelName", ["probit", "level_set", "ginzburg_landau"])
 Inference = StrEnum("Inference", ["auto", "ep", "sample"])
@@ -35,5 +36,6 @@ Scaling = Annotated[Scale, typer.Option(help="Numbers to mean 0 and variance 1; 
 Imputing = Annotated[Impute | None, typer.Option(help="Fill missing values; by default they are refused.")]
 Unlabeled = Annotated[str, typer.Option(help="A further text that marks an unlabeled row.")]
 GraphOption = Annotated[Graph, typer.Option(help="How similar rows are.")]
-Width = Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian.")]
+FitGraphOption = Annotated[FitGraph, typer.Option(help="How similar rows are; nystrom with --labels alone.")]
+Width = Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian and nystrom.")]
 Components = Annotated[int | None, typer.Option(help="Principal components to keep first.")]

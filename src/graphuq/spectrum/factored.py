@@ -26,7 +26,9 @@ _SPARSE_MODES = 300
 _SIGN_ROWS = 10_000  # rows of a store, evenly spread, whose largest entry decides a sign
 
 
-def low_rank(graph: LowRankGraph, *, n_modes: int | None = None, progress: bool = False) -> Spectrum:
+def low_rank(
+    graph: LowRankGraph, *, n_modes: int | None = None, at_most: int | None = None, progress: bool = False
+) -> Spectrum:
     """The spectrum of ``L = I - S S^T`` with ``S = D^{-1/2} F``, for weights ``A = F F^T`` (2.1).
 
     The left singular vectors of S are eigenvectors of L with eigenvalues ``1 - sigma_j^2``. All other
@@ -46,6 +48,7 @@ def low_rank(graph: LowRankGraph, *, n_modes: int | None = None, progress: bool 
     Args:
         graph: the weights, from `graph.cosine` or `graph.nystrom`.
         n_modes: how many, q_0 included; by default all whose eigenvalue is not 1, of a sparse F up to 300.
+        at_most: how many if there are more.
         progress: show a bar of blocks read, of features in a store.
     """
     expect(graph, LowRankGraph, "graph", "a low-rank graph, as graph.cosine(X) makes")
@@ -65,7 +68,7 @@ def low_rank(graph: LowRankGraph, *, n_modes: int | None = None, progress: bool 
     squares, U = eigh(without_q0.T @ G @ without_q0)
     kept = np.flatnonzero(squares > _NOTHING)[::-1]  # from the largest
     n_found = 1 + kept.size
-    n_modes = n_found if n_modes is None else n_modes
+    n_modes = min(n_found, at_most or n_found) if n_modes is None else n_modes
     check_n_modes(n_modes, n_found, "the rank of the weights")
     values = np.concatenate([[0.0], 1 - squares[kept]])
     if values.min() < _NEGATIVE:

@@ -1,0 +1,101 @@
+"""Features in a store and a table of labels in; a folder with the answer of every row, written block by block, out."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq.app.tables import read_table
+from graphuq.app.wording import verdict, words_of_the_shell
+from graphuq.estimator import TALL_GRAPHS, GraphClassifier
+from graphuq.files import whole_file
+from graphuq.passes import cluster
+from graphuq.stages import peak_gigabytes
+from graphuq.tall import tall
+
+ANSWERS, RUN = "answers", "run.json"
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax", "dask", "zarr", "pyarrow")
+
+
+def fit_store(
+    store: Path,
+    labels: Path,
+    classifier: GraphClassifier,
+    out: Path,
+    *,
+    replace: bool = False,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    tell: Callable[[str], None] = lambda stage: None,
+) -> dict[str, Any]:
+    """Fit, and write the answers to Parquet files, and run.json; go on with those that are there. Returns a summary."""
+    if classifier.graph not in TALL_GRAPHS:
+        raise ValueError(f"--graph must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
+    began = time.perf_counter()
+    X = tall(store)
+    y = read_store_labels(labels, len(X))
+    with words_of_the_shell() as notes, cluster(scheduler=scheduler, workers=workers):
+        classifier.fit(X, y)
+        tell(f"answers, after {time.perf_counter() - began:.0f} seconds ...")
+        classifier.write_proba(out / ANSWERS, force=replace)
+    summary = {
+        "rows": len(X),
+        "labeled": len(classifier.labels_.nodes),
+        "classes": classifier.classes_.tolist(),
+        "verdict": verdict(classifier.posterior_.diagnostics()),
+        "warnings": notes,
+        "seconds": round(time.perf_counter() - began, 3),
+        "stages": classifier.stages_,
+        "peak_gigabytes": peak_gigabytes(),
+        "answers": str(out / ANSWERS),
+    }
+    settings = {name: value for name, value in classifier.get_params().items() if name != "verbose"}
+    versions = {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+    record = {**summary, "store": store.name, "settings": settings, "versions": versions}
+    with whole_file(out / RUN) as part:
+        part.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    return summary
+
+
+def read_store_labels(path: Path, n_rows: int) -> NDArray[Any]:
+    """The classes of all rows, "" where there is none, from a table with the columns row, from 0, and class."""
+    table = read_table(path)
+    for name in ("row", "class"):
+        table.column(name)
+    rows = table.column("row")
+    good = rows.dtype.kind == "f" and np.all((rows >= 0) & (rows < n_rows) & (rows == np.floor(rows)))
+    if not good:
+        strange = (
+            rows if rows.dtype.kind != "f" else rows[~((rows >= 0) & (rows < n_rows) & (rows == np.floor(rows)))]
+        )
+        raise ValueError(
+            f"Column 'row' of {path.name} must hold row numbers, 0 to {n_rows - 1}, got {strange[0]}."
+        )
+    rows = rows.astype(np.int64)
+    unique, counts = np.unique(rows, return_counts=True)
+    if unique.size < rows.size:
+        raise ValueError(f"Row {unique[counts > 1][0]} stands in {path.name} more than once: a row has one class.")
+    classes = table.text("class")
+    y = np.full(n_rows, "", dtype=np.asarray(classes.tolist() or [""], dtype=str).dtype)
+    y[rows] = classes
+    return y
+
+
+def in_words(summary: dict[str, Any]) -> str:
+    """The outcome, for a person."""
+    lines = [
+        f"{summary['rows']:,} rows, {summary['labeled']:,} with a class, in {summary['seconds']:,.0f} s and "
+        f"{summary['peak_gigabytes']:.1f} GB.",
+        summary["verdict"],
+        *(f"Note: {each}" for each in summary["warnings"]),
+        f"Every row: {summary['answers']}",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,304 @@
+"""Features in a store give the answers of the same features in memory, block by block, and go on where they were stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphuq import GraphClassifier, answers, graph, passes
+from graphuq import tall as talls
+from graphuq._expect import RowError
+from graphuq.passes import SchedulerLost, cluster
+from graphuq.tall import tall
+
+zarr = pytest.importorskip("zarr")
+parquet = pytest.importorskip("pyarrow.parquet")
+cloudpickle = pytest.importorskip("cloudpickle")
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+N = 400
+rng = np.random.default_rng(0)
+TRUTH = rng.integers(0, 2, N)
+X = np.abs(rng.standard_normal((N, 4)) + 2 * TRUTH[:, None] * [1, 0, 1, 0]) + 0.1
+Y = np.where(np.arange(N) % 20 == 0, TRUTH, -1)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(talls, "_BLOCK_BYTES", 50 * 4 * 8)  # fifty rows
+
+
+@pytest.fixture
+def file(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    return tmp_path / "x.npy"
+
+
+@pytest.fixture(scope="module")
+def known():
+    return GraphClassifier(graph="cosine").fit(X, Y)
+
+
+def of_file(folder):
+    np.save(folder / "x.npy", X)
+    return tall(folder / "x.npy")
+
+
+def of_zarr(folder):
+    array = zarr.create_array(folder / "x.zarr", shape=X.shape, chunks=(30, 2), dtype=float)
+    array[:] = X
+    return array
+
+
+def of_dask(folder):
+    import dask.array
+
+    return dask.array.from_array(X, chunks=((20, 3, 160, 217), (2, 2)))
+
+
+def of_parquet(folder):
+    import pyarrow
+
+    parquet.write_table(
+        pyarrow.table({f"x{k}": X[:, k] for k in range(4)}), folder / "x.parquet", row_group_size=70
+    )
+    return tall(folder)
+
+
+@pytest.mark.parametrize("store", [of_file, of_zarr, of_dask, of_parquet])
+def test_answers_are_those_in_memory(store, tmp_path, known):
+    found = GraphClassifier(graph="cosine").fit(store(tmp_path), Y)
+    np.testing.assert_allclose(found.label_distributions_, known.label_distributions_, atol=1e-10)
+    np.testing.assert_array_equal(found.transduction_, known.transduction_)
+    new = X[:7] + 0.05
+    np.testing.assert_allclose(found.predict_proba(new), known.predict_proba(new), atol=1e-10)
+    assert found.hyperparameters_ == pytest.approx(known.hyperparameters_, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"graph": "nystrom", "width": 2.0},
+        {"graph": graph.nystrom(tau=2.0, n_landmarks=40, landmarks="random")},
+        {"graph": "knn"},
+        {"graph": "cosine", "prior": "approximate", "inference": "ep"},  # a tail: labeled rows are not like others
+        {"graph": "cosine", "prior": "matern", "inference": "sample", "n_steps": 20, "n_chains": 2},
+    ],
+    ids=["nystrom", "random landmarks", "knn", "approximate", "draws"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_other_graphs_and_priors(settings, file):
+    whole = GraphClassifier(**settings).fit(X, Y)
+    found = GraphClassifier(**settings).fit(tall(file), Y)
+    np.testing.assert_allclose(found.label_distributions_, whole.label_distributions_, atol=1e-6)
+    np.testing.assert_allclose(found.label_errors_, whole.label_errors_, atol=1e-6)
+    new = X[:7] + 0.05
+    np.testing.assert_allclose(found.predict_proba(new), whole.predict_proba(new), atol=1e-6)
+
+
+def test_three_classes_and_more_labels(file):
+    y = np.where(np.arange(N) % 20 == 0, np.arange(N) // 20 % 3, -1)
+    whole, found = (GraphClassifier(graph="cosine").fit(each, y) for each in (X, tall(file)))
+    np.testing.assert_allclose(found.label_distributions_, whole.label_distributions_, atol=1e-6)
+    for each in (whole, found):
+        each.partial_fit_labels([3, 5], [0, 1])
+    np.testing.assert_allclose(found.label_distributions_, whole.label_distributions_, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["out", "out.zarr"])
+def test_a_second_call_goes_on_where_the_first_was_stopped(name, file, tmp_path, monkeypatch, known):
+    fitted = GraphClassifier(graph="cosine").fit(tall(file), Y)
+    out, asked = tmp_path / name, []
+    plain = answers._Ask.__call__
+
+    def stopped(self, rows, basis):
+        if rows.start >= 150:
+            raise KeyboardInterrupt
+        return plain(self, rows, basis)
+
+    def counted(self, rows, basis):
+        asked.append(rows.start)
+        return plain(self, rows, basis)
+
+    monkeypatch.setattr(answers._Ask, "__call__", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.write_proba(out)
+    monkeypatch.setattr(answers._Ask, "__call__", counted)
+    assert fitted.write_proba(out) == out
+    assert sorted(asked) == [150, 200, 250, 300, 350]
+    if name == "out":
+        table = parquet.read_table(out)
+        assert table.column_names == ["row", "class", "probability", "p_0", "p_1"]
+        found = np.column_stack([table["p_0"], table["p_1"]])
+        np.testing.assert_array_equal(table["row"], np.arange(N))
+        np.testing.assert_array_equal(table["class"], known.transduction_)
+        np.testing.assert_array_equal(table["probability"], found.max(axis=1))
+    else:
+        array = zarr.open_array(out, mode="r")
+        found = array[:]
+        assert array.attrs["classes"] == [0, 1]
+    np.testing.assert_allclose(found, known.label_distributions_, atol=1e-10)
+    asked.clear()
+    fitted.write_proba(out)
+    assert not asked
+
+
+def test_answers_of_another_fit_are_kept(file, tmp_path):
+    first, other = (GraphClassifier(graph="cosine", gamma=gamma).fit(tall(file), Y) for gamma in (None, 0.5))
+    out = first.write_proba(tmp_path / "out")
+    with pytest.raises(ValueError, match=r"holds the answers of another fit"):
+        other.write_proba(out)
+    other.write_proba(out, force=True)
+    np.testing.assert_allclose(parquet.read_table(out)["p_1"], other.label_distributions_[:, 1], atol=1e-12)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("")
+    for force in (False, True):
+        with pytest.raises(ValueError, match=r"something that graphuq did not write"):
+            other.write_proba(tmp_path / "mine", force=force)
+    with pytest.raises(ValueError, match=r"is a file, where a folder is needed"):
+        other.write_proba(file)
+
+
+def test_features_in_memory_are_written_too(tmp_path, known):
+    out = known.write_proba(tmp_path / "out")
+    np.testing.assert_allclose(parquet.read_table(out)["p_1"], known.label_distributions_[:, 1], atol=1e-12)
+
+
+def test_a_block_with_missing_numbers_is_named(tmp_path):
+    bad = X.copy()
+    bad[213, 2] = np.nan
+    array = zarr.create_array(tmp_path / "x.zarr", shape=X.shape, chunks=(50, 4), dtype=float)
+    array[:] = bad
+    with pytest.raises(RowError, match=r"rows 200 to 249 has NaN or infinite values in 1 rows, .* row 213"):
+        GraphClassifier(graph="cosine").fit(array, Y)
+    bad[213] = 0.0
+    array[:] = bad
+    with pytest.raises(RowError, match=r"all zeros and have no direction, the first of them row 213"):
+        GraphClassifier(graph="cosine").fit(array, Y)
+
+
+def test_what_will_not_fit_is_refused_before_work(file, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"graph must be one of cosine, nystrom, knn for features in a store"):
+        GraphClassifier(graph="self_tuning").fit(tall(file), Y)
+    fitted = GraphClassifier(graph="cosine").fit(tall(file), Y)
+    monkeypatch.setattr("graphuq.memory.shutil.disk_usage", lambda path: type("Usage", (), {"free": 100}))
+    with pytest.raises(OSError, match=r"Writing all rows takes 0\.0 MB, but 0\.0 MB are free"):
+        fitted.write_proba(tmp_path / "out")
+    monkeypatch.setattr("graphuq.memory.room", lambda: 5000.0)
+    with pytest.raises(MemoryError, match=r"An answer for each of 400 rows .* Use write_proba"):
+        _ = fitted.label_distributions_
+    with pytest.raises(MemoryError, match=r"smaller chunks"):
+        GraphClassifier(graph="cosine").fit(tall(file), Y)
+    with pytest.raises(MemoryError, match=r"nearest neighbors of 400 rows"):
+        GraphClassifier(graph="knn").fit(tall(file), Y)
+
+
+def test_a_mapped_file_that_would_fill_the_memory_stays_on_disk(file, known, monkeypatch):
+    mapped = np.load(file, mmap_mode="r")
+    assert GraphClassifier(graph="cosine").fit(mapped, Y)._tall is None
+    monkeypatch.setattr("graphuq.estimator.room", lambda: 20_000.0)
+    found = GraphClassifier(graph="cosine").fit(mapped, Y)
+    assert found._tall is not None
+    np.testing.assert_allclose(found.label_distributions_, known.label_distributions_, atol=1e-10)
+
+
+@dataclass(frozen=True)
+class KillsOnce:
+    """Rows as they are, but the first process of a cluster that sees row 0 dies of it."""
+
+    flag: Path
+    parent: int
+
+    def __call__(self, rows):
+        if os.getpid() != self.parent and (rows == X[0]).all(axis=1).any() and not self.flag.exists():
+            self.flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rows
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_of_processes_gives_the_same_numbers_though_a_worker_is_killed(file, tmp_path, known):
+    with cluster(workers=2):
+        assert passes.client() is not None
+        found = GraphClassifier(graph="cosine").fit(tall(file), Y)
+        np.testing.assert_allclose(found.label_distributions_, known.label_distributions_, atol=1e-10)
+        of_chunks = GraphClassifier(graph="cosine").fit(of_dask(tmp_path), Y)
+        np.testing.assert_allclose(of_chunks.label_distributions_, known.label_distributions_, atol=1e-10)
+        deadly = tall(file).mapped(KillsOnce(tmp_path / "killed", os.getpid()), 4)
+        found = GraphClassifier(graph="cosine").fit(deadly, Y)
+        assert (tmp_path / "killed").exists()
+        np.testing.assert_allclose(found.label_distributions_, known.label_distributions_, atol=1e-10)
+    assert passes.client() is None
+
+
+@dataclass(frozen=True)
+class EndsScheduler:
+    """Rows as they are, but at row 200 the scheduler dies."""
+
+    pid: int
+    parent: int
+    out: Path
+
+    def __call__(self, rows):
+        if os.getpid() != self.parent and (rows == X[200]).all(axis=1).any():
+            while not list(self.out.glob("*.parquet")):  # until something is finished
+                time.sleep(0.05)
+            os.kill(self.pid, signal.SIGKILL)
+        return rows
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_dead_scheduler_is_told_and_what_was_finished_stays(file, tmp_path, known):
+    told = tmp_path / "scheduler.json"
+    common = ["--scheduler-file", str(told), "--no-dashboard"]
+    command = [sys.executable, "-m"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    scheduler = subprocess.Popen([*command, "distributed.cli.dask_scheduler", "--port", "0", *common], **quiet)
+    worker = subprocess.Popen(
+        [
+            *command,
+            "distributed.cli.dask_worker",
+            *common,
+            "--no-nanny",
+            "--nthreads",
+            "1",
+            "--death-timeout",
+            "9",
+        ],
+        **quiet,
+    )
+    try:
+        while not told.exists():
+            time.sleep(0.05)
+        address = json.loads(told.read_text())["address"]
+        fitted = GraphClassifier(graph="cosine").fit(tall(file), Y)
+        deadly = EndsScheduler(scheduler.pid, os.getpid(), tmp_path / "out")
+        fitted._columns = fitted._linear.columns(tall(file).mapped(deadly, 4))
+        with cluster(scheduler=address), pytest.raises(SchedulerLost, match=r"does not answer any more. What was"):
+            fitted.write_proba(tmp_path / "out")
+    finally:
+        for process in (scheduler, worker):
+            process.kill()
+            process.wait()
+    n_finished = len(list((tmp_path / "out").glob("*.parquet")))
+    assert 1 <= n_finished <= 4
+    fitted.write_proba(tmp_path / "out")
+    np.testing.assert_allclose(
+        parquet.read_table(tmp_path / "out")["p_1"], known.label_distributions_[:, 1], atol=1e-10
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_scheduler_that_refuses():
+    with (
+        pytest.raises(SchedulerLost, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"),
+        cluster(scheduler="tcp://127.0.0.1:9", patience=0.5),
+    ):
+        pytest.fail("there is none")
