@@ -10,12 +10,13 @@ from scipy.special import ndtr
 
 from graphuq import calibration, graph, laplacian, spectrum
 from graphuq.inference.independence import sample_independently
-from graphuq.learning import TEMPERATURE_OF_SINGLES, Hyperprior, LogNormal, learn
+from graphuq.learning import Hyperprior, LogNormal, learn
 from graphuq.learning.averaging import axial, climb
 from graphuq.learning.evidence import constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, Family
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.posterior import GaussianPosterior
+from graphuq.posterior.mixture import TEMPERATURE_OF_SINGLES
 from graphuq.prior import GaussianPrior, matern
 from tests.oracles import random_spectrum
 
@@ -491,3 +492,8 @@ def test_single_labels_have_the_temperature_of_singles():
     alone = learn(S, Probit([0, 9, 18], [0, 1, 2]))
     assert alone.posterior.temperature == TEMPERATURE_OF_SINGLES
     assert learn(S, Probit([0, 9, 18, 27], [0, 1, 2, 2])).posterior.temperature != TEMPERATURE_OF_SINGLES
+    later = alone.posterior.with_labels(np.array([0, 9, 18, 27, 5]), np.array([0, 1, 2, 2, 1]))
+    assert later.temperature != TEMPERATURE_OF_SINGLES
+    assert later.with_labels(later.model.nodes, later.model.y).temperature == pytest.approx(
+        later.temperature, rel=1e-3
+    )

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphuq._expect import expect, expect_model
-from graphuq.calibration import temperature
 from graphuq.inference.ep import blas_threads
 from graphuq.learning.averaging import around, climb
 from graphuq.learning.evidence import Array, Point, Problem, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, Hyperparameters, Hyperprior, LogNormal
 from graphuq.models.base import Model, ask, offer
 from graphuq.posterior.gaussian import N_POINTS, RELABEL_TOLERANCE
-from graphuq.posterior.mixture import Mixture
+from graphuq.posterior.mixture import LEAST_WEIGHT, Mixture
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
 
@@ -36,12 +35,6 @@ EXPLAINED = 0.5
 MOST_CLIMBED = 1000
 # Sweeps that all of them get at the end.
 PATIENCE = 200
-# A point of less weight is left out.
-LEAST_WEIGHT = 1e-2
-# What is believed of the temperature of many classes: chosen, as the hyperprior was, on tables that are not reported.
-TEMPERATURE = LogNormal(0.7, 1.35)
-# Its value where no class has a second label: nothing then says how far a class reaches, and timidity is at its worst.
-TEMPERATURE_OF_SINGLES = 0.4
 
 
 @dataclass(frozen=True)
@@ -117,9 +110,9 @@ def learn(
         log_deviations=_deviations([point for _, point, _ in found], weights),
         prior=best_problem.prior(best),
         model=best.model,
-        posterior=_tempered(
-            Mixture(tuple(each.posterior(point, n_points=n_points) for each, point, _ in found), weights)
-        ),
+        posterior=Mixture(
+            tuple(each.posterior(point, n_points=n_points) for each, point, _ in found), weights
+        ).tempered(),
         log_evidence=best.fit.log_evidence,
     )
     _warn(best_problem, best, spectrum, learned.converged)
@@ -159,23 +152,6 @@ def _enough_modes(found: list[Weighed], weights: Array) -> bool:
         if shares.size:
             total += weight * float(shares[-max(1, shares.size // 10) :].mean() / shares.mean())
     return total <= CARRIED
-
-
-def _tempered(mixture: Mixture) -> Mixture:
-    """With the temperature at which the labels, each left out, are most probable; of two classes as it is.
-
-    A flat Gaussian of many fields is too timid, which leaving out shows; a class of one label is never right without
-    it, and says nothing. On two classes a temperature neither helps nor harms.
-    """
-    if mixture.n_classes == 2:
-        return mixture
-    y = np.asarray(ask(mixture.model, "y"))
-    judged = np.bincount(y)[y] > 1
-    if not judged.any():
-        return replace(mixture, temperature=TEMPERATURE_OF_SINGLES)
-    spread = float(np.log(TEMPERATURE.factor))
-    left_out = mixture.left_out()[judged]
-    return replace(mixture, temperature=temperature(left_out, y[judged], median=TEMPERATURE.median, spread=spread))
 
 
 def _deviations(points: list[Point], weights: Array) -> Hyperparameters:

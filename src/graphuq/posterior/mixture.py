@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq._expect import expect_numbers
-from graphuq.calibration import apply_temperature
-from graphuq.models.base import Model, offer
+from graphuq.calibration import apply_temperature, temperature
+from graphuq.models.base import Model, ask, offer
 from graphuq.posterior import base
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes
 from graphuq.posterior.draws import Draws
@@ -20,6 +20,12 @@ from graphuq.prior import GaussianPrior, NewRows
 
 # A new label is taken in by the heaviest components, so many that all their sites together are no more than this.
 MOST_SITES, FEWEST_COMPONENTS = 2000, 3
+# A component of less weight is left out.
+LEAST_WEIGHT = 1e-2
+# What is believed of the temperature of many classes, a median and a factor: chosen, as the hyperprior was, on tables that
+# are not reported. And its value where no class has a second label: nothing then says how far a class reaches, and
+# timidity is at its worst.
+TEMPERATURE, TEMPERATURE_OF_SINGLES = (0.7, 1.35), 0.4
 
 
 @dataclass(frozen=True)
@@ -62,8 +68,9 @@ class Mixture:
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Mixture:
         """The mixture of other labels: each component anew, and weighed by how its evidence has changed.
 
-        A component whose sweeps do not converge is left out, unless that is true of all. So are the lightest ones
-        where there are so many sites that a person would wait for them: `learn` averages over all again.
+        A component whose sweeps do not converge is left out, unless that is true of all. So are those that hardly
+        weigh any more, and the lightest ones where there are so many sites that a person would wait for them: `learn`
+        averages over all again.
         """
         n_sites = len(nodes) * int(offer(self.model, "n_fields"))
         kept = self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]
@@ -76,10 +83,26 @@ class Mixture:
         trusted = np.array([each.fit.converged for each in components])
         log_weights = np.log(self.weights[: len(kept)]) + gains - np.where(trusted | ~trusted.any(), 0.0, np.inf)
         weights = np.exp(log_weights - log_weights.max())
-        order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
-        return replace(
-            self, components=tuple(components[i] for i in order), weights=weights[order] / weights.sum()
-        )
+        order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights >= LEAST_WEIGHT * weights.sum())]
+        kept_weights = weights[order] / weights[order].sum()
+        found = replace(self, components=tuple(components[i] for i in order), weights=kept_weights)
+        return found if self.temperature == 1 else found.tempered()
+
+    def tempered(self) -> Mixture:
+        """With the temperature at which the labels, each left out, are most probable; of two classes as it is.
+
+        A flat Gaussian of many fields is too timid, which leaving out shows; a class of one label is never right without
+        it, and says nothing. On two classes a temperature neither helps nor harms.
+        """
+        if self.n_classes == 2:
+            return self
+        y = np.asarray(ask(self.model, "y"))
+        judged = np.bincount(y)[y] > 1
+        if not judged.any():
+            return replace(self, temperature=TEMPERATURE_OF_SINGLES)
+        median, factor = TEMPERATURE
+        bare = replace(self, temperature=1.0).left_out()[judged]
+        return replace(self, temperature=temperature(bare, y[judged], median=median, spread=float(np.log(factor))))
 
     @property
     def prior(self) -> GaussianPrior:
