@@ -34,7 +34,7 @@ from graphuq.queries import STRATEGIES
 Array = NDArray[np.float64]
 
 TITLE = "does asking the right rows help?"
-DEFAULT, RANDOM = "graphuq, error", "graphuq, random"
+DEFAULT, RANDOM = "graphuq, loss", "graphuq, random"
 # Of the accuracy at the end.
 SHARES = (0.95, 0.99)
 RECORDS, PAGE, SCRATCH = Path("docs/reproduction"), Path("docs/active.md"), Path("reproduction")
@@ -57,10 +57,10 @@ class Config:
     choosing: tuple[str, ...] = active_data.CHOOSING
     reporting: tuple[str, ...] = active_data.REPORTING
     n_starts: int = 20
-    n_starts_choosing: int = 5
+    n_starts_choosing: int = 2
     n_answers: int = 48
-    n_answers_many: int = 80
-    reported: tuple[str, ...] = ("error", "margin", "random")
+    n_answers_many: int = 60
+    reported: tuple[str, ...] = ("loss", "random")
 
 
 FULL = Config()

@@ -21,6 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from experiments.class_peers import clipped
 from experiments.table_peers import connected_graph, standardized
 from graphuq import GraphClassifier, uncertainty
+from graphuq.queries import LEARN_AGAIN
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -50,7 +51,7 @@ class Pool:
 
 
 def ours(pool: Pool, strategy: str) -> Session:
-    """`GraphClassifier` as it comes; hyper-parameters are learned anew as labels double."""
+    """`GraphClassifier` as it comes; hyper-parameters are learned anew as labels grow, as on the labelling page."""
     given = np.full(len(pool.X), -1)
     given[pool.nodes] = pool.y
     classifier = GraphClassifier(random_state=pool.seed).fit(pool.X, given)
@@ -60,7 +61,7 @@ def ours(pool: Pool, strategy: str) -> Session:
         label = yield classifier.label_distributions_, row
         left = left[left != row]
         classifier.partial_fit_labels([row], [label])
-        if len(classifier.labels_.nodes) >= 2 * learned_from:
+        if len(classifier.labels_.nodes) >= LEARN_AGAIN * learned_from:
             classifier.relearn()
             learned_from = len(classifier.labels_.nodes)
 

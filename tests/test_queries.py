@@ -36,20 +36,20 @@ def open_rows(posterior):
 
 
 def losses(p, rows, known):
-    """Expected error and label variance summed over rows, those whose class is known counted as 0."""
-    n_classes = p.shape[1]
-    left = ~np.isin(rows, known)
-    return np.array(
-        [(1 - p.max(axis=1))[left].sum(), n_classes / (n_classes - 1) * (1 - (p**2).sum(axis=1))[left].sum()]
-    )
+    """Expected error, label variance and log-loss summed over rows, those whose class is known counted as 0."""
+    n_classes, p = p.shape[1], p[~np.isin(rows, known)]
+    variance = n_classes / (n_classes - 1) * (1 - (p**2).sum(axis=1))
+    return np.array([(1 - p.max(axis=1)).sum(), variance.sum(), -(p * np.log(p)).sum()])
 
 
 def answered(posterior, c, a):
-    return posterior.with_labels(np.append(posterior.model.nodes, c), np.append(posterior.model.y, a))
+    """At the temperature that there was."""
+    found = posterior.with_labels(np.append(posterior.model.nodes, c), np.append(posterior.model.y, a))
+    return replace(found, temperature=posterior.temperature) if isinstance(found, Mixture) else found
 
 
 def brute_force(posterior, rows, asked):
-    """The same after each answer, fitted anew, weighed by its probability; shape (n_asked, 2)."""
+    """The same after each answer, fitted anew, weighed by its probability; shape (n_asked, 3)."""
     found = []
     for c in asked:
         given = posterior.left_out() if c in posterior.model.nodes else posterior.probability([c])
@@ -66,12 +66,12 @@ def _answers(posterior, p):
 
 
 def gains(posterior, rows, asked, **settings):
-    """What each answer is expected to take off the two losses, shape (n_asked, 2)."""
+    """What each answer is expected to take off the three losses, shape (n_asked, 3)."""
     found = joint(posterior, rows, asked, **settings)
     same = rows[:, None] == asked
     taken = []
-    for strategy in ("error", "variance"):
-        before, gain = queries.expected_loss(found, len(rows), strategy)
+    for strategy in ("error", "variance", "log_loss"):
+        before, gain = queries.expected_loss(found, np.ones(len(rows)), strategy)
         taken.append(np.where(same, before[:, None], gain).sum(axis=0))
     return np.array(taken).T
 
@@ -83,7 +83,7 @@ def test_two_classes_against_every_answer_fitted_anew(settings):
     asked = rows[::4]
     now = losses(posterior.probability(rows), rows, [])
     exact, found = now - brute_force(posterior, rows, asked), gains(posterior, rows, asked)
-    for j in (0, 1):  # gains of error and variance
+    for j in range(3):
         assert np.corrcoef(exact[:, j], found[:, j])[0, 1] > 0.96
         np.testing.assert_allclose(found[:, j], exact[:, j], atol=0.15 * exact[:, j].max())
         assert exact[found[:, j].argmax(), j] > 0.97 * exact[:, j].max()
@@ -97,10 +97,21 @@ def test_many_classes_against_every_answer_fitted_anew(n_classes, temperature):
     now = losses(posterior.probability(rows), rows, [])
     exact = now - brute_force(posterior, rows, asked)
     found = gains(posterior, rows, asked)
-    for j in (0, 1):
+    for j in range(3):
         assert np.corrcoef(exact[:, j], found[:, j])[0, 1] > 0.96
         assert found[:, j].mean() / exact[:, j].mean() == pytest.approx(1, abs=0.15)
         assert exact[found[:, j].argmax(), j] > 0.93 * exact[:, j].max()
+
+
+def test_the_loss_is_shares_of_error_and_log_loss():
+    posterior = problem(2)
+    rows = open_rows(posterior)
+    found, weights = joint(posterior, rows, rows[::4]), np.arange(1.0, len(rows) + 1)
+    parts = [queries.expected_loss(found, weights, each) for each in ("error", "log_loss")]
+    before, gain = queries.expected_loss(found, weights, "loss")
+    assert weights @ before == pytest.approx(2)
+    expected = sum(each / (weights @ now) for now, each in parts)
+    np.testing.assert_allclose(gain, expected)
 
 
 def test_draws_that_have_nothing_in_common_gain_nothing():
@@ -108,8 +119,8 @@ def test_draws_that_have_nothing_in_common_gain_nothing():
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(3), (64, 40))
     found = _of_draws([p], 20)
-    _, gain = queries.expected_loss(found, 20, "error")
-    _, raw = queries.expected_loss(found._replace(spurious=None), 20, "error")
+    _, gain = queries.expected_loss(found, np.ones(20), "error")
+    _, raw = queries.expected_loss(found._replace(spurious=None), np.ones(20), "error")
     assert raw.mean() > 0.005
     assert abs(gain.mean()) < raw.mean() / 4
 
@@ -236,7 +247,7 @@ def test_rows_asked_are_open_and_among_the_candidates(strategy):
 
 def test_bad_questions_are_refused():
     posterior = problem(2)
-    with pytest.raises(ValueError, match=r"strategy must be one of 'error', .*'random', got 'best'"):
+    with pytest.raises(ValueError, match=r"strategy must be one of 'loss', .*'random', got 'best'"):
         queries.next_queries(posterior, strategy="best")
     for n in (0, 1.5, "two"):
         with pytest.raises((ValueError, TypeError), match=r"n must be a whole number"):
@@ -247,6 +258,17 @@ def test_bad_questions_are_refused():
         queries.next_queries(posterior, candidates=[999])
 
 
+def test_few_labels_are_spread_and_then_the_loss_decides():
+    few, more = problem(2), problem(4)
+    assert len(few.model.nodes) < queries.N_SPREAD == len(more.model.nodes)
+    asked = [
+        [queries.next_queries(each, 4, strategy=s).tolist() for s in ("loss", "v_optimality")]
+        for each in (few, more)
+    ]
+    assert asked[0][0] == asked[0][1]
+    assert asked[1][0] != asked[1][1]
+
+
 # When to stop
 
 
@@ -255,7 +277,7 @@ def test_the_expected_gain_against_answers_fitted_anew(n_classes):
     """Of the best two rows: every pair of answers, each with its probability."""
     posterior = problem(n_classes)
     rows = open_rows(posterior)
-    first, second = queries.next_queries(posterior, 2)
+    first, second = queries.next_queries(posterior, 2, strategy="error")
     exact = np.zeros(3)
     exact[0] = losses(posterior.probability(rows), rows, [])[0]
     for a, chance in enumerate(posterior.probability([first])[0]):
@@ -266,30 +288,37 @@ def test_the_expected_gain_against_answers_fitted_anew(n_classes):
             exact[2] += chance * other * losses(after, rows, [first, second])[0]
     for n in (1, 2):
         found = queries.expected_gain(posterior, n)
-        assert found.error_now == pytest.approx(exact[0] / posterior.n_nodes)
+        assert found.n_answers == n
+        assert found.errors[0] == pytest.approx(exact[0] / posterior.n_nodes)
         gain = exact[0] - exact[n]
         assert found.n_corrected == pytest.approx(gain, rel=0.25)
 
 
 def test_the_gain_in_words():
-    def words(now, after, n=10):
-        return queries.ExpectedGain(n, 4000, now, after).in_words()
+    def words(*wrong, n_rows=4000):
+        return queries.ExpectedGain(n_rows, tuple(each / n_rows for each in wrong)).in_words()
 
-    assert words(0.03, 0.02) == (
-        "10 more answers are expected to correct about 40 of 4,000 rows; about 120 are expected to be wrong now. Go on."
+    assert words(120, 116, *range(112, 79, -4)) == (
+        "About 120 of 4,000 rows are expected to be wrong now, 116 after one more answer and 80 after 10 more. Go on."
     )
-    assert "You can stop here" in words(0.001, 0.0009)
-    assert words(0.0001, 0.0001, n=1).startswith(
-        "One more answer is expected to correct none of 4,000 rows; hardly any"
+    # Not enough to go on for, but what stays wrong is told.
+    assert words(18, 17.9, *[17] * 9, n_rows=150) == (
+        "About 18 of 150 rows are expected to be wrong now, 18 after one more answer and 17 after 10 more. More answers "
+        "mend little of that: stop if about 17 wrong rows will do."
     )
-    assert "stop when that is not worth it" in words(0.02, 0.0175)
+    assert words(4.0, 3.9, *[2.0] * 9, n_rows=150).endswith(
+        "3.9 after one more answer and 2.0 after 10 more. Go on."
+    )
+    assert "stop when that is not worth it" in words(120, 119, *[110] * 9)
+    assert "wrong now, 200 after one more answer. More answers mend" in words(200, 199.9)
+    assert words(0.4, 0.4) == "Hardly any of 4,000 rows is expected to be wrong: you can stop."
 
 
 def test_nothing_is_left_to_gain_where_all_is_labeled():
     posterior = problem(2)
     whole = posterior.with_labels(np.arange(posterior.n_nodes), np.arange(posterior.n_nodes) % 2)
     found = queries.expected_gain(whole, 5)
-    assert found.error_now == found.error_after == 0
+    assert set(found.errors) == {0}
 
 
 # Without labels
@@ -329,16 +358,16 @@ def test_a_classifier_asks_and_says_when_to_stop(fitted):
         assert not np.isin(rows, fitted.labels_.nodes).any()
     assert fitted.next_queries(candidates=[5, 6]).item() in (5, 6)
     found = fitted.expected_gain(10)
-    assert 0 < found.error_after < found.error_now
-    one = fitted.expected_gain()
-    assert one.error_after > found.error_after
-    assert found.in_words().startswith("10 more answers are expected to correct")
+    assert len(found.errors) == 11
+    assert 0 < found.errors[10] < found.errors[1] < found.errors[0]
+    assert fitted.expected_gain().errors == pytest.approx(found.errors[:2])
+    assert found.in_words().startswith("About ")
 
 
 def test_answers_teach_more_where_they_are_asked_for(fitted):
     """Sixteen answers by the default leave fewer rows wrong than as many at random."""
     right = []
-    for strategy in ("error", "random"):
+    for strategy in ("loss", "random"):
         classifier = copy(fitted)
         for _ in range(16):
             row = classifier.next_queries(1, strategy=strategy)

@@ -10,7 +10,7 @@ from experiments.experiment import Record
 from graphuq import datasets, queries
 
 CONFIG = replace(
-    active.QUICK, choosing=("toy",), reporting=("toy",), n_starts=1, n_answers=4, reported=("error", "random")
+    active.QUICK, choosing=("toy",), reporting=("toy",), n_starts=1, n_answers=4, reported=("loss", "random")
 )
 
 
@@ -32,12 +32,12 @@ def test_the_default_is_the_one_that_is_reported():
     assert not set(active_data.CHOOSING) & set(active_data.REPORTING)
 
 
-@pytest.mark.parametrize("tool", ["graphuq, error", "LogisticRegression, margin", "Gaussian process, margin"])
+@pytest.mark.parametrize("tool", ["graphuq, loss", "LogisticRegression, margin", "Gaussian process, margin"])
 def test_a_tool_asks_open_rows_and_learns(tool):
     X, y = toy("toy")
     nodes = np.array([0, int(np.flatnonzero(y != y[0])[0])])
     pool = active_peers.Pool(X, nodes, y[nodes], np.setdiff1d(np.arange(40), nodes), 0)
-    session = active_peers.sessions(("error",))[tool](pool)
+    session = active_peers.sessions(("loss",))[tool](pool)
     p, row = next(session)
     asked = []
     for _ in range(5):
@@ -52,7 +52,7 @@ def test_a_tool_asks_open_rows_and_learns(tool):
 @pytest.mark.usefixtures("_toy_data")
 def test_from_trials_to_the_page(tmp_path):
     trials = active.trials(CONFIG)
-    mine = [trial for trial in trials if trial["tool"].split(", ")[-1] in ("error", "random", "margin")]
+    mine = [trial for trial in trials if trial["tool"].split(", ")[-1] in ("loss", "random", "margin")]
     mine = [
         trial
         for trial in mine

@@ -14,12 +14,18 @@ from graphuq.posterior.base import Posterior
 from graphuq.queries.joint import Joint, heaviest, joint
 from graphuq.queries.spreading import most_telling, spread
 
-__all__ = ["STRATEGIES", "ExpectedGain", "expected_gain", "next_queries", "spread"]
+__all__ = ["LEARN_AGAIN", "STRATEGIES", "ExpectedGain", "expected_gain", "next_queries", "spread"]
 
 Array = NDArray[np.floating]
 Rows = NDArray[np.int64]
 
-STRATEGIES = ("error", "variance", "margin", "entropy", "v_optimality", "sigma_optimality", "random")
+STRATEGIES = ("loss", "error", "variance", "margin", "entropy", "v_optimality", "sigma_optimality", "random")
+# Hyper-parameters are learned anew as labels grow by this factor: few labels leave them open, and a question that is
+# chosen by wrong ones is wasted. To learn after every answer was no better.
+LEARN_AGAIN = 1.25
+# With fewer labels than this, questions are spread over the graph: what few labels lead one to expect of answers is mostly
+# the hyperprior, and answers asked for only where that is unsure cannot show that it is wrong.
+N_SPREAD = 8
 # Rows whose answer is weighed: half are the least sure, half are spread over all others.
 # Of many classes there are fewer, since each has K^2 numbers for every target.
 N_CANDIDATES, N_CANDIDATES_MANY = 200, 100
@@ -29,8 +35,13 @@ N_TARGETS, N_TARGETS_MANY = 2000, 250
 LEAST_CHANCE = 0.1
 # An answer less probable than this says nothing.
 LEAST_ANSWER = 1e-6
+# Joint probabilities below this, and losses summed over rows, are none.
+LEAST_JOINT, LEAST_LOSS = 1e-12, 1e-9
 # An answer that varies less than this is as good as known, and takes nothing from what others say.
 LEAST_VARIANCE = 1e-4
+# To go on is advised where an answer is expected to mend so many rows, or all of them this share of what is wrong; and left
+# to the person where an answer mends about as much as asking a wrong row itself would.
+WORTH_ASKING, WORTH_GOING_ON, WORTH_ITSELF = 2.0, 0.1, 0.5
 # In a batch, rows whose answers have more in common than this are asked once.
 NEAR_DUPLICATE = 0.5
 
@@ -40,45 +51,53 @@ class ExpectedGain:
     """What some more answers are worth.
 
     Attributes:
-        n_answers: how many.
         n_rows: rows there are.
-        error_now: the expected share of rows whose class is wrong, those with a label counted as right.
-        error_after: the same after so many answers to the best questions.
+        errors: the expected share of rows whose class is wrong, those with a label counted as right: now, after one more
+            answer to the best question, after two, and so on.
     """
 
-    n_answers: int
     n_rows: int
-    error_now: float
-    error_after: float
+    errors: tuple[float, ...]
+
+    @property
+    def n_answers(self) -> int:
+        """How many answers."""
+        return len(self.errors) - 1
+
+    @property
+    def n_wrong(self) -> tuple[float, ...]:
+        """Rows that are expected to be wrong: now, after one more answer, and so on."""
+        return tuple(self.n_rows * each for each in self.errors)
 
     @property
     def n_corrected(self) -> float:
-        """Rows that are expected to be wrong now and right then."""
-        return self.n_rows * (self.error_now - self.error_after)
+        """Rows that are expected to be wrong now and right after all the answers."""
+        return self.n_wrong[0] - self.n_wrong[-1]
 
     def in_words(self) -> str:
-        """A sentence or two for the person who answers."""
-        answers = "One more answer is" if self.n_answers == 1 else f"{self.n_answers:,} more answers are"
-        now, gain = self.n_rows * self.error_now, self.n_corrected
-        wrong = (
-            f"about {now:,.0f} are expected to be wrong now"
-            if now >= 0.5
-            else "hardly any is expected to be wrong now"
-        )
-        corrected = f"about {gain:,.0f}" if gain >= 0.95 else "less than one" if gain >= 0.05 else "none"
-        rate = gain / self.n_answers
-        advice = (
-            "Go on." if rate >= 2 else "Each answer hardly helps more than its own row: stop when that is not worth it." if rate >= 0.5
-            else "You can stop here."
-        )  # fmt: skip
-        return f"{answers} expected to correct {corrected} of {self.n_rows:,} rows; {wrong}. {advice}"
+        """What is wrong now, what would be after one more and after all answers, and whether to go on."""
+        now, one, last = self.n_wrong[0], self.n_wrong[min(1, self.n_answers)], self.n_wrong[-1]
+        if now < 0.5:
+            return f"Hardly any of {self.n_rows:,} rows is expected to be wrong: you can stop."
+        later = f" and {_about(last)} after {self.n_answers:,} more" if self.n_answers > 1 else ""
+        told = f"About {_about(now)} of {self.n_rows:,} rows are expected to be wrong now, {_about(one)} after one more answer{later}. "
+        rate = (now - last) / max(1, self.n_answers)
+        if rate >= WORTH_ASKING or now - last >= WORTH_GOING_ON * now:
+            return told + "Go on."
+        if rate >= WORTH_ITSELF:
+            return told + "Each answer hardly mends more than its own row: stop when that is not worth it."
+        return told + f"More answers mend little of that: stop if about {_about(last)} wrong rows will do."
+
+
+def _about(n: float) -> str:
+    return f"{n:,.0f}" if n >= 10 else f"{n:.1f}"
 
 
 def next_queries(
     posterior: Posterior,
     n: int = 1,
     *,
-    strategy: str = "error",
+    strategy: str = "loss",
     candidates: ArrayLike | None = None,
     probability: Array | None = None,
     seed: int = 0,
@@ -87,13 +106,14 @@ def next_queries(
 
     | strategy | the row |
     |---|---|
+    | loss | whose answer is expected to take most off the error and the log-loss, each as a share of what it is now |
     | error | whose answer is expected to leave the fewest rows wrong |
     | variance | whose answer is expected to leave the least mean label variance (3.2) |
     | margin, entropy | whose own class is least sure |
     | v_optimality, sigma_optimality | that says most of the others, whatever its class |
     | random | any |
 
-    A batch holds no near-duplicates: after each choice what its answer would say is taken away from the rest.
+    With fewer than eight labels "loss" asks as "v_optimality" does. A batch holds no near-duplicates: after each choice what its answer would say is taken away from the rest.
 
     Args:
         posterior: of any kind.
@@ -112,7 +132,8 @@ def next_queries(
     if strategy == "random":
         rng = np.random.default_rng([seed, len(posterior.model.nodes)])
         return rng.permutation(open_rows)[:number]
-    if strategy in ("v_optimality", "sigma_optimality"):
+    early = strategy == "loss" and len(posterior.model.nodes) < N_SPREAD
+    if early or strategy in ("v_optimality", "sigma_optimality"):
         best = heaviest(posterior)[0][0]
         noise, known = float(offer(best.model, "noise")), np.asarray(best.model.nodes)
         return most_telling(best.prior, noise, open_rows, number, known=known, summed=strategy.startswith("sigma"))
@@ -133,12 +154,12 @@ def expected_gain(
     wrong = 1 - uncertainty.confidence(p)[open_rows]
     now = float(wrong.sum()) / len(p)
     if not open_rows.size:
-        return ExpectedGain(number, len(p), now, now)
+        return ExpectedGain(len(p), (now, now))
     asked = _candidates(p, open_rows, number, seed)
-    _, losses = _batch(posterior, p, asked, number, "error", seed)
+    losses = np.array(_batch(posterior, p, asked, number, "error", seed)[1])
     # Joint probabilities are rougher than those at hand: what carries over is the share that is left.
-    left = max(0.0, 1 - sum(1 - each / losses[0] for each in losses[1:])) if losses[0] > 0 else 1.0
-    return ExpectedGain(number, len(p), now, now * min(1.0, left))
+    taken = 1 - losses / losses[0] if losses[0] > 0 else np.zeros(len(losses))
+    return ExpectedGain(len(p), tuple((now * np.clip(1 - np.cumsum(taken), 0, 1)).tolist()))
 
 
 def _open_rows(posterior: Posterior, candidates: ArrayLike | None) -> Rows:
@@ -188,7 +209,7 @@ def _batch(
     chosen: list[int] = []
     losses: list[float] = []
     for _ in range(min(n, len(asked))):
-        before, gain = expected_loss(found, len(targets), strategy)
+        before, gain = expected_loss(found, weights, strategy)
         expected = weights @ np.where(same, 0.0, before[:, None] - gain)
         if not losses:
             losses.append(float(weights @ before))
@@ -201,28 +222,52 @@ def _batch(
     return chosen, losses
 
 
-def expected_loss(found: Joint, n: int, strategy: str) -> tuple[Array, Array]:
-    """The loss at each of the first n rows, and by how much each answer is expected to lower it, (n,) and (n, n_asked).
+def expected_loss(found: Joint, weights: Array, strategy: str) -> tuple[Array, Array]:
+    """The loss at each of the first rows, and by how much each answer is expected to lower it, (n,) and (n, n_asked).
 
-    | strategy | loss | expected after an answer |
+    | strategy | loss | expected to be lowered by |
     |---|---|---|
-    | error | ``1 - max_k p_k`` | ``1 - sum_a max_k P(y_j = k, a)`` |
-    | variance | ``K / (K - 1) (1 - sum_k p_k^2)`` | ``K / (K - 1) (1 - sum_a sum_k P(y_j = k, a)^2 / P(a))`` |
+    | error | ``1 - max_k p_k`` | ``sum_a max_k P(y_j = k, a) - max_k p_k`` |
+    | log_loss | ``-sum_k p_k log p_k`` | ``sum_a sum_k P(y_j = k, a) log(P(y_j = k, a) / p_k P(a))`` |
+    | variance | ``K / (K - 1) (1 - sum_k p_k^2)`` | ``K / (K - 1) sum_a sum_k (P(y_j = k, a) - p_k P(a))^2 / P(a)`` |
+    | loss | error + log_loss, each over its sum over rows | the same of both |
+
+    The error alone sees no use in an answer that changes the class of no row by itself; the log-loss alone cares for rows
+    whose class is clear.
+
+    Args:
+        found: what rows and answers have in common.
+        weights: what each of the first n rows stands for, shape (n,).
+        strategy: which loss.
     """
+    n = len(weights)
     p, q = found.probability[:n], found.answer
-    scale = 1.0 if strategy == "error" else p.shape[1] / (p.shape[1] - 1)
-    right = p.max(axis=1) if strategy == "error" else np.square(p).sum(axis=1)
+    if strategy == "loss":
+        error, log_loss = (expected_loss(found, weights, each) for each in ("error", "log_loss"))
+        a, b = (1 / max(float(weights @ before), LEAST_LOSS) for before, _ in (error, log_loss))
+        return a * error[0] + b * log_loss[0], a * error[1] + b * log_loss[1]
+    if strategy == "error":
+        before = 1 - p.max(axis=1)
+    elif strategy == "log_loss":
+        before = uncertainty.entropy(p)
+    else:
+        before = uncertainty.label_variance(p)
+    apart = np.multiply.outer(p, q).astype(found.covariance.dtype)
 
     def gain(covariance: Array) -> Array:
         if strategy == "variance":
-            return (np.square(covariance).sum(axis=1) / np.maximum(q, LEAST_ANSWER)).sum(axis=2)
-        together = covariance + np.multiply.outer(p, q).astype(covariance.dtype)
-        return together.max(axis=1).sum(axis=2) - right[:, None]
+            scale = p.shape[1] / (p.shape[1] - 1)
+            return scale * (np.square(covariance).sum(axis=1) / np.maximum(q, LEAST_ANSWER)).sum(axis=2)
+        together = covariance + apart
+        if strategy == "error":
+            return together.max(axis=1).sum(axis=2) - p.max(axis=1)[:, None]
+        together = np.maximum(together, LEAST_JOINT)
+        return (together * np.log(together / np.maximum(apart, LEAST_JOINT))).sum(axis=(1, 3))
 
     gained = gain(found.covariance[:n])
     if found.spurious is not None:
         gained = gained - gain(found.spurious[:n])
-    return scale * (1 - right), scale * gained
+    return before, gained
 
 
 def _known(found: Joint, c: int, n_targets: int) -> Joint:

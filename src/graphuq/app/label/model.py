@@ -1,7 +1,7 @@
 """Labels in; what is believed of every row at once, and what to ask next a moment later, out.
 
 A new label moves the beliefs in milliseconds. A thread then weighs what to ask next, leaves labels out, and learns the
-hyper-parameters anew when classes come or go, or when there are twice as many labels as when it last did.
+hyper-parameters anew when classes come or go, or when there are a quarter more labels than when it last did.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ Array = NDArray[Any]
 Rows = NDArray[np.int64]
 
 N_AHEAD = 6  # questions weighed at a time: one for each of a few people
+N_GAIN = 10  # answers whose worth is told
 FIRST = 30.0  # seconds that the first question of all may take
 MAX_LEFT_OUT = 2000  # labels up to which each is left out: it costs their number cubed
 
@@ -64,7 +65,7 @@ class Advice:
     version: int = -1
     ahead: tuple[int, ...] = ()
     suspicious: SuspiciousLabels | None = None
-    gain: tuple[queries.ExpectedGain, ...] = ()
+    gain: queries.ExpectedGain | None = None
 
 
 class Model:
@@ -160,7 +161,11 @@ class Model:
         if len(classes) < 2 or self._failed_at == self.beliefs.version:
             return False
         known = self.beliefs.classifier
-        return known is None or set(known.classes_.tolist()) != classes or len(given) >= 2 * self._learned_from
+        return (
+            known is None
+            or set(known.classes_.tolist()) != classes
+            or len(given) >= queries.LEARN_AGAIN * self._learned_from
+        )
 
     def _work(self) -> None:
         if (
@@ -222,8 +227,7 @@ class Model:
         self._note(len(classifier.labels_.nodes), uncertainty.mean_label_variance(p), log_loss)
         if not self._publish(replace(self.advice, suspicious=suspicious)) or not askable.size:
             return
-        gain = tuple(queries.expected_gain(posterior, n, probability=p) for n in (1, 10))
-        self._publish(replace(self.advice, gain=gain))
+        self._publish(replace(self.advice, gain=queries.expected_gain(posterior, N_GAIN, probability=p)))
 
     def _spread(self, version: int, situation: Situation) -> None:
         """Without two classes nothing but the graph says what to ask: rows that are spread over it."""

@@ -271,10 +271,9 @@ class Session:
         if not self.situation().askable.size:
             return ["Every row was asked about. There is nothing left to do."]
         gain = self.model.advice.gain
-        if not gain:
+        if gain is None:
             return ["The model weighs what another answer is worth."]
-        one, ten = gain
-        return [ten.in_words(), f"The next answer alone: about {one.n_corrected:,.1f} rows."]
+        return [gain.in_words()]
 
 
 def checked_name(name: str) -> str:
