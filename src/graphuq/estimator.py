@@ -238,7 +238,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return uncertainty.most_uncertain(self.label_distributions_, n, among=unlabeled)
 
     def next_queries(
-        self, n: int = 1, *, strategy: str = "error", candidates: ArrayLike | None = None
+        self, n: int = 1, *, strategy: str = "loss", candidates: ArrayLike | None = None
     ) -> NDArray[np.int64]:
         """The rows of `fit` without a label to ask a person about, best first; see `queries.next_queries`."""
         check_is_fitted(self)
