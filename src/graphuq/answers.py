@@ -21,7 +21,7 @@ from graphuq.memory import check_disk, check_room
 from graphuq.passes import each_block
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import NewRows
-from graphuq.tall import NEEDS, Array, Tall, tall
+from graphuq.tall import NEEDS, PART_ROWS, Array, Tall, tall
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -88,11 +88,15 @@ class _Ask:
     labeled: tuple[Array, Array]
 
     def __call__(self, rows: slice, basis: Array) -> tuple[Array, Array]:
-        found = self.posterior.classes(NewRows(basis))
+        probability, error = np.empty((2, len(basis), self.labeled[0].shape[1]))
+        for first in range(0, len(basis), PART_ROWS):
+            part = slice(first, first + PART_ROWS)
+            found = self.posterior.classes(NewRows(basis[part]))
+            probability[part], error[part] = found.probability, found.error
         mine = np.flatnonzero((self.nodes >= rows.start) & (self.nodes < rows.stop))
-        for answer, known in zip((found.probability, found.error), self.labeled, strict=True):
+        for answer, known in zip((probability, error), self.labeled, strict=True):
             answer[self.nodes[mine] - rows.start] = known[mine]
-        return found.probability, found.error
+        return probability, error
 
 
 @dataclass(frozen=True, eq=False)

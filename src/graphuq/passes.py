@@ -22,13 +22,11 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from graphuq._expect import RowError
 from graphuq._progress import progress_bar
 from graphuq.memory import check_room
-from graphuq.tall import NEEDS, Array, Tall
+from graphuq.tall import NEEDS, PART_ROWS, Array, Tall
 
 Work = Callable[[slice, Array], Any]
 Sums = tuple[Any, ...]
 
-# Rows that work is handed at a time: what is made of them stays in the processor's cache.
-PART_ROWS = 4096
 # What work on a block holds at once, in copies of it.
 WORKING = 4
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq._expect import expect_seed, expect_whole
+from graphuq._expect import expect_sampler, expect_seed, expect_whole
 from graphuq._progress import progress_bar
 from graphuq.inference.checkpoint import Log
 from graphuq.inference.contradictions import needs_double_precision
@@ -27,6 +27,7 @@ from graphuq.inference.stopping import Progress, Stop
 from graphuq.inference.target import Target
 from graphuq.inference.watch import quantities
 from graphuq.inference.whiten import check_problem, whiten
+from graphuq.memory import check_room
 from graphuq.models.base import Model, ask, offer, offers
 from graphuq.posterior.draws import Draws
 from graphuq.prior import GaussianPrior
@@ -97,10 +98,19 @@ def sample(
         if not hasattr(rule, "reached"):
             raise TypeError(f"stop takes rules such as EffectiveSize() or TimeLimit(60), got {rule!r}.")
     sampler = default_sampler(model) if sampler is None else sampler
-    if isinstance(sampler, type) or not hasattr(sampler, "prepare"):
-        raise TypeError(f"sampler takes a sampler such as PCN() or NUTS(), got {sampler!r}.")
+    expect_sampler(sampler)
     whitening = whiten(prior, np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else model.nodes)
     n_draws = n_steps // thin
+    n_fields, n_seen = int(offer(model, "n_fields")), len(whitening.nodes)
+    # the map to seen nodes here and in XLA, which does not survive running out; u of all chains; all draws twice
+    numbers = 2 * n_seen * whitening.n_latent + n_chains * n_fields * (
+        4 * n_seen + 2 * n_draws * whitening.n_latent
+    )
+    check_room(
+        numbers * np.dtype(dtype).itemsize,
+        f"Drawing {n_draws:,} times from {n_chains} chains that see {n_seen:,} nodes",
+        "Use fewer draws, chains or modes.",
+    )
     began = time.perf_counter()
 
     with ExitStack() as held, jax.enable_x64(dtype == "float64"):
