@@ -9,7 +9,7 @@ from graphuq.files import whole_file
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 PICTURE = PATH.with_suffix(".png")
-GROWTH = "growth with "
+GROWTH, LARGE = "growth with ", "large, "
 
 
 def shown(value):
@@ -33,10 +33,34 @@ def draw(growth) -> None:
         figure.savefig(part, dpi=130, format="png")
 
 
+def told_of_large(large):
+    """Features on disk, under a cap on memory."""
+    lines = [
+        "",
+        "## Larger than memory",
+        "",
+        "Features in a file, fitted and answered under a cap on memory that the kernel enforces (`python -m "
+        "benchmarks.large`), against one read of the file and the bare matrix products of the computation in the same "
+        "run. Memory is the process's own: pages of the file aside. The load is what other programs put on the "
+        "machine when it began: seconds of cores, unlike those on the clock, do not depend on it.",
+        "",
+        "| features | cap, GB | peak, GB | seconds | one read | Tflop | bare products | of cores: ours | bare products | "
+        "ours / bare | load | right |",
+        "|" + " --- |" * 12,
+    ]
+    keys = ("cap_gb", "peak_gb", "ours", "read", "teraflop", "products", "cpu", "products_cpu")
+    for name, found in large.items():
+        numbers = [shown(found[key]) for key in keys] + [shown(found["cpu"] / found["products_cpu"])]
+        rest = [shown(found["load"]), f"{found['accuracy']:.1%}"]
+        lines.append(f"| {name.removeprefix(LARGE)} | {' | '.join([*numbers, *rest])} |")
+    return lines
+
+
 def main() -> int:
     everything = read()
     growth = {name: found for name, found in everything.items() if name.startswith(GROWTH)}
-    items = {name: found for name, found in everything.items() if name not in growth}
+    large = {name: found for name, found in everything.items() if name.startswith(LARGE)}
+    items = {name: found for name, found in everything.items() if name not in growth and name not in large}
     some = next(iter(items.values()))
     lines = [
         "# How quick is it?",
@@ -62,6 +86,8 @@ def main() -> int:
                 for name, found in growth.items()
             ),
         ]  # fmt: skip
+    if large:
+        lines += told_of_large(large)
     lines += [
         "",
         "`python -m benchmarks` has more, each against a named peer: effective draws a second against NumPyro and "

@@ -151,6 +151,9 @@ def test_what_cannot_be_read_is_refused_with_a_sentence(tmp_path):
     with pytest.raises(ValueError, match=r"compute_chunk_sizes"):
         tall(frame[frame[:, 0] > 0])
 
+    with pytest.raises(TypeError, match=r"to_dask_array\(lengths=True\)"):
+        tall(type("Frame", (), {"__module__": "dask.dataframe"})())
+
     table = pyarrow.table({"a": [1.0, 2.0], "name": ["x", "y"]})
     (tmp_path / "strings").mkdir()
     pyarrow.parquet.write_table(table, tmp_path / "strings" / "a.parquet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import is_dataclass, replace
 from typing import Any
@@ -37,6 +38,7 @@ from graphuq.settings import (
     make_prior,
     make_spectrum,
     model_template,
+    modes_that_fit,
     shows_bars,
 )
 from graphuq.spectrum.result import Spectrum
@@ -450,8 +452,17 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         wanted = min(self.n_modes, self.graph_.n_nodes)
         if isinstance(self.graph_, graphs.LowRankGraph) or found.n_modes >= wanted:
             return None
+        n_modes = min(factor * found.n_modes, wanted, max(found.n_modes, modes_that_fit(found.n_nodes)))
+        if n_modes < min(factor * found.n_modes, wanted):
+            warnings.warn(
+                f"There is memory for {n_modes} eigenvectors of the graph, and the labels ask for more: the answers may be "
+                "less sharp than they could be. Free memory, or ask for fewer n_modes.",
+                stacklevel=2,
+            )
+        if n_modes == found.n_modes:
+            return None
         with timed(self.stages_, "spectrum"):
-            return make_spectrum(self, self.graph_, n_modes=min(factor * found.n_modes, wanted), start=found)
+            return make_spectrum(self, self.graph_, n_modes=n_modes, start=found)
 
     def _infer(self, labels: Labels) -> None:
         """The prior, made or learned, and the posterior."""

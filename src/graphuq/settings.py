@@ -13,9 +13,11 @@ from graphuq import graph as graphs
 from graphuq import laplacian, spectrum
 from graphuq import prior as priors
 from graphuq._expect import SettingError, SettingTypeError, expect, expect_number, expect_whole
+from graphuq.memory import check_room, room
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.prior import GaussianPrior
 from graphuq.spectrum.result import Spectrum
+from graphuq.tall import Tall
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -32,6 +34,10 @@ ON_DEMAND_FROM = 2_000
 SPARSE_COMPONENTS = 100
 # Landmarks of "nystrom", or all rows.
 N_LANDMARKS = 500
+# Bytes that finding a mode takes at each node: three blocks in single precision, a third wider, and two in double.
+MODE_BYTES = 32
+# What a graph of nearest neighbors takes at each node, in copies of the features and of its neighbors.
+NEIGHBOR_COPIES, NEIGHBOR_MATRICES = 2, 12
 MAY_BE_NONE = ("width", "gamma")
 
 
@@ -105,6 +111,14 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
         return graphs.nystrom(
             X, tau=tau, n_landmarks=n_landmarks, n_components=n_components, seed=seed, progress=shown
         )
+    if named == "knn" and isinstance(X, Tall):
+        n_rows, n_features = X.shape
+        numbers = NEIGHBOR_COPIES * n_features + NEIGHBOR_MATRICES * classifier.n_neighbors
+        check_room(
+            n_rows * (8.0 * numbers + MODE_BYTES * first_modes(classifier, n_rows)),
+            f"The graph of nearest neighbors of {n_rows:,} rows, with its eigenvectors,",
+            "Use fewer n_modes, or the graph cosine or nystrom.",
+        )
     if named in ("knn", "self_tuning"):
         build = graphs.knn if named == "knn" else graphs.self_tuning
         n_neighbors = min(classifier.n_neighbors, X.shape[0] - 1)
@@ -150,6 +164,11 @@ def first_modes(classifier: GraphClassifier, n_nodes: int) -> int:
     """How many modes to begin with: few where a learned prior may do with few, of a graph on which more cost time."""
     on_demand = classifier.prior == "learned" and n_nodes >= ON_DEMAND_FROM
     return max(2, classifier.n_modes // 4) if on_demand else int(classifier.n_modes)
+
+
+def modes_that_fit(n_nodes: int) -> int:
+    """How many modes there is memory for."""
+    return int(room() / (MODE_BYTES * n_nodes))
 
 
 def make_prior(classifier: GraphClassifier, modes: Spectrum) -> GaussianPrior:

@@ -329,6 +329,8 @@ def tall(X: Any) -> Tall:
         return open_store(Path(X))
     kind = type(X).__module__.split(".")[0]
     name = f"The {kind.capitalize()} array" if kind in ("zarr", "dask") else "X"
+    if kind == "dask" and not hasattr(X, "dtype"):
+        raise TypeError("X is a table of Dask: give its numbers, as to_dask_array(lengths=True) does.")
     X = X if hasattr(X, "dtype") and hasattr(X, "shape") else np.asarray(X)
     if X.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers, got {X.dtype}.")
