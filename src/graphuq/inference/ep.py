@@ -55,9 +55,10 @@ class EP:
         cavity_mean, cavity_variance: of u_j given all labels but its own, shape (n_labeled,).
         log_predictive: ``log P(y_j | all other labels)``, shape (n_labeled,): leave-one-out.
         z_mean: shape (n_latent,).
-        basis: orthonormal columns, shape (n_latent, k), k = min(n_labeled, n_latent).
+        basis: orthonormal columns, shape (n_latent, k), see `span`.
         labeled: B in that basis, shape (n_labeled, k).
         root: shape (k, k).
+        cut: what each coordinate of z adds to the sites' tail, shape (n_latent,).
         log_evidence: log P(y), approximately; exact for one label.
         n_sweeps: sweeps over all sites, those of failed attempts included.
         converged: whether the moments of every site agree with the Gaussian's.
@@ -75,6 +76,7 @@ class EP:
     basis: Matrix
     labeled: Matrix
     root: Matrix
+    cut: Vector
     log_evidence: float
     n_sweeps: int
     converged: bool
@@ -200,6 +202,35 @@ def ep(
     return result
 
 
+class Span(NamedTuple):
+    """What labels see of z: ``B = at basis^T``, but for a rest that is as small as noise."""
+
+    basis: Matrix  # orthonormal columns, (n_latent, k)
+    at: Matrix  # (n_labeled, k)
+    cut: Vector  # variance that the rest leaves at an average label, for each coordinate of z, (n_latent,)
+
+
+def span(factor: Matrix, negligible: float = 0.0) -> Span:
+    """The directions of z that matter, k <= min(n_labeled, n_latent).
+
+    Where many labels see a smooth function, most directions have next to no variance at any of them. As many as have
+    `negligible` together are left out; what they add to u then counts as noise.
+    """
+    n_labeled, n_latent = factor.shape
+    wide = n_labeled < n_latent
+    if negligible > 0:
+        values, turn = eigh(factor @ factor.T if wide else factor.T @ factor, check_finite=False)
+        kept = np.cumsum(values) > negligible * n_labeled
+        values, turn = values[kept], turn[:, kept]
+        basis = factor.T @ (turn / np.sqrt(values)) if wide else turn
+        cut = (np.square(factor).sum(axis=0) - np.square(basis) @ values) / n_labeled
+        return Span(basis, turn * np.sqrt(values) if wide else factor @ turn, np.maximum(cut, 0))
+    if not wide:
+        return Span(np.eye(n_latent), factor, np.zeros(n_latent))
+    basis, triangle = (np.asarray(x, float) for x in qr(factor.T, mode="economic", check_finite=False))
+    return Span(basis, np.ascontiguousarray(triangle.T), np.zeros(n_latent))
+
+
 def propagate(
     factor: Matrix,
     sites: Sites,
@@ -207,18 +238,16 @@ def propagate(
     start: EP | None = None,
     tolerance: float = 1e-8,
     max_sweeps: int = 200,
+    negligible: float = 0.0,
 ) -> EP:
-    """`ep` without checks and warnings, for inner loops.
+    """`ep` without checks and warnings, for inner loops; what has `negligible` times the noise's variance is noise.
 
-    One sweep costs O(n_labeled k^2), k = min(n_labeled, n_latent): with few labels z is first
-    rotated so that only its first n_labeled coordinates matter.
+    One sweep costs O(n_labeled k^2), k = min(n_labeled, n_latent) or, see `span`, less.
     """
     n_labeled, n_latent = factor.shape
     with blas_threads(n_labeled * min(n_labeled, n_latent) ** 2):
-        basis, reduced = np.eye(n_latent), factor
-        if n_labeled < n_latent:
-            basis, triangle = (np.asarray(x, float) for x in qr(factor.T, mode="economic", check_finite=False))
-            reduced = np.ascontiguousarray(triangle.T)
+        basis, reduced, cut = span(factor, negligible * sites.noise)
+        sites = replace(sites, tail=sites.tail + cut.sum())
         nothing = np.zeros(2 * n_labeled)
         first = nothing if start is None else np.concatenate([start.precision, start.shift])
         posterior_of = partial(_posterior, reduced)
@@ -227,7 +256,7 @@ def propagate(
             fit = settle(posterior_of, sites.match, nothing, tolerance, max_sweeps, fit.n_sweeps)
         if not fit.converged and sites.log_flip > -np.inf:
             fit = _soften(reduced, sites, tolerance, max_sweeps, fit.n_sweeps)
-        return _result(reduced, basis, sites, fit)
+        return _result(reduced, basis, cut, sites, fit)
 
 
 @cache
@@ -299,7 +328,7 @@ def _soften(
         softened = max(odds, 1.3 * softened)
 
 
-def _result(reduced: Matrix, basis: Matrix, sites: Sites, fit: Settled[_Posterior]) -> EP:
+def _result(reduced: Matrix, basis: Matrix, cut: Vector, sites: Sites, fit: Settled[_Posterior]) -> EP:
     """All that a fixed point says, with the evidence
 
         log Z = sum_j log s_j - log det(I + B^T T B) / 2 + shift . mean / 2,
@@ -331,6 +360,7 @@ def _result(reduced: Matrix, basis: Matrix, sites: Sites, fit: Settled[_Posterio
         basis=basis,
         labeled=reduced,
         root=posterior.root,
+        cut=cut,
         log_evidence=float(log_evidence),
         n_sweeps=fit.n_sweeps,
         converged=fit.converged,
@@ -364,7 +394,7 @@ def evidence_gradient(result: EP) -> EvidenceGradient:
         z_variance = 1 - np.einsum("ij,ij->i", basis @ lost, basis)
     flips = sites.flip_gradient(result.cavity_mean, width - sites.tail)
     return EvidenceGradient(
-        log_variances=(result.z_mean**2 + z_variance - 1) / 2,
+        log_variances=(result.z_mean**2 + z_variance - 1) / 2 + heat * result.cut,
         tail=heat,
         gamma=sites.noise_slope * heat + sites.flip_slope * flips,
         log_flip=flips,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import block_diag, eigh, qr
+from scipy.linalg import block_diag, eigh
 
-from graphuq.inference.ep import EvidenceGradient, Gaussian, blas_threads
+from graphuq.inference.ep import EvidenceGradient, Gaussian, blas_threads, span
 from graphuq.inference.largest import largest_probability_correlated
 from graphuq.inference.matched import independent_probability, largest_probability_matched, matched_variances
 from graphuq.inference.stars import (
@@ -27,8 +27,8 @@ from graphuq.inference.stars import (
 )
 from graphuq.inference.sweeps import Settled, settle
 
-# By modes, a sweep costs less up to so many coordinates of all fields a label; measured for 3 to 32 classes.
-FEW_MODES = 1.5
+# A multiplication by modes takes half the time of one by nodes; measured for 3 to 32 classes.
+QUICKER_BY_MODES = 2
 # Multiplications in a sweep, some seconds, and bytes: beyond these it is refused.
 LARGEST_SWEEP, LARGEST_MEMORY = 3e10, 8 * 2**30
 
@@ -59,7 +59,8 @@ class StarEP:
         left_out: u at each labeled node given all labels but its own.
         log_predictive: ``log P(label of n | all other labels)``, shape (n_labeled,).
         z_mean: shape (n_classes, n_latent).
-        basis: orthonormal columns, shape (n_latent, k), k = min(n_labeled, n_latent).
+        basis: orthonormal columns, shape (n_latent, k), see `ep.span`.
+        cut: what each coordinate of z adds to the sites' noise, shape (n_latent,).
         alone, shared: shapes (n_classes, k, any).
         log_evidence: log P(labels), approximately; exact for one label of two classes.
         noise_gradient, flip_gradient: its derivatives by `noise` and `log_flip`.
@@ -76,6 +77,7 @@ class StarEP:
     log_predictive: Vector
     z_mean: Matrix
     basis: Matrix
+    cut: Vector
     alone: Stack
     shared: Stack
     log_evidence: float
@@ -139,10 +141,11 @@ def propagate(
     start: StarEP | tuple[Matrix, Matrix] | None = None,
     tolerance: float = 1e-8,
     max_sweeps: int = 200,
+    negligible: float = 0.0,
 ) -> StarEP:
     """Fit a Gaussian to the posterior of z_k ~ N(0, I), k < K, given class labels; nothing is checked.
 
-    With J = n_labeled and k = min(J, n_latent), one sweep costs O(K (J k^2 + J^2 k) + J^3), or
+    With J = n_labeled and k = min(J, n_latent) or less, one sweep costs O(K (J k^2 + J^2 k) + J^3), or
     O(J (K k)^2 + (K k)^3) where there are few modes.
 
     Args:
@@ -151,15 +154,13 @@ def propagate(
         start: an earlier result with the same labels, or (precision, shift), for a warm start.
         tolerance: sweeps end when no moment is off by more than this many posterior deviations.
         max_sweeps: sweeps after which an attempt is given up.
+        negligible: what has so many times the noise's variance counts as noise, see `ep.span`.
     """
     n_labeled, n_latent = factor.shape
     with blas_threads(n_labeled * min(n_labeled, n_latent) ** 2):
-        basis, reduced = np.eye(n_latent), factor
-        if n_labeled < n_latent:
-            basis, triangle = (np.asarray(x, float) for x in qr(factor.T, mode="economic", check_finite=False))
-            reduced = np.ascontiguousarray(triangle.T)
-        few_modes = sites.n_classes * reduced.shape[1] <= FEW_MODES * n_labeled
-        _refuse_large(n_labeled, reduced.shape[1], sites.n_classes, few_modes)
+        basis, reduced, cut = span(factor, negligible * sites.noise)
+        sites = replace(sites, noise=sites.noise + cut.sum())
+        few_modes = _few_modes(n_labeled, reduced.shape[1], sites.n_classes)
         problem = Problem(sites, reduced, None if few_modes else levels_of(reduced, sites))
         posterior = partial(posterior_of, problem)
         first = nothing = np.zeros(2 * sites.n_classes * n_labeled)
@@ -169,18 +170,19 @@ def propagate(
         fit = settle(posterior, sites.match, first, tolerance, max_sweeps)
         if not fit.converged and start is not None:
             fit = settle(posterior, sites.match, nothing, tolerance, max_sweeps, fit.n_sweeps)
-        return _result(problem, basis, fit)
+        return _result(problem, basis, cut, fit)
 
 
-def _refuse_large(n_labeled: int, k: int, n_classes: int, few_modes: bool) -> None:
-    """A sentence instead of hours, or of no memory left."""
+def _few_modes(n_labeled: int, k: int, n_classes: int) -> bool:
+    """Whether sweeps go by modes; a sentence instead of hours, or of no memory left."""
     wide = n_classes * k
-    by_modes = n_labeled * wide**2 + wide**3, 3 * wide**2
-    by_nodes = (
+    by_modes, by_nodes = (
+        n_labeled * wide**2 + wide**3,
         n_classes * (n_labeled * k**2 + n_labeled**2 * k) + n_labeled**3,
-        3 * n_classes * (n_labeled + k) * k,
     )
-    work, numbers = by_modes if few_modes else by_nodes
+    few_modes = by_modes <= QUICKER_BY_MODES * by_nodes
+    work = by_modes / 2 if few_modes else by_nodes
+    numbers = 3 * wide**2 if few_modes else 3 * n_classes * (n_labeled + k) * k
     numbers += 10 * n_classes**2 * n_labeled  # covariances between fields at every label
     if work > LARGEST_SWEEP or 8 * numbers > LARGEST_MEMORY:
         raise ValueError(
@@ -188,9 +190,10 @@ def _refuse_large(n_labeled: int, k: int, n_classes: int, few_modes: bool) -> No
             f"{8 * numbers / 2**30:.1f} GB of memory and {work / 1e10:,.0f} seconds a sweep, of which learning takes "
             "thousands: keep fewer classes, labels or modes (n_modes), or choose a prior and sample."
         )
+    return few_modes
 
 
-def _result(problem: Problem, basis: Matrix, fit: Settled[StarPosterior]) -> StarEP:
+def _result(problem: Problem, basis: Matrix, cut: Vector, fit: Settled[StarPosterior]) -> StarEP:
     """All that a fixed point says, with the evidence
 
         log Z = sum_nk log s_nk - log det(I + C S) / 2 + shift . mean / 2 - J log total,
@@ -231,6 +234,7 @@ def _result(problem: Problem, basis: Matrix, fit: Settled[StarPosterior]) -> Sta
         log_predictive=heights + log_mass / 2,
         z_mean=z_mean @ basis.T,
         basis=basis,
+        cut=cut,
         alone=alone,
         shared=shared,
         log_evidence=float(heights.sum() + (np.sum(shift * center) - joint.log_det) / 2),
@@ -315,4 +319,9 @@ def evidence_gradient(result: StarEP) -> EvidenceGradient:
         change -= sites.n_classes * np.eye(basis.shape[1])
         twice = np.square(result.z_mean).sum(axis=0) + np.einsum("ij,ij->i", basis @ change, basis)
     gamma = sites.noise_slope * result.noise_gradient + sites.flip_slope * result.flip_gradient
-    return EvidenceGradient(log_variances=twice / 2, tail=0.0, gamma=gamma, log_flip=result.flip_gradient)
+    return EvidenceGradient(
+        log_variances=twice / 2 + result.noise_gradient * result.cut,
+        tail=0.0,
+        gamma=gamma,
+        log_flip=result.flip_gradient,
+    )

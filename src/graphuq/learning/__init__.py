@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from graphuq._expect import expect, expect_model
 from graphuq.inference.ep import blas_threads
-from graphuq.learning.averaging import around, climb
+from graphuq.learning.averaging import Peak, around, axes_of, bound, climb, with_all_labels
 from graphuq.learning.evidence import Array, Point, Problem, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, Hyperparameters, Hyperprior, LogNormal
 from graphuq.models.base import Model, ask, offer
-from graphuq.posterior.gaussian import N_POINTS, RELABEL_TOLERANCE
+from graphuq.posterior.gaussian import N_POINTS
 from graphuq.posterior.mixture import LEAST_WEIGHT, Mixture
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
@@ -32,9 +32,8 @@ CARRIED = 4e-3
 # leaves open, the log evidence must leave less than this.
 EXPLAINED = 0.5
 # Of more labels some, drawn at random, decide the hyper-parameters: they leave nothing open that an average would tell.
-MOST_CLIMBED = 1000
-# Sweeps that all of them get at the end.
-PATIENCE = 200
+# This many for each boundary between classes, but at least so many of a class.
+MOST_CLIMBED, LEAST_CLIMBED = 1000, 4
 
 
 @dataclass(frozen=True)
@@ -123,20 +122,31 @@ def _weighed(structures: list[Problem], average: bool) -> tuple[list[Weighed], A
     """Points around the peak of each structure, heaviest first, and their weights; those of next to none left out."""
     n_labeled, n_columns = structures[-1].rows.shape
     found: list[Weighed] = []
-    n_fields = offer(structures[0].model, "n_fields")
+    peaks: list[Peak] = []
+    n_fields, n_classes = (offer(structures[0].model, name) for name in ("n_fields", "n_classes"))
+    most = max(MOST_CLIMBED // (n_classes - 1), LEAST_CLIMBED * n_classes)
     with blas_threads(n_labeled * min(n_labeled, n_columns) ** 2 * n_fields):
         for problem in structures:
-            few = problem.with_few_labels(MOST_CLIMBED)
-            peak = climb(few)
-            alone = not average or few is not problem
-            points, log_weights = ([peak], np.array([peak.log_posterior])) if alone else around(problem, peak)
+            few = problem.with_few_labels(most)
+            simpler = max(peaks, key=lambda each: each[1].log_posterior) if len(peaks) == 2 else None
+            peaks.append((few, climb(few, simpler)))
+        total = -np.inf
+        for problem, (few, peak) in sorted(zip(structures, peaks, strict=True), key=lambda each: -bound(*each[1])):
+            if bound(few, peak) < total + np.log(LEAST_WEIGHT):
+                break
+            points, log_weights, axes = [peak], np.array([peak.log_posterior]), axes_of(few, peak)
+            if average:
+                points, log_weights = around(few, peak, axes)
+            mass = float(np.logaddexp.reduce(log_weights))
+            if few is not problem:  # the peak alone, as wide as it is for few labels
+                points = [with_all_labels(problem, few, peak, axes)]
+                log_weights = np.array([mass + points[0].log_posterior - peak.log_posterior])
             found += [(problem, *each) for each in zip(points, log_weights.tolist(), strict=True)]
+            total = np.logaddexp(total, mass)
     found.sort(key=lambda each: -each[2])
     weights = np.exp(np.array([log_weight for _, _, log_weight in found]) - found[0][2])
     kept = weights >= LEAST_WEIGHT * weights.sum() if average else np.arange(len(weights)) == 0
     found = [found[i] for i in np.flatnonzero(kept)]
-    if n_labeled > MOST_CLIMBED:
-        found = [(each, each.at(point.theta, None, RELABEL_TOLERANCE, PATIENCE), w) for each, point, w in found]
     return found, weights[kept] / weights[kept].sum()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,14 @@ from scipy.optimize import Bounds, minimize
 from graphuq.learning.evidence import Array, Point, Problem
 from graphuq.learning.hyperprior import BOUNDS
 
-FINAL_TOLERANCE = 1e-6
-# A hundredth of a nat is more than the average over points can tell.
-CLIMB: Any = {"ftol": 1e-5, "gtol": 3e-2, "maxiter": 40}
+Peak: TypeAlias = tuple[Problem, Point]
+
+FINAL_TOLERANCE = 1e-5
+# The climb ends where a step gains this share, or the slope is so small: a hundredth of a nat is more than the average
+# over points can tell.
+ENOUGH, LEVEL, MOST_STEPS = 1e-4, 3e-2, 40
+# Sweeps that all labels get, where some of them decided the hyper-parameters.
+PATIENCE = 200
 # Half the distance between the points whose gradients give the curvature at a peak, in log units.
 CURVATURE_STEP = 0.15
 # The points of the average lie at this times sqrt(m) deviations from a peak in m dimensions (Rue et al. 2009).
@@ -23,23 +28,42 @@ RADIUS = 1.1
 NARROWEST = 10.0
 
 
-def climb(problem: Problem) -> Point:
-    """The top of the hill that the median of the hyperprior is on."""
+def climb(problem: Problem, below: Peak | None = None) -> Point:
+    """The top of the hill that the median of the hyperprior is on, or the peak of a simpler structure, `below`."""
     free, family = problem.family.free, problem.family
-    best = here = problem.at(family.start)
+    best = here = _start(problem, below)
     if not free.any():
         return problem.at(here.theta, here.fit, FINAL_TOLERANCE)
+    # The first step is as long as the gradient: one unit, in which every number changes by a factor of at most e.
+    unit = max(1.0, float(np.linalg.norm(problem.gradient(here)[free])))
 
     def downhill(x: Array) -> tuple[float, Array]:
         nonlocal here, best
-        here = problem.at(_moved(here.theta, free, x), here.fit)
+        if not np.array_equal(x, here.theta[free]):
+            here = problem.at(_moved(here.theta, free, x), here.fit)
         if here.log_posterior > best.log_posterior:
             best = here
-        return -here.log_posterior, -problem.gradient(here)[free]
+        return -here.log_posterior / unit, -problem.gradient(here)[free] / unit
 
     bounds = Bounds(family.lower[free], family.upper[free])
-    minimize(downhill, here.theta[free], jac=True, method="L-BFGS-B", bounds=bounds, options=CLIMB)
+    options: Any = {"ftol": ENOUGH, "gtol": LEVEL / unit, "maxiter": MOST_STEPS}
+    minimize(downhill, here.theta[free], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return problem.at(best.theta, best.fit, FINAL_TOLERANCE)
+
+
+def _start(problem: Problem, below: Peak | None) -> Point:
+    """The median of the hyperprior, but for what a simpler structure has found."""
+    theta = problem.family.start
+    if below is None:
+        return problem.at(theta)
+    simpler, peak = below
+    return problem.at(np.where(problem.family.free & simpler.family.free, peak.theta, theta), peak.fit)
+
+
+def bound(problem: Problem, peak: Point) -> float:
+    """Log of the integral of evidence and hyperprior, were the peak as wide as the hyperprior: it is no wider."""
+    deviation = problem.family.deviation[problem.family.free]
+    return peak.log_posterior + float(np.log(np.sqrt(2 * np.pi) * deviation).sum())
 
 
 def axes_of(problem: Problem, peak: Point) -> Array:
@@ -60,9 +84,8 @@ def axes_of(problem: Problem, peak: Point) -> Array:
     return axes
 
 
-def around(problem: Problem, peak: Point) -> tuple[list[Point], Array]:
+def around(problem: Problem, peak: Point, axes: Array) -> tuple[list[Point], Array]:
     """Points around a peak and the logarithms of their shares in the integral of evidence and hyperprior."""
-    axes = axes_of(problem, peak)
     m = axes.shape[1]
     volume = np.log(np.linalg.svd(axes, compute_uv=False)).sum() + m * np.log(2 * np.pi) / 2
     points, log_weights = [], []
@@ -73,6 +96,17 @@ def around(problem: Problem, peak: Point) -> tuple[list[Point], Array]:
         points.append(point)
         log_weights.append(np.log(weight) + volume + point.log_posterior + x @ x / 2)
     return points, np.array(log_weights)
+
+
+def with_all_labels(problem: Problem, few: Problem, peak: Point, axes: Array) -> Point:
+    """From the peak of few labels a Newton step towards that of all, whose curvature is larger as they are more."""
+    share = len(few.rows) / len(problem.rows)
+    here = problem.at(peak.theta, None, FINAL_TOLERANCE, PATIENCE)
+    theta = here.theta + share * axes @ (problem.gradient(here) @ axes)
+    there = problem.at(
+        np.clip(theta, problem.family.lower, problem.family.upper), here.fit, FINAL_TOLERANCE, PATIENCE
+    )
+    return max(here, there, key=lambda each: each.log_posterior)
 
 
 def axial(m: int) -> tuple[Array, Array]:

@@ -21,13 +21,15 @@ from graphuq.tall import Tall, beside, first_one
 
 Array = NDArray[np.float64]
 
-# The evidence is stationary in the sites: sites right to 1e-4 give it to 1e-7, in half the sweeps.
-CLIMBING_TOLERANCE = 1e-4
+# The evidence is stationary in the sites: sites right to 1e-3 give it to 1e-5, in half the sweeps.
+CLIMBING_TOLERANCE = 1e-3
 # Where labels contradict each other sweeps may go on for ever: such a point counts for nothing.
 MOST_SWEEPS = 60
 # Modes beyond the last that has this share of the variance are left out of the computation: what they add to
 # u is far below what expectation propagation can tell, and a smooth field needs a third of 300 modes.
 NEGLIGIBLE = 1e-7
+# Directions that together have this share of the noise's variance at the labels count as noise: a third of them remain.
+AS_NOISE = 1e-2
 # Nats by which the evidence of sweeps that did not converge is lowered.
 UNTRUSTED = 1e3
 
@@ -75,7 +77,8 @@ class Problem:
         found = self.family.hyperparameters(theta)
         model = with_noise(self.model, found)
         factor = self.rows[:, : variances.size] * np.sqrt(variances)
-        fit = ask(model, "sites").fit(factor, start=start, tolerance=tolerance, max_sweeps=max_sweeps)
+        sites = ask(model, "sites")
+        fit = sites.fit(factor, start=start, tolerance=tolerance, max_sweeps=max_sweeps, negligible=AS_NOISE)
         log_posterior = fit.log_evidence + self.family.log_prior(theta)
         if not fit.converged:  # no number to be trusted: a point to stay away from
             log_posterior -= UNTRUSTED
