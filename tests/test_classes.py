@@ -65,8 +65,11 @@ def test_any_number_of_classes_but_none_and_one():
     assert (labels.n_classes, labels.y.tolist(), labels.counts().tolist()) == (3, [2, 0, 1, 0], [2, 1, 1])
     many = np.random.default_rng(0).permutation(np.repeat(np.arange(1000), 2))
     assert np.array_equal(read_labels(many).y, many)
-    with pytest.warns(UserWarning, match="could represent a regression problem"):
+    with pytest.warns(UserWarning, match=r"21 different numbers in 21 labels.*cut them into ranges"):
         read_labels(np.arange(21))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_labels([f"species {i}" for i in range(30)]).n_classes == 30  # names are no amounts
 
 
 def test_classes_keep_their_kind():
@@ -88,8 +91,12 @@ def test_amounts_are_no_classes():
         read_labels(np.array([0.0, np.inf]))
     with pytest.raises(ValueError, match="should be a 1d array"):
         read_labels(np.zeros((3, 2)))
-    with pytest.raises(TypeError, match="bytes"):
+    with pytest.raises(TypeError, match="bytes: decode them"):
         read_labels(np.array([b"a", b"b"]))
+    with pytest.raises(TypeError, match="text or whole numbers, got complex numbers"):
+        read_labels(np.array([1j, 2j]))
+    with pytest.raises(TypeError, match="text or whole numbers, one a row, got object"):
+        read_labels(np.array([{1}, {2}]))
 
 
 def test_zeros_that_may_stand_for_unlabeled_are_no_secret():

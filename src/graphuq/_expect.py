@@ -71,6 +71,12 @@ def expect_model(model: object) -> None:
         raise TypeError(f"The model has no labels: give it nodes and y, as in {type(model).__name__}(nodes, y).")
 
 
+def expect_sampler(sampler: object, name: str = "sampler") -> None:
+    """Refuse what is no sampler."""
+    if isinstance(sampler, type) or not hasattr(sampler, "prepare"):
+        raise TypeError(f"{name} takes a sampler such as PCN() or NUTS(), got {called(sampler)}.")
+
+
 def expect_numbers(values: Any, name: str) -> NDArray[np.float64]:
     """Real numbers as float64: neither text, times or complex numbers, nor entries that are masked."""
     refuse_masked(values, name)
@@ -115,6 +121,29 @@ def expect_whole(value: Any, name: str, least: int = 1, most: float = np.inf) ->
         allowed = f"of at least {least}" if most == np.inf else f"between {least} and {most}"
         raise SettingError(name, f"must be a whole number {allowed}, got {number}.")
     return number
+
+
+def expect_nodes(nodes: Any, n_nodes: int) -> NDArray[np.int64]:
+    """Nodes asked for, as numbers: given as such, or as one yes or no for each node."""
+    chosen = np.atleast_1d(np.asarray(nodes))
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iub"):
+        raise ValueError(
+            f"Nodes must be a list of node numbers, or one yes or no for each node; got {chosen.dtype} of the shape "
+            f"{chosen.shape}."
+        )
+    if chosen.dtype.kind == "b":
+        if chosen.size != n_nodes:
+            raise ValueError(f"A mask needs one entry for each of {n_nodes} nodes, got {chosen.size}.")
+        return np.flatnonzero(chosen)
+    if chosen.size and (chosen.min() < 0 or chosen.max() >= n_nodes):
+        raise ValueError(f"Nodes must lie between 0 and {n_nodes - 1}, got {chosen.min()} to {chosen.max()}.")
+    return chosen.astype(np.int64)
+
+
+def expect_in_graph(nodes: NDArray[np.int64], n_nodes: int) -> None:
+    """Refuse nodes that a graph does not have."""
+    if nodes.max() >= n_nodes:
+        raise ValueError(f"Node {nodes.max()} is not in the graph, whose nodes are 0 to {n_nodes - 1}.")
 
 
 def expect_seed(seed: Any) -> int:

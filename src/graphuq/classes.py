@@ -54,7 +54,6 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
         y: one value a row: an array, a list, a pandas or polars series.
         classes: the classes, where they are known already.
     """
-    from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import column_or_1d
 
     if hasattr(getattr(y, "dtype", None), "na_value"):  # of pandas: gaps would turn booleans into floats
@@ -63,6 +62,8 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
         values: Any = y.data.astype(object)
         values[np.ma.getmaskarray(y)] = None
         y = values
+    if np.asarray(y).dtype.kind == "c":
+        raise TypeError("Unknown label type: y must hold text or whole numbers, got complex numbers.")
     column = column_or_1d(y, warn=True)
     if column.dtype.kind == "f" and np.isinf(column).any():
         raise ValueError("Input y contains infinity or a value too large for dtype('float64').")
@@ -80,7 +81,7 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
         if len(kinds) > 1:
             raise ValueError("The classes in y are text in some rows and numbers in others: use one of the two.")
         values = np.array(values.tolist())
-    check_classification_targets(values)
+    _refuse_amounts(values)
     found = np.unique(values)
     if classes is None:
         classes = _several_classes(found, bool(minus_one.any()))
@@ -134,6 +135,27 @@ def _several_classes(found: NDArray[Any], minus_one: bool) -> NDArray[Any]:
         why = f" {_RENAME}" if minus_one else ""
         raise ValueError(f"Only one class, {found[0]!s}, is labeled, and two are needed to tell apart.{why}")
     return found
+
+
+def _refuse_amounts(values: NDArray[Any]) -> None:
+    """Classes are text, whole numbers, booleans or times; whole numbers that hardly repeat may be amounts."""
+    kind = values.dtype.kind
+    if kind == "S":
+        raise TypeError("The classes in y are bytes: decode them, as in y.astype(str).")
+    if kind not in "biufUmM" or values.ndim != 1:
+        raise TypeError(f"Unknown label type: y must hold text or whole numbers, one a row, got {values.dtype}.")
+    if kind == "f" and (values % 1 != 0).any():
+        raise ValueError(
+            f"Unknown label type: continuous. y holds {values[values % 1 != 0][0].item()}, and classes are text or "
+            "whole numbers: cut amounts into ranges first."
+        )
+    n_different = len(np.unique(values))
+    if kind in "iuf" and n_different > max(20, len(values) / 2):
+        warnings.warn(
+            f"y holds {n_different} different numbers in {len(values)} labels: each is taken as a class. If they are "
+            "amounts, cut them into ranges first.",
+            stacklevel=5,
+        )
 
 
 def _warn_of_zeros(column: NDArray[Any], minus_one: NDArray[np.bool_]) -> None:

@@ -38,6 +38,7 @@ from graphuq.settings import (
     make_prior,
     make_spectrum,
     model_template,
+    refuse_ignored_noise,
     modes_that_fit,
     shows_bars,
 )
@@ -185,6 +186,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_consistent_length(X, y)
         labels = read_labels(y)
         _refuse_one_versus_rest(labels, X.shape[0])
+        self._model(labels)  # one that cannot do what is asked is refused before any work
         began = time.perf_counter()
         self._see(X, self._tell)
         self._warn_of_contradictions(labels)
@@ -470,13 +472,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.hyperparameters_: dict[str, float] = {}
         self.hyperparameter_spread_: dict[str, float] = {}
         self._learned = self.prior == "learned"
-        self._template = model_template(self)
-        model = labeled(self._template, labels.nodes, labels.y, labels.n_classes)
+        model = self._model(labels)
         for name in ("gamma", "epsilon"):
             if isinstance(value := getattr(model, name, None), float):
                 self.hyperparameters_[name] = value
-        if self.inference == "ep":
-            ask(model, "sites")  # or a sentence that says why not
         if self.prior == "learned":
             beliefs = self._learn(labels, model)
         else:
@@ -487,12 +486,22 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             beliefs = GaussianPosterior.of(prior, model) if self.inference == "ep" else self._sample(prior, model)
         self._believe(labels, beliefs)
 
+    def _model(self, labels: Labels) -> Model:
+        """The model of the labels, if it can do what is asked of it."""
+        self._template = model_template(self)
+        model = labeled(self._template, labels.nodes, labels.y, labels.n_classes)
+        if self.inference == "ep":
+            ask(model, "sites")  # or a sentence that says why not
+        if self.prior == "learned" and _has_evidence(model) and not isinstance(self.model, str):
+            refuse_ignored_noise(model)
+        return model
+
     def _learn(self, labels: Labels, model: Any) -> Beliefs:
         """The posterior averaged over the hyper-parameters that the labels speak for.
 
         A model without evidence to climb, such as Ginzburg-Landau, gets the prior that probit learns.
         """
-        has_evidence = offers(model, "sites") and offers(model, "hyperprior")
+        has_evidence = _has_evidence(model)
         climbed = model if has_evidence else labeled(Probit(), labels.nodes, labels.y, labels.n_classes)
         believed = ask(climbed, "hyperprior")
         if self.gamma is not None and has_evidence:
@@ -543,6 +552,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.pairwise = self.graph == "precomputed"
         tags.input_tags.sparse = True
         return tags
+
+
+def _has_evidence(model: Model) -> bool:
+    """Whether its noise can be learned."""
+    return offers(model, "sites") and offers(model, "hyperprior")
 
 
 def _in_closed_form(beliefs: Beliefs) -> GaussianPosterior | Mixture:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect, expect_number, expect_whole
+from graphuq._expect import expect, expect_nodes, expect_number, expect_whole
 from graphuq._recipe import recipe
 from graphuq.spectrum.result import Spectrum
 
@@ -114,7 +114,7 @@ class GaussianPrior:
 
     def covariance(self, rows: ArrayLike, columns: ArrayLike) -> Array:
         """The block ``C[rows, columns]``, from ``C = Q (v - v_tail) Q^T + v_tail I``."""
-        rows, columns = np.asarray(rows), np.asarray(columns)
+        rows, columns = (expect_nodes(each, self.n_nodes) for each in (rows, columns))
         block = (self.vectors[rows] * (self.variances - self.tail_variance)) @ self.vectors[columns].T
         return block + self.tail_variance * (rows[:, None] == columns[None, :])
 
@@ -126,7 +126,7 @@ class GaussianPrior:
     def rows(self, where: ArrayLike | NewRows) -> Array:
         """The values of the kept eigenvectors at some nodes, or at new rows; shape (n, n_modes)."""
         if not isinstance(where, NewRows):
-            return self.vectors[_as_slice(np.asarray(where))]
+            return self.vectors[_as_slice(expect_nodes(where, self.n_nodes))]
         if where.vectors.ndim != 2 or where.vectors.shape[1] < self.first + self.n_modes:
             raise ValueError(
                 f"New rows need {self.first + self.n_modes} columns, one for each mode, got the shape "
@@ -137,7 +137,7 @@ class GaussianPrior:
     def own_variance(self, where: ArrayLike | NewRows) -> Array:
         """What neighbors do not determine of u at new rows, see `NewRows`; zero at nodes."""
         if not isinstance(where, NewRows):
-            return np.zeros(len(np.asarray(where)))
+            return np.zeros(len(expect_nodes(where, self.n_nodes)))
         excess = np.maximum(self.variances - self.tail_variance, 0.0)
         counted = np.where(self._has_value(where), excess, 0.0)
         own = np.full(len(where.vectors), (excess - counted).sum() / self.n_nodes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,18 @@ def without_effect(classifier: GraphClassifier) -> list[str]:
         **dict.fromkeys(("sampler", "n_steps", "n_chains"), drawn),
     }
     return [name for name, has_effect in counts.items() if not has_effect]
+
+
+def refuse_ignored_noise(model: Any) -> None:
+    """Refuse a number of a given model that a learned prior would learn instead."""
+    for each in fields(model) if is_dataclass(model) else ():
+        value = getattr(model, each.name)
+        if each.name in ("gamma", "delta") and value != each.default:
+            raise SettingError(
+                "model",
+                f"has {each.name} = {value:g}, and a learned prior learns it instead: give gamma to GraphClassifier to fix "
+                "the noise, or choose another prior, such as 'matern', under which the model is taken as it is.",
+            )
 
 
 def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.LowRankGraph:

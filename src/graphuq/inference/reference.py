@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._expect import expect_number
+from graphuq._expect import expect, expect_number, expect_sampler
 from graphuq._pytree import pytree, static
 from graphuq.inference.ep import Gaussian
 from graphuq.inference.pcn import PCN
@@ -87,6 +87,8 @@ class Referenced:
     inflation: float = 1.0
 
     def __post_init__(self) -> None:
+        expect_sampler(self.inner, "inner")
+        expect(self.reference, (Gaussian, type(None)), "reference", "a Gaussian of a mean and a factor, or None")
         expect_number(self.inflation, "inflation")
 
     def prepare(self, target: Target) -> ReferencedProblem:

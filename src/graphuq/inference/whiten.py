@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, qr, solve_triangular
 
-from graphuq._expect import expect, expect_model
+from graphuq._expect import expect, expect_in_graph, expect_model
 from graphuq.inference.target import Linear, LinearWithTail
-from graphuq.models.base import check_in_graph
 from graphuq.prior import GaussianPrior, NewRows
 
 Array = NDArray[np.float64]
@@ -217,13 +216,13 @@ def check_problem(prior: GaussianPrior, model: Any) -> None:
     """Refuse what is no prior or no model, and labels at nodes that the prior does not have."""
     expect(prior, GaussianPrior, "prior", "a prior, as prior.matern(spectrum) makes")
     expect_model(model)
-    check_in_graph(model.nodes, prior.n_nodes)
+    expect_in_graph(model.nodes, prior.n_nodes)
 
 
 def whiten(prior: GaussianPrior, nodes: Nodes) -> Whitening:
     """The reduction of least cost a step: O(n_seen n_modes), or O(n_seen^2) if fewer nodes are seen."""
     nodes = np.asarray(nodes, dtype=np.int64)
-    check_in_graph(nodes, prior.n_nodes)
+    expect_in_graph(nodes, prior.n_nodes)
     n_active = int(np.count_nonzero(prior.variances))
     if len(nodes) < n_active:
         return _on_labels(prior, nodes)

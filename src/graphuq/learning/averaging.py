@@ -6,7 +6,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 from scipy.optimize import Bounds, minimize
 
 from graphuq.learning.evidence import Array, Point, Problem
@@ -78,7 +77,7 @@ def axes_of(problem: Problem, peak: Point) -> Array:
         sides = [problem.at(peak.theta + s, peak.fit) for s in (-step, step)]
         columns.append((problem.gradient(sides[0]) - problem.gradient(sides[1]))[free] / (2 * CURVATURE_STEP))
     curvature = np.array(columns).reshape(free.size, free.size) * np.outer(deviation, deviation)
-    values, rotation = eigh((curvature + curvature.T) / 2)
+    values, rotation = np.linalg.eigh((curvature + curvature.T) / 2)
     axes = np.zeros((len(BOUNDS), free.size))
     axes[free] = deviation[:, None] * rotation / np.sqrt(np.clip(values, 1.0, NARROWEST**2))
     return axes

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._expect import expect, expect_numbers
+from graphuq._expect import expect, expect_in_graph, expect_numbers
 from graphuq.inference.fit import Fit
 from graphuq.inference.whiten import OnModes
 from graphuq.learning.hyperprior import GAMMA, MISTAKES, Family, Hyperparameters, Hyperprior
-from graphuq.models.base import Model, ask, check_in_graph, offer, offers
+from graphuq.models.base import Model, ask, offer, offers
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
@@ -127,7 +127,7 @@ def problems(spectrum: Spectrum, model: Model, features: Any, hyperprior: Hyperp
     believed: Hyperprior = ask(model, "hyperprior") if hyperprior is None else hyperprior
     if spectrum.n_modes < 2:
         raise ValueError("The spectrum has one mode only: at least two are needed to tell classes apart.")
-    check_in_graph(model.nodes, spectrum.n_nodes)
+    expect_in_graph(model.nodes, spectrum.n_nodes)
     if hyperprior is not None:
         expect(hyperprior, Hyperprior, "hyperprior", "a Hyperprior")
     if features is not None:

@@ -162,29 +162,6 @@ def signs(y: Any) -> Any:
     return 2 * y - 1
 
 
-def check_nodes(nodes: ArrayLike, n_nodes: int) -> NDArray[np.int64]:
-    """Nodes asked for, as numbers: given as such, or as one yes or no for each node."""
-    chosen = np.atleast_1d(np.asarray(nodes))
-    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iub"):
-        raise ValueError(
-            f"Nodes must be a list of node numbers, or one yes or no for each node; got {chosen.dtype} of the shape "
-            f"{chosen.shape}."
-        )
-    if chosen.dtype.kind == "b":
-        if chosen.size != n_nodes:
-            raise ValueError(f"A mask needs one entry for each of {n_nodes} nodes, got {chosen.size}.")
-        return np.flatnonzero(chosen)
-    if chosen.size and (chosen.min() < 0 or chosen.max() >= n_nodes):
-        raise ValueError(f"Nodes must lie between 0 and {n_nodes - 1}, got {chosen.min()} to {chosen.max()}.")
-    return chosen.astype(np.int64)
-
-
-def check_in_graph(nodes: NDArray[np.int64], n_nodes: int) -> None:
-    """Refuse nodes that a graph does not have."""
-    if nodes.max() >= n_nodes:
-        raise ValueError(f"Node {nodes.max()} is not in the graph, whose nodes are 0 to {n_nodes - 1}.")
-
-
 def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Labeled nodes and their classes, 0 to K - 1, each node once; -1 and +1 stand for the classes 0 and 1.
 

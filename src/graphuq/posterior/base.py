@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
-from graphuq._expect import expect_whole
-from graphuq.models.base import Model, check_nodes
+from graphuq._expect import expect_nodes, expect_whole
+from graphuq.models.base import Model
 from graphuq.prior import GaussianPrior, NewRows
 
 Array = NDArray[np.float64]
@@ -111,7 +111,7 @@ def chosen_rows(posterior: Posterior, where: ArrayLike | NewRows | None) -> Node
     """The rows asked for: new ones, some nodes, or all."""
     if isinstance(where, NewRows):
         return where
-    return np.arange(posterior.n_nodes) if where is None else check_nodes(where, posterior.n_nodes)
+    return np.arange(posterior.n_nodes) if where is None else expect_nodes(where, posterior.n_nodes)
 
 
 def blocks(where: Nodes | NewRows, size: int) -> Iterator[Nodes | NewRows]:

@@ -15,13 +15,14 @@ from jax.scipy.special import ndtr
 from jax.tree_util import Partial
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq._expect import expect_nodes
 from graphuq._pytree import is_pytree
 from graphuq.inference.contradictions import missed
 from graphuq.inference.diagnostics import Diagnostics, batch_starts, diagnose, error_of_batches
 from graphuq.inference.largest import largest_probability
 from graphuq.inference.watch import at_each_draw, quantities, watched_nodes
 from graphuq.inference.whiten import Where, Whitening
-from graphuq.models.base import Model, check_nodes, offer
+from graphuq.models.base import Model, offer
 from graphuq.posterior import base
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, LabelStatistics, blocks, chosen_rows
 from graphuq.prior import GaussianPrior, NewRows
@@ -149,7 +150,7 @@ class Draws:
 
     def diagnostics(self, nodes: ArrayLike | None = None) -> Diagnostics:
         """R-hat and effective sample sizes of what is reported: u and the classes at some nodes, and Phi."""
-        chosen = None if nodes is None else check_nodes(nodes, self.n_nodes)
+        chosen = None if nodes is None else expect_nodes(nodes, self.n_nodes)
         shift = missed(self.whitening, self.model, self.z) if nodes is None else (0.0, -1)
         return diagnose(*quantities(self.whitening, self.model, self.z, chosen), shift=shift)
 
@@ -164,7 +165,7 @@ class Draws:
         except ImportError as error:
             raise ImportError("to_arviz needs ArviZ: pip install 'graphuq[arviz]'.") from error
 
-        chosen = watched_nodes(self.whitening, self.model) if nodes is None else check_nodes(nodes, self.n_nodes)
+        chosen = watched_nodes(self.whitening, self.model) if nodes is None else expect_nodes(nodes, self.n_nodes)
         groups: dict[str, Any] = {
             "posterior": {"u": self.latent(chosen)},
             "sample_stats": {"acceptance_rate": self.acceptance, "work": self.work},

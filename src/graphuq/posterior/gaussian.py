@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq._expect import expect_in_graph
 from graphuq.inference.ep import blas_threads
 from graphuq.inference.fit import Fit
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
@@ -78,6 +79,8 @@ class GaussianPosterior:
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> GaussianPosterior:
         """The posterior of other labels under the same prior and noise, found from this one where they are the same."""
         model = _with_labels(self.model, nodes, y)
+        nodes, y = model.nodes, np.asarray(model.y)
+        expect_in_graph(nodes, self.n_nodes)
         same = np.flatnonzero(np.isin(nodes, self.model.nodes))
         old = positions(nodes[same], self.model.nodes)
         unchanged = np.asarray(self.model.y)[old] == y[same]  # type: ignore[attr-defined]

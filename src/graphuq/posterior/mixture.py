@@ -72,7 +72,7 @@ class Mixture:
         weigh any more, and the lightest ones where there are so many sites that a person would wait for them: `learn`
         averages over all again.
         """
-        n_sites = len(nodes) * int(offer(self.model, "n_fields"))
+        n_sites = max(1, np.size(nodes)) * int(offer(self.model, "n_fields"))
         kept = self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]
         components = [each.with_labels(nodes, y) for each in kept if isinstance(each, GaussianPosterior)]
         gains = [

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
-from graphuq._expect import expect_whole
-from graphuq.models.base import check_nodes, offer
+from graphuq._expect import expect_nodes, expect_whole
+from graphuq.models.base import offer
 from graphuq.posterior.base import Posterior
 from graphuq.queries.joint import Joint, heaviest, joint
 from graphuq.queries.spreading import most_telling, spread
@@ -167,7 +167,7 @@ def _open_rows(posterior: Posterior, candidates: ArrayLike | None) -> Rows:
     rows = (
         np.arange(posterior.n_nodes)
         if candidates is None
-        else np.unique(check_nodes(candidates, posterior.n_nodes))
+        else np.unique(expect_nodes(candidates, posterior.n_nodes))
     )
     return np.setdiff1d(rows, posterior.model.nodes)
 

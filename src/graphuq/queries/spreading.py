@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphuq import graph as graphs
 from graphuq import laplacian, prior
+from graphuq._expect import expect_nodes
 from graphuq.inference.ep import blas_threads
-from graphuq.models.base import check_nodes
 from graphuq.prior import GaussianPrior
 from graphuq.spectrum import Spectrum, leading, low_rank
 
@@ -45,7 +45,7 @@ def spread(
             else leading(laplacian.normalized(modes), n_modes=n_modes)
         )
     found = prior.matern(where, tau=TAU, alpha=ALPHA, n_modes=min(where.n_modes, max(2, N_MODES)))
-    known = check_nodes(taken, where.n_nodes) if np.size(taken) else np.empty(0, np.int64)
+    known = expect_nodes(taken, where.n_nodes) if np.size(taken) else np.empty(0, np.int64)
     candidates = np.setdiff1d(np.arange(where.n_nodes), known)
     return most_telling(found, NOISE, candidates, n, known=known)
 
