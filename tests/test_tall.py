@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from graphuq import tall as talls
+from graphuq.side_by_side import beside, first_one
 from graphuq.stores import Grouped
-from graphuq.tall import Tall, beside, first_one, tall
+from graphuq.tall import Tall, tall
 
 dask = pytest.importorskip("dask")
 zarr = pytest.importorskip("zarr")

@@ -192,8 +192,7 @@ def _principal(X: Any, mean: Array, scale: Array, covariance: Array | None) -> A
         directions = eigh(covariance, subset_by_index=[last - n_kept + 1, last])[1][:, ::-1]
         return np.asarray(scale[:, None] * directions)
     if isinstance(X, Tall):
-        in_memory = getattr(X.source, "in_memory", False)
-        X = X[:: 1 if in_memory else 1 + X.shape[0] // BLOCK_ROWS]
+        X = X[:: 1 if X.in_memory else 1 + X.shape[0] // BLOCK_ROWS]
 
     def forward(V: Array) -> Array:
         scaled = (scale * V.T).T

@@ -94,7 +94,7 @@ def each_block(
 ) -> Iterator[Any]:
     """What work makes of each block of rows, or of those chosen, in their order."""
     slices = X.slices() if chosen is None else chosen
-    here = None if getattr(X.source, "in_memory", False) else client()
+    here = None if X.in_memory else client()
     with progress_bar(len(slices), shown=shown, unit="block", desc=desc) as bar:
         for found in _by_threads(X, work, slices) if here is None else _by_cluster(here, X, work, slices):
             bar.update()

@@ -70,6 +70,7 @@ class Grouped:
     names: tuple[str, ...]
     groups: tuple[tuple[int, int], ...] = field(repr=False)  # the file and the number in it of each row group
     first: NDArray[np.int64] = field(repr=False)  # row of each row group, and the end
+    in_memory = False
 
     @classmethod
     def of(cls, files: list[Path]) -> Grouped:

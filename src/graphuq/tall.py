@@ -5,7 +5,7 @@
 | `Stored` | an array, a file that is mapped to memory, a Zarr array |
 | `Chunked` | the chunks of a Dask array |
 | `Mapped` | nowhere: they are made from those of another matrix |
-| `Beside` | in several matrices, side by side |
+| `side_by_side.Beside` | in several matrices, side by side |
 | `stores.Grouped` | the row groups of Parquet files |
 """
 
@@ -56,6 +56,11 @@ class Rows(Protocol):
         """Some of the rows, as numbers of 64 bits."""
         ...
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether a part of it lies in the memory of this process, so that it is worked on here."""
+        ...
+
     def lazy(self, rows: slice) -> Any:
         """The same, for Dask: what it computes where there is room."""
         ...
@@ -78,6 +83,11 @@ class Tall:
     def bounds(self) -> NDArray[np.int64]:
         """Where its blocks begin, and the end."""
         return self.source.bounds
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether a part of it lies in the memory of this process."""
+        return self.source.in_memory
 
     def rows(self, index: Index) -> Array:
         """Some of the rows, shape (n, n_columns)."""
@@ -182,6 +192,7 @@ class Chunked:
     """The rows of a Dask array, whose chunks reach over all columns."""
 
     array: Any
+    in_memory = False
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -220,6 +231,11 @@ class Mapped:
         """Those of the other matrix."""
         return self.given.bounds
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether the other is."""
+        return self.given.in_memory
+
     def rows(self, index: Index) -> Array:
         """Some of the rows."""
         return in_parts(self.function, self.given.rows(index), self.n_columns)
@@ -229,84 +245,12 @@ class Mapped:
         return delayed(in_parts)(self.function, self.given.lazy(rows), self.n_columns)
 
 
-@dataclass(frozen=True, eq=False)
-class Joined:
-    """Columns that several functions make of the same rows, side by side."""
-
-    functions: tuple[Callable[[Array], Array], ...]
-
-    def __call__(self, X: Array) -> Array:
-        """The rows."""
-        return np.hstack([function(X) for function in self.functions])
-
-
-@dataclass(frozen=True, eq=False)
-class Beside:
-    """Rows of several matrices, side by side; blocks are those of the first."""
-
-    parts: tuple[Tall, ...]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts)
-
-    @property
-    def bounds(self) -> NDArray[np.int64]:
-        """Those of the first."""
-        return self.parts[0].bounds
-
-    def rows(self, index: Index) -> Array:
-        """Some of the rows."""
-        return np.hstack([part.rows(index) for part in self.parts])
-
-    def lazy(self, rows: slice) -> Any:
-        """The same, for Dask."""
-        return delayed(np.hstack)([part.lazy(rows) for part in self.parts])
-
-
-@dataclass(frozen=True)
-class FirstOne:
-    """Rows with a 1 in the place of their first number."""
-
-    function: Callable[[Array], Array] | None = None
-
-    def __call__(self, X: Array) -> Array:
-        """The rows."""
-        found = X.copy() if self.function is None else self.function(X)
-        found[:, 0] = 1.0
-        return found
-
-
 def in_parts(function: Callable[[Array], Array], X: Array, n_columns: int) -> Array:
     """What a function makes of rows, some at a time: what it makes on the way stays in the processor's cache."""
     found = np.empty((len(X), n_columns))
     for first in range(0, len(X), PART_ROWS):
         found[first : first + PART_ROWS] = function(X[first : first + PART_ROWS])
     return found
-
-
-def beside(left: Any, right: Any) -> Tall:
-    """Two matrices side by side; those that are made of the same rows are made together."""
-    a, b = (each if isinstance(each, Tall) else Tall(Stored(each)) for each in (left, right))
-    whole = a.columns == b.columns == slice(None)
-    if (
-        whole
-        and isinstance(a.source, Mapped)
-        and isinstance(b.source, Mapped)
-        and a.source.given is b.source.given
-    ):
-        functions = Joined((a.source.function, b.source.function))
-        return a.source.given.mapped(functions, a.source.n_columns + b.source.n_columns)
-    return Tall(Beside((a, b)))
-
-
-def first_one(X: Any) -> Tall:
-    """The same matrix with 1 throughout its first column."""
-    X = X if isinstance(X, Tall) else Tall(Stored(X))
-    if X.columns == slice(None) and isinstance(X.source, Mapped):
-        return X.source.given.mapped(FirstOne(X.source.function), X.shape[1])
-    return X.mapped(FirstOne(), X.shape[1])
 
 
 def is_store(X: Any) -> bool:

@@ -16,8 +16,9 @@ from graphuq.learning.hyperprior import GAMMA, MISTAKES, Family, Hyperparameters
 from graphuq.models.base import Model, ask, offer, offers
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
+from graphuq.side_by_side import beside, first_one
 from graphuq.spectrum.result import Spectrum
-from graphuq.tall import Tall, beside, first_one
+from graphuq.tall import Tall
 
 Array = NDArray[np.float64]
 
