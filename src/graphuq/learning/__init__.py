@@ -81,7 +81,7 @@ def learn(
 
     is climbed along its exact gradient, for each structure: the graph alone, the features alone, both. The posterior
     then is an average over points around each peak: what few labels leave open is part of the uncertainty. Of more
-    than a thousand labels a thousand are climbed on, and the peaks alone are averaged.
+    than a thousand labels (fewer of many classes) some are climbed on, and the peaks alone are averaged, each moved by all.
 
     Args:
         spectrum: the eigenpairs; more of them cost time, but hardly change the result.
