@@ -246,7 +246,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     ) -> NDArray[np.int64]:
         """The rows of `fit` without a label to ask a person about, best first; see `queries.next_queries`."""
         check_is_fitted(self)
-        known: dict[str, Any] = {"probability": self.label_distributions_, "seed": self._seed}
+        known: dict[str, Any] = {
+            "probability": self.label_distributions_,
+            "spectrum": self.spectrum_,
+            "seed": self._seed,
+        }
         return queries.next_queries(self.posterior_, n, strategy=strategy, candidates=candidates, **known)
 
     def expected_gain(self, n: int = 1) -> queries.ExpectedGain:

@@ -13,6 +13,7 @@ from graphuq.models.base import offer
 from graphuq.posterior.base import Posterior
 from graphuq.queries.joint import Joint, heaviest, joint
 from graphuq.queries.spreading import most_telling, spread
+from graphuq.spectrum import Spectrum
 
 __all__ = ["LEARN_AGAIN", "STRATEGIES", "ExpectedGain", "expected_gain", "next_queries", "spread"]
 
@@ -100,6 +101,7 @@ def next_queries(
     strategy: str = "loss",
     candidates: ArrayLike | None = None,
     probability: Array | None = None,
+    spectrum: Spectrum | None = None,
     seed: int = 0,
 ) -> Rows:
     """The rows to ask a person about, best first; fewer than n where fewer have no label.
@@ -113,7 +115,8 @@ def next_queries(
     | v_optimality, sigma_optimality | that says most of the others, whatever its class |
     | random | any |
 
-    With fewer than eight labels "loss" asks as "v_optimality" does. A batch holds no near-duplicates: after each choice what its answer would say is taken away from the rest.
+    With fewer than eight labels "loss" spreads the questions over the graph, where its spectrum is given. A batch holds no
+    near-duplicates: after each choice what its answer would say is taken away from the rest.
 
     Args:
         posterior: of any kind.
@@ -121,6 +124,7 @@ def next_queries(
         strategy: one of the above.
         candidates: rows to choose from, by default all without a label.
         probability: what `posterior.probability()` returns, where that is at hand.
+        spectrum: the eigenpairs of the graph.
         seed: of random choices and draws.
     """
     if strategy not in STRATEGIES:
@@ -132,10 +136,12 @@ def next_queries(
     if strategy == "random":
         rng = np.random.default_rng([seed, len(posterior.model.nodes)])
         return rng.permutation(open_rows)[:number]
-    early = strategy == "loss" and len(posterior.model.nodes) < N_SPREAD
-    if early or strategy in ("v_optimality", "sigma_optimality"):
+    known = np.asarray(posterior.model.nodes)
+    if strategy == "loss" and spectrum is not None and len(known) < N_SPREAD:
+        return spread(spectrum, number, taken=known, among=open_rows)
+    if strategy in ("v_optimality", "sigma_optimality"):
         best = heaviest(posterior)[0][0]
-        noise, known = float(offer(best.model, "noise")), np.asarray(best.model.nodes)
+        noise = float(offer(best.model, "noise"))
         return most_telling(best.prior, noise, open_rows, number, known=known, summed=strategy.startswith("sigma"))
     p = posterior.classes().probability if probability is None else probability
     if strategy in ("margin", "entropy"):

@@ -25,16 +25,21 @@ NEGLIGIBLE = 1e-4
 
 
 def spread(
-    where: Spectrum | graphs.Graph | graphs.LowRankGraph, n: int, *, taken: ArrayLike | Sequence[int] = ()
+    where: Spectrum | graphs.Graph | graphs.LowRankGraph,
+    n: int,
+    *,
+    taken: ArrayLike | Sequence[int] = (),
+    among: ArrayLike | None = None,
 ) -> Rows:
     """So many rows spread over the graph, each the one that says most of all rows given those before it.
 
-    For tables without labels, or with those of one class: nothing but the graph is known then.
+    For tables without labels, or with few: nothing but the graph is known then.
 
     Args:
         where: a graph, or its spectrum.
         n: how many; fewer where fewer are left.
         taken: rows that are known already, which are not asked again.
+        among: rows to choose from, by default all.
     """
     if not isinstance(where, Spectrum):
         n_modes = min(N_MODES, where.n_nodes)
@@ -46,7 +51,8 @@ def spread(
         )
     found = prior.matern(where, tau=TAU, alpha=ALPHA, n_modes=min(where.n_modes, max(2, N_MODES)))
     known = expect_nodes(taken, where.n_nodes) if np.size(taken) else np.empty(0, np.int64)
-    candidates = np.setdiff1d(np.arange(where.n_nodes), known)
+    allowed = np.arange(where.n_nodes) if among is None else expect_nodes(among, where.n_nodes)
+    candidates = np.setdiff1d(allowed, known)
     return most_telling(found, NOISE, candidates, n, known=known)
 
 

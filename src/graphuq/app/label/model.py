@@ -216,7 +216,8 @@ class Model:
         p = self._sketches[1].probability(posterior)
         ahead = askable
         if askable.size:
-            ahead = queries.next_queries(posterior, N_AHEAD, candidates=askable, probability=p)
+            known: dict[str, Any] = {"probability": p, "spectrum": classifier.spectrum_}
+            ahead = queries.next_queries(posterior, N_AHEAD, candidates=askable, **known)
         self._publish(Advice(version, tuple(ahead.tolist()), self.advice.suspicious, self.advice.gain))
         suspicious, log_loss = None, None
         if len(given) <= MAX_LEFT_OUT:
