@@ -44,6 +44,17 @@ def test_what_is_left_out_is_what_was_allowed(shape, negligible):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("n_classes", [2, 4])
+def test_a_field_that_is_all_but_absent(shape, n_classes):
+    """One direction stays, though all together are negligible."""
+    B = 1e-3 * smooth(*shape)
+    sites = sites_of(B, n_classes)
+    near = sites.fit(B, negligible=1e-2)
+    assert near.basis.shape[1] == 1
+    assert near.log_evidence == pytest.approx(sites.fit(B).log_evidence, abs=1e-3)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("n_classes", [2, 4])
 def test_evidence_gradient_and_answers_are_those_of_all_directions(shape, n_classes):
     """Errors are of second order: a hundredth of the noise moves the evidence by far less than a hundredth of its slope."""
     B = smooth(*shape)

@@ -221,6 +221,7 @@ def span(factor: Matrix, negligible: float = 0.0) -> Span:
     if negligible > 0:
         values, turn = eigh(factor @ factor.T if wide else factor.T @ factor, check_finite=False)
         kept = np.cumsum(values) > negligible * n_labeled
+        kept[-1] = True
         values, turn = values[kept], turn[:, kept]
         basis = factor.T @ (turn / np.sqrt(values)) if wide else turn
         cut = (np.square(factor).sum(axis=0) - np.square(basis) @ values) / n_labeled
