@@ -207,7 +207,7 @@ def test_all_nodes_labeled(convert):
 
 @pytest.mark.parametrize("noise", [0.0, -1.0, np.nan])
 def test_bad_noise_is_refused(noise):
-    with pytest.raises(ValueError, match="noise must be a positive number"):
+    with pytest.raises(ValueError, match="noise must be a finite number above 0, got"):
         baselines.harmonic(random_weights(), NODES, Y, noise=noise)
 
 

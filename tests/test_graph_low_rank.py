@@ -112,7 +112,7 @@ def test_nystrom_depends_on_the_seed_alone():
     [
         ({"n_landmarks": 41}, "n_landmarks must lie between 1 and 40"),
         ({"n_landmarks": 0}, "n_landmarks must lie between 1 and 40"),
-        ({"n_landmarks": 5, "landmarks": "grid"}, 'landmarks must be "kmeans" or "random"'),
+        ({"n_landmarks": 5, "landmarks": "grid"}, "landmarks must be 'kmeans' or 'random'"),
     ],
 )
 def test_bad_landmarks_are_refused(options, message):

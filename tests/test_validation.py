@@ -86,7 +86,7 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="n_splits must be a whole number of at least 2, got 1"):
         LabeledKFold(1)
     with pytest.raises(
-        ValueError, match="measure must be one of accuracy, neg_log_loss, neg_brier_score, got 'auc'"
+        ValueError, match="measure must be 'accuracy', 'neg_log_loss' or 'neg_brier_score', got 'auc'"
     ):
         LabeledScorer("auc")
     classifier = GraphClassifier(**QUICK).fit(FLOWERS.data, numbers())

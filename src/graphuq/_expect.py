@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from numbers import Real
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +48,7 @@ class RowWarning(AboutRows, UserWarning):
 
 
 LARGEST_SEED = 2**63 - 1  # of JAX
+LARGEST_COUNT = 2**31 - 1  # of anything that is drawn or stepped
 
 
 def called(value: object) -> str:
@@ -77,21 +81,67 @@ def expect_sampler(sampler: object, name: str = "sampler") -> None:
         raise TypeError(f"{name} takes a sampler such as PCN() or NUTS(), got {called(sampler)}.")
 
 
+def expect_posterior(posterior: object) -> None:
+    """Refuse what is no posterior."""
+    if isinstance(posterior, type) or not hasattr(posterior, "label_mean"):
+        raise TypeError(f"posterior must be a Posterior, as sample(prior, model) makes, got {called(posterior)}.")
+
+
+def expect_path(path: Any, name: str = "path") -> Path:
+    """The name of a file."""
+    expect(path, (str, PathLike), name, "the name of a file")
+    return Path(path)
+
+
+def expect_one_of(value: Any, allowed: Iterable[str], name: str) -> str:
+    """One of a few words."""
+    *others, last = map(repr, allowed)
+    if not isinstance(value, str) or repr(value) not in (*others, last):
+        kind = SettingError if isinstance(value, str) else SettingTypeError
+        raise kind(name, f"must be {', '.join(others)} or {last}, got {called(value)}.")
+    return value
+
+
+def expect_between(value: Any, name: str, most: float, *, included: bool = False) -> float:
+    """A number above 0 and below, or up to, so much."""
+    allowed = f"(0, {most:g}{']' if included else ')'}"
+    expect(value, Real, name, f"a number in {allowed}")
+    if not 0 < value < most and not (included and value == most):
+        raise SettingError(name, f"must lie in {allowed}, got {value}.")
+    return float(value)
+
+
 def expect_numbers(values: Any, name: str) -> NDArray[np.float64]:
     """Real numbers as float64: neither text, times or complex numbers, nor entries that are masked."""
     refuse_masked(values, name)
     if values is None:
         raise TypeError(f"{name} must be real numbers, got None.")
+    found = _array(values)
     try:
-        found = np.asarray(values)
         if found.dtype.kind not in "biuf":
             if found.dtype.kind != "O" or any(isinstance(each, str | complex) for each in found.ravel()[:1000]):
                 raise TypeError
             found = found.astype(np.float64)
     except (TypeError, ValueError):
-        what = f"{found.dtype}" if "found" in locals() and found.ndim else called(values)
+        what = f"{found.dtype}" if found.ndim else called(values)
         raise TypeError(f"{name} must be real numbers, got {what}.") from None
     return np.asarray(found, dtype=np.float64)
+
+
+def expect_field(u: Any, n_nodes: int) -> NDArray[np.float64]:
+    """u at all nodes, shape (n_nodes,) or (n_nodes, n_fields)."""
+    found = expect_numbers(u, "u")
+    if found.ndim == 0 or found.shape[0] != n_nodes or not np.isfinite(found).all():
+        raise ValueError(f"u must have a finite value for each of {n_nodes} nodes, got the shape {found.shape}.")
+    return found
+
+
+def _array(values: Any) -> NDArray[Any]:
+    """As an array; rows of unequal lengths as objects, which no one takes for numbers."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        return np.array([*values, None], dtype=object)[:-1]
 
 
 def refuse_masked(values: Any, name: str) -> None:
@@ -113,19 +163,26 @@ def expect_number(value: Any, name: str, *, zero: bool = False) -> float:
 def expect_whole(value: Any, name: str, least: int = 1, most: float = np.inf) -> int:
     """A whole number of at least, and at most, so much."""
     try:
+        if isinstance(value, bool | np.bool_ | np.ndarray):
+            raise TypeError
         number = operator.index(value)
     except TypeError:
         kind = SettingError if isinstance(value, Real) else SettingTypeError
         raise kind(name, f"must be a whole number, got {called(value)}.") from None
     if not least <= number <= most:
-        allowed = f"of at least {least}" if most == np.inf else f"between {least} and {most}"
+        allowed = (
+            f"of at least {least}"
+            if number < least and most in (np.inf, LARGEST_COUNT)
+            else f"between {least} and {most}"
+        )
         raise SettingError(name, f"must be a whole number {allowed}, got {number}.")
     return number
 
 
 def expect_nodes(nodes: Any, n_nodes: int) -> NDArray[np.int64]:
     """Nodes asked for, as numbers: given as such, or as one yes or no for each node."""
-    chosen = np.atleast_1d(np.asarray(nodes))
+    refuse_masked(nodes, "nodes")
+    chosen = np.atleast_1d(_array(nodes))
     if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iub"):
         raise ValueError(
             f"Nodes must be a list of node numbers, or one yes or no for each node; got {chosen.dtype} of the shape "
@@ -144,6 +201,11 @@ def expect_in_graph(nodes: NDArray[np.int64], n_nodes: int) -> None:
     """Refuse nodes that a graph does not have."""
     if nodes.max() >= n_nodes:
         raise ValueError(f"Node {nodes.max()} is not in the graph, whose nodes are 0 to {n_nodes - 1}.")
+
+
+def expect_generator(seed: Any) -> np.random.Generator:
+    """Random numbers of a seed, or from a generator that has one."""
+    return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(expect_seed(seed))
 
 
 def expect_seed(seed: Any) -> int:

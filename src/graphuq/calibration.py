@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
-from graphuq._expect import expect_number, expect_whole
+from graphuq._expect import expect, expect_number, expect_numbers, expect_one_of, expect_whole
 
 Array = NDArray[np.float64]
 
@@ -120,8 +121,7 @@ def reliability(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10, b
     """
     p, column = _check(probability, truth)
     n_bins = _check_bins(n_bins)
-    if bins not in ("width", "mass"):
-        raise ValueError(f"bins must be 'width' or 'mass', got {bins!r}.")
+    expect_one_of(bins, ("width", "mass"), "bins")
     confidence, right = _confidence(p, column)
     lowest = 1 / p.shape[1]
     if bins == "width":
@@ -197,6 +197,8 @@ def temperature(
     """
     from scipy.optimize import minimize_scalar
 
+    expect_number(median, "median")
+    expect(spread, Real, "spread", "a number above 0")
     if not spread > 0:
         raise ValueError(f"spread must be positive, got {spread}.")
     p, column = _check(probability, truth)
@@ -243,6 +245,7 @@ def reliability_diagram(reliability: Reliability, ax: Any = None) -> Any:
     Bars above the dashed line are under-confident, bars below it over-confident. The vertical lines
     are two standard errors of the frequency were the confidence right.
     """
+    expect(reliability, Reliability, "reliability", "a Reliability, as calibration.reliability makes")
     import matplotlib.pyplot as plt
 
     if ax is None:
@@ -268,7 +271,7 @@ def reliability_diagram(reliability: Reliability, ax: Any = None) -> Any:
 
 def _columns(probability: ArrayLike) -> Array:
     """Probabilities of every class; of two that were given as one column, +1 is the first."""
-    p = np.asarray(probability, dtype=float)
+    p = expect_numbers(probability, "probability")
     if p.ndim not in (1, 2):
         raise ValueError(f"probability must have shape (n_nodes,) or (n_nodes, n_classes), got {p.shape}.")
     return uncertainty.check_probability(np.column_stack([p, 1 - p]) if p.ndim == 1 else p)
@@ -276,7 +279,7 @@ def _columns(probability: ArrayLike) -> Array:
 
 def _check(probability: ArrayLike, truth: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
     """Probabilities of every class as in `_columns`, and the column of the true one."""
-    p, labels = _columns(probability), np.asarray(truth)
+    p, labels = _columns(probability), expect_numbers(truth, "truth")
     if len(p) == 0:
         raise ValueError("probability is empty: at least one node is needed.")
     if labels.shape != p.shape[:1]:
@@ -287,12 +290,12 @@ def _check(probability: ArrayLike, truth: ArrayLike) -> tuple[Array, NDArray[np.
         classes, allowed = [0, 1] if np.isin(labels, (0, 1)).all() else [-1, 1], "-1 or +1 (or 0 or 1)"
     unknown = ~np.isin(labels, classes)
     if unknown.any():
-        raise ValueError(f"truth must be {allowed}, got {labels[unknown][0]}.")
+        raise ValueError(f"truth must be {allowed}, got {labels[unknown][0]:g}.")
     return p, (labels if np.ndim(probability) == 2 else labels != 1).astype(np.int64)
 
 
 def _check_bins(n_bins: int) -> int:
-    return expect_whole(n_bins, "n_bins")
+    return expect_whole(n_bins, "n_bins", most=10**6)
 
 
 def _binned(edges: Array, score: Array, hit: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Array]:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from graphuq import answers, queries, spectrum, uncertainty
 from graphuq import graph as graphs
-from graphuq._expect import SettingError, refuse_masked
+from graphuq._expect import SettingError, expect_numbers
 from graphuq.classes import Labels, read_labels, relabel
 from graphuq.feature_piece import FeaturePiece
 from graphuq.inference.auto import sample_enough
@@ -29,7 +29,7 @@ from graphuq.models.base import ask, labeled, offers
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.posterior.kept import Kept, refreshed
 from graphuq.prior import GaussianPrior, NewRows
-from graphuq.rows import average_equal, fingerprints, first_rows, warn_of_contradictions
+from graphuq.rows import average_equal, fingerprints, first_rows, read_features, warn_of_contradictions
 from graphuq.self_check import SelfCheck, self_check
 from graphuq.settings import (
     check_settings,
@@ -38,8 +38,9 @@ from graphuq.settings import (
     make_prior,
     make_spectrum,
     model_template,
-    refuse_ignored_noise,
     modes_that_fit,
+    refuse_ignored_noise,
+    seed_of,
     shows_bars,
 )
 from graphuq.spectrum.result import Spectrum
@@ -367,7 +368,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         if not truth.nodes.size:
             raise ValueError("No row of y has a class to compare with.")
         right = uncertainty.most_probable(self.predict_proba(X))[truth.nodes] == truth.y
-        weights = None if sample_weight is None else np.asarray(sample_weight)[truth.nodes]
+        weights = None
+        if sample_weight is not None:
+            weights = np.ravel(expect_numbers(sample_weight, "sample_weight"))[truth.nodes]
+            if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+                raise ValueError("sample_weight must be finite numbers, 0 or above and not all 0.")
         return float(np.average(right, weights=weights))
 
     def locate(self, X: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_], NewRows | None]:
@@ -377,8 +382,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         weights to the rows of `fit` give them (`spectrum.extend`).
         """
         check_is_fitted(self)
-        refuse_masked(X, "X")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        X = read_features(self, X, reset=False)
         nodes = np.array([self._rows.get(row, -1) for row in fingerprints(X)], dtype=np.int64)
         new = nodes < 0
         if not new.any():
@@ -420,8 +424,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """Features as numbers: in memory, or, of a store or a file that would fill it, where they lie."""
         large = isinstance(X, np.memmap) and 8.0 * X.size > LARGE_SHARE * room()
         if not large and not is_store(X):
-            refuse_masked(X, "X")
-            return validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+            return read_features(self, X, ensure_min_samples=2)
         if isinstance(self.graph, str) and self.graph not in TALL_GRAPHS:
             raise SettingError("graph", f"must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
         X = tall(X)
@@ -447,7 +450,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         tell("eigenvectors of the graph")
         with timed(self.stages_, "spectrum"):
             self.spectrum_ = make_spectrum(self, self.graph_, n_modes=first_modes(self, X.shape[0]))
-        self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self._seed = seed_of(self)
         with timed(self.stages_, "features"):
             learned = self.graph != "precomputed" and self.prior == "learned"
             self._linear = FeaturePiece.of(X, progress=shows_bars(self)) if learned else None

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csgraph, csr_array, diags_array
 
+from graphuq._expect import expect, expect_field
 from graphuq.graph import Graph, as_graph
 from graphuq.graph.features import Array, Matrix, MatrixLike
 from graphuq.tall import row_blocks
@@ -68,9 +69,8 @@ def dirichlet_energy(L: Laplacian, u: ArrayLike) -> np.float64 | Array:
 
     For the normalized Laplacian ``J_0(D^{1/2} u) = 1/4 sum_ij a_ij (u_i - u_j)^2`` (2.2).
     """
-    u = np.asarray(u, dtype=np.float64)
-    if u.ndim == 0 or u.shape[0] != L.degrees.size:
-        raise ValueError(f"u must have a value for each of {L.degrees.size} nodes, got the shape {u.shape}.")
+    expect(L, Laplacian, "L", "a Laplacian, as laplacian.normalized(graph) makes")
+    u = expect_field(u, L.degrees.size)
     return np.sum(u * (L.matrix @ u), axis=0) / 2
 
 

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect, expect_nodes, expect_number, expect_whole
+from graphuq._expect import (
+    LARGEST_COUNT,
+    expect,
+    expect_field,
+    expect_generator,
+    expect_nodes,
+    expect_number,
+    expect_whole,
+)
 from graphuq._recipe import recipe
 from graphuq.spectrum.result import Spectrum
 
@@ -103,8 +111,8 @@ class GaussianPrior:
 
     def sample(self, n_draws: int = 1, *, seed: int | np.random.Generator = 0) -> Array:
         """Draws of u by the Karhunen-Loeve expansion (2.5), (4.2), (4.4), shape (n_draws, n_nodes)."""
-        expect_whole(n_draws, "n_draws")
-        rng = np.random.default_rng(seed)
+        expect_whole(n_draws, "n_draws", most=LARGEST_COUNT)
+        rng = expect_generator(seed)
         u = (rng.standard_normal((n_draws, self.n_modes)) * np.sqrt(self.variances)) @ self.vectors.T
         if self.tail_variance > 0:
             tail = rng.standard_normal((n_draws, self.n_nodes))
@@ -171,12 +179,13 @@ class GaussianPrior:
 
     def resolvent(self, u: ArrayLike, beta: float) -> Array:
         """``(I + beta P)^-1 u`` (line 4 of Algorithm 4); directions of no variance are removed."""
+        expect_number(beta, "beta")
         tail = self.tail_variance / (self.tail_variance + beta)
         return self._apply(u, self.variances / (self.variances + beta), tail)
 
     def energy(self, u: ArrayLike) -> float:
         """``<u, P u> / 2``, infinite where u leaves the support of the prior."""
-        u = np.asarray(u, dtype=float)
+        u = expect_field(u, self.n_nodes)
         support = self._apply(u, (self.variances > 0).astype(float), float(self.tail_variance > 0))
         if np.linalg.norm(u - support) > SUPPORT_TOLERANCE * np.linalg.norm(u):
             return float("inf")
@@ -184,7 +193,7 @@ class GaussianPrior:
 
     def _apply(self, u: ArrayLike, modes: Array, tail: float) -> Array:
         """``(Q modes Q^T + tail (I - Q Q^T)) u``."""
-        u = np.asarray(u, dtype=float)
+        u = expect_field(u, self.n_nodes)
         return self.vectors @ ((modes - tail) * (self.vectors.T @ u)) + tail * u
 
 
@@ -258,17 +267,21 @@ def matern(
     """
     expect_number(tau, "tau")
     expect_number(alpha, "alpha")
+    expect(tail, bool, "tail", "True or False")
     expect_number(constant, "constant", zero=True)
     spectrum = _first(spectrum, n_modes)
     # relative to the largest, so that no power overflows; c restores the scale
-    base = spectrum.values[0] + tau**2
-    weights = ((spectrum.values + tau**2) / base) ** -alpha
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+        square = np.square(float(tau))
+        base = spectrum.values[0] + square
+        weights = ((spectrum.values + square) / base) ** -alpha
     weights[spectrum.values <= ZERO_EIGENVALUE] *= constant
     tail_weight = 0.0
     if tail and spectrum.n_modes < spectrum.n_nodes:
         if lambda_bar is None:
             lambda_bar = spectrum.rest if spectrum.rest is not None else float(spectrum.values.max())
-        tail_weight = float(((lambda_bar + tau**2) / base) ** -alpha)
+        expect_number(lambda_bar, "lambda_bar")
+        tail_weight = float(((lambda_bar + square) / base) ** -alpha)
     label = f"matern(tau={tau:.6g}, alpha={alpha:.6g}, n_modes={spectrum.n_modes})"
     return _scaled(spectrum, weights, tail_weight, label)
 
@@ -303,9 +316,9 @@ def _expect_spectrum(spectrum: object) -> None:
 def _first(spectrum: Spectrum, n_modes: int | None) -> Spectrum:
     """The spectrum cut to its first modes."""
     _expect_spectrum(spectrum)
-    if n_modes is None or n_modes == spectrum.n_modes:
+    if n_modes is None or expect_whole(n_modes, "n_modes") == spectrum.n_modes:
         return spectrum
-    if not 2 <= expect_whole(n_modes, "n_modes") <= spectrum.n_modes:
+    if not 2 <= n_modes <= spectrum.n_modes:
         raise ValueError(f"n_modes must lie between 2 and {spectrum.n_modes}, the modes computed, got {n_modes}.")
     return spectrum.truncate(n_modes)
 

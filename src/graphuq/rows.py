@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from hashlib import blake2b
 from typing import Any
@@ -10,11 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from graphuq._expect import RowWarning
+from graphuq._expect import RowWarning, called, refuse_masked
 from graphuq.classes import Labels
 
 # Rows turned into sparse ones at a time: a dense table is not copied whole.
 BLOCK_ROWS = 1000
+
+
+def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
+    """A table of numbers as scikit-learn takes it, dense or by rows; what is wrong with it in one line, without its numbers."""
+    from sklearn.utils.validation import validate_data
+
+    refuse_masked(X, "X")
+    try:
+        return validate_data(estimator, X, accept_sparse="csr", dtype=np.float64, **settings)
+    except (TypeError, ValueError) as error:
+        told = re.sub(r":?\narray=.*?\n(?=Reshape)", ". ", str(error), flags=re.DOTALL)
+        told = re.sub(r"(?<=Complex data not supported)\n.*", ".", told, flags=re.DOTALL)
+        known = isinstance(error, ValueError) or hasattr(X, "__array__") or isinstance(X, list | tuple)
+        about = "" if known else f"X must be a table of real numbers, got {called(X)}: "
+        raise type(error)(about + " ".join(told.split())) from None
 
 
 def fingerprints(X: Any) -> list[bytes]:

@@ -8,12 +8,22 @@ from dataclasses import fields, is_dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from scipy.sparse import issparse
+from sklearn.utils import check_random_state
 
 from graphuq import graph as graphs
 from graphuq import laplacian, spectrum
 from graphuq import prior as priors
-from graphuq._expect import SettingError, SettingTypeError, expect, expect_number, expect_whole
+from graphuq._expect import (
+    SettingError,
+    SettingTypeError,
+    called,
+    expect,
+    expect_number,
+    expect_sampler,
+    expect_whole,
+)
 from graphuq.memory import check_room, room
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.prior import GaussianPrior
@@ -51,11 +61,14 @@ def check_settings(classifier: GraphClassifier) -> None:
         ("inference", classifier.inference, INFERENCES, None),
     ):
         named = isinstance(value, str)
-        told = f"must be one of {', '.join(allowed)}{f', or {other}' if other else ''}, got {value!r}."
-        if (named or other is None) and value not in allowed:
+        told = f"must be one of {', '.join(allowed)}{f', or {other}' if other else ''}, got {called(value)}."
+        if (named or other is None) and not (named and value in allowed):
             raise SettingError(name, told)
         if not named and name in ("graph", "prior") and not callable(value):
             raise SettingTypeError(name, told)
+    if classifier.sampler is not None:
+        expect_sampler(classifier.sampler)
+    _random(classifier)
     for name, least in (("n_modes", 2), ("n_neighbors", 1), ("n_steps", 1), ("n_chains", 1)):
         expect_whole(getattr(classifier, name), name, least)
     for name in ("width", "gamma", "epsilon", "tau", "alpha"):
@@ -65,7 +78,7 @@ def check_settings(classifier: GraphClassifier) -> None:
             if name != "width" and not 1e-9 <= number <= 1e9:
                 raise SettingError(name, f"must lie between 1e-9 and 1e9, got {number}.")
     if not isinstance(limit := classifier.time_limit, Real) or not limit > 0:
-        raise SettingError("time_limit", f"must be a number above 0, of seconds, got {limit!r}.")
+        raise SettingError("time_limit", f"must be a number above 0, of seconds, got {called(limit)}.")
     if classifier.graph in ("gaussian", "nystrom") and classifier.width is None:
         raise SettingError(
             "width", f"must be given for {classifier.graph} weights: the distance at which rows count as similar."
@@ -143,6 +156,20 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
     if made.n_nodes != X.shape[0]:
         raise ValueError(f"The graph has {made.n_nodes} nodes and X has {X.shape[0]} rows: they must be the same.")
     return made
+
+
+def seed_of(classifier: GraphClassifier) -> int:
+    """The seed of all that is random in a fit."""
+    return int(_random(classifier).randint(np.iinfo(np.int32).max))
+
+
+def _random(classifier: GraphClassifier) -> np.random.RandomState:
+    try:
+        found: np.random.RandomState = check_random_state(classifier.random_state)
+    except (TypeError, ValueError):
+        told = "must be a whole number between 0 and 4294967295, a RandomState or None"
+        raise SettingError("random_state", f"{told}, got {called(classifier.random_state)}.") from None
+    return found
 
 
 def shows_bars(classifier: GraphClassifier) -> bool:

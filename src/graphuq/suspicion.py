@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import expect_whole
 from graphuq.models.base import ask
 from graphuq.posterior.base import Posterior
 
@@ -46,8 +47,8 @@ def suspicious_labels(
     however sure the one who gave it was. It takes a model that offers sites. `left_out` is what `posterior.left_out`
     returns, where that is at hand.
     """
-    if n is not None and (not isinstance(n, int | np.integer) or n < 1):
-        raise ValueError(f"n must be a whole number of at least 1, or None for all labels, got {n}.")
+    if n is not None:
+        expect_whole(n, "n")
     y = np.asarray(ask(posterior.model, "y"))
     others = posterior.left_out() if left_out is None else left_out
     probability = 1 - others[np.arange(len(y)), y]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect_numbers, expect_whole
+from graphuq._expect import expect_numbers, expect_whole, refuse_masked
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -106,6 +106,7 @@ def check_probability(p: ArrayLike) -> Array:
 
 
 def _check_rows(among: ArrayLike, n: int) -> Rows:
+    refuse_masked(among, "among")
     rows = np.asarray(among)
     if rows.size == 0:
         return np.empty(0, dtype=np.int64)

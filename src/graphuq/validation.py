@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import calibration
-from graphuq._expect import expect_whole
+from graphuq._expect import called, expect_one_of, expect_whole
 from graphuq.classes import in_words, read_labels
 
 Rows = NDArray[np.int64]
@@ -33,11 +33,14 @@ class LabeledKFold:
 
     def __post_init__(self) -> None:
         expect_whole(self.n_splits, "n_splits", least=2)
+        expect_whole(self.random_state, "random_state", 0, 2**32 - 1)
 
     def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[Rows, Rows]]:
         """Row numbers to fit on, and to judge by."""
         from sklearn.model_selection import StratifiedKFold
+        from sklearn.utils.validation import check_consistent_length
 
+        check_consistent_length(X, y)
         labels = read_labels(y)
         rare = labels.counts() < self.n_splits
         if rare.any():
@@ -67,11 +70,15 @@ class LabeledScorer:
     measure: str = "accuracy"
 
     def __post_init__(self) -> None:
-        if self.measure not in _MEASURES:
-            raise ValueError(f"measure must be one of {', '.join(_MEASURES)}, got {self.measure!r}.")
+        expect_one_of(self.measure, _MEASURES, "measure")
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         """The score of a fitted classifier."""
+        if not hasattr(estimator, "predict_proba") or not hasattr(estimator, "classes_"):
+            raise TypeError(f"estimator must be a fitted classifier with probabilities, got {called(estimator)}.")
+        from sklearn.utils.validation import check_consistent_length
+
+        check_consistent_length(X, y)
         truth = read_labels(y, classes=estimator.classes_)
         if not truth.nodes.size:
             raise ValueError(

@@ -39,10 +39,10 @@ def test_the_seed_decides():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_nodes": 1}, "n_nodes is 1"),
-        ({"n_features": 1}, "n_features is 1"),
-        ({"noise": -0.1}, "noise is -0.1"),
-        ({"noise": float("nan")}, "noise is nan"),
+        ({"n_nodes": 1}, "n_nodes must be a whole number of at least .*, got 1"),
+        ({"n_features": 1}, "n_features must be a whole number of at least .*, got 1"),
+        ({"noise": -0.1}, "noise must be a finite number, 0 or above, got -0.1"),
+        ({"noise": float("nan")}, "noise must be a finite number, 0 or above, got nan"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):

@@ -99,12 +99,12 @@ def test_the_plume_shows_in_the_cosine_graph_but_not_at_once(monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_frames": 0}, "n_frames is 0"),
-        ({"height": 7}, "height is 7"),
-        ({"width": 0}, "width is 0"),
-        ({"n_channels": 3}, "n_channels is 3"),
-        ({"noise": -1.0}, "noise is -1.0"),
-        ({"noise": float("inf")}, "noise is inf"),
+        ({"n_frames": 0}, "n_frames must be a whole number of at least .*, got 0"),
+        ({"height": 7}, "height must be a whole number of at least .*, got 7"),
+        ({"width": 0}, "width must be a whole number of at least .*, got 0"),
+        ({"n_channels": 3}, "n_channels must be a whole number of at least .*, got 3"),
+        ({"noise": -1.0}, "noise must be a finite number, 0 or above, got -1.0"),
+        ({"noise": float("inf")}, "noise must be a finite number, 0 or above, got inf"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):

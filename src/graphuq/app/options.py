@@ -17,7 +17,7 @@ Scale = StrEnum("Scale", ["auto", "standard", "none"])
 Impute = StrEnum("Impute", ["median", "mean"])
 Unknown = StrEnum("Unknown", ["refuse", "ignore"])
 
-Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same answer.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]

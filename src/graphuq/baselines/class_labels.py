@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq._expect import expect_whole, refuse_masked
 from graphuq.graph.features import Array
 
 
@@ -21,9 +22,15 @@ def one_hot(
         n_nodes: nodes of the graph.
         n_classes: K, or None if each class has a label.
     """
+    refuse_masked(nodes, "nodes")
+    refuse_masked(y, "y")
     nodes, y = np.asarray(nodes), np.asarray(y)
+    if n_classes is not None:
+        expect_whole(n_classes, "n_classes", 2, n_nodes)
     if nodes.ndim != 1 or nodes.size == 0 or not np.issubdtype(nodes.dtype, np.integer):
-        raise ValueError(f"nodes must be a list of one or more node numbers, got {nodes!r}.")
+        raise ValueError(
+            f"nodes must be a list of one or more node numbers, got {nodes.dtype} of the shape {nodes.shape}."
+        )
     if nodes.min() < 0 or nodes.max() >= n_nodes:
         raise ValueError(f"nodes must lie between 0 and {n_nodes - 1}, got {nodes.min()} to {nodes.max()}.")
     if np.unique(nodes).size < nodes.size:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, diags_array
 
+from graphuq._expect import expect_number
 from graphuq.baselines.class_labels import one_hot
 from graphuq.baselines.linear_system import solve_positive
 from graphuq.baselines.volumes import balance, check_priors
@@ -42,8 +43,8 @@ def harmonic(
     graph = as_graph(A)
     nodes, Y = one_hot(nodes, y, n_nodes=graph.n_nodes, n_classes=n_classes)
     shares = None if class_priors is None else check_priors(class_priors, Y)
-    if noise is not None and not (np.isfinite(noise) and noise > 0):
-        raise ValueError(f"noise must be a positive number, or None for exact labels, got {noise}.")
+    if noise is not None and not 1e-9 <= expect_number(noise, "noise") <= 1e9:
+        raise ValueError(f"noise must lie between 1e-9 and 1e9, got {noise}: None holds labels exactly.")
     n_components, component = connected_components(graph)
     n_reached = np.unique(component[nodes]).size
     if n_reached < n_components:

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import expect_generator
+
 from .cache import Source, data_folder, load_files
 from .dataset import Dataset
 
@@ -65,7 +67,7 @@ def mnist_pair(first: int, second: int, *, n_per_digit: int | None = 2000, seed:
     if n_per_digit is not None and n_per_digit < 1:
         raise ValueError(f"n_per_digit is {n_per_digit}: ask for 1 or more, or None for all")
     images, labels = _images_and_labels()
-    rng = np.random.default_rng(seed)
+    rng = expect_generator(seed)
     chosen = []
     for digit in (first, second):
         rows = np.flatnonzero(labels[:_N_TRAIN] == digit)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphuq._expect import expect_generator, expect_number, expect_whole
+
 from .dataset import Dataset
 
 
@@ -14,13 +16,10 @@ def two_moons(n_nodes: int = 2000, *, n_features: int = 100, noise: float = 0.06
     ``x = (1 - cos t, 0.5 - sin t, 0, ...) + noise xi`` for label -1, with t uniform on [0, pi]
     and xi standard normal. The upper moon comes first and takes the odd node.
     """
-    if n_nodes < 2:
-        raise ValueError(f"n_nodes is {n_nodes}, but each moon needs a point: ask for 2 or more")
-    if n_features < 2:
-        raise ValueError(f"n_features is {n_features}, but the moons lie in a plane: ask for 2 or more")
-    if not (np.isfinite(noise) and noise >= 0):
-        raise ValueError(f"noise is {noise}, but a standard deviation is finite and at least 0")
-    rng = np.random.default_rng(seed)
+    expect_whole(n_nodes, "n_nodes", least=2)
+    expect_whole(n_features, "n_features", least=2)
+    expect_number(noise, "noise", zero=True)
+    rng = expect_generator(seed)
     t = rng.uniform(0, np.pi, n_nodes)
     y = np.where(np.arange(n_nodes) < (n_nodes + 1) // 2, 1, -1)
     X = noise * rng.standard_normal((n_nodes, n_features))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import expect_generator, expect_number, expect_whole
+
 _Float32 = NDArray[np.float32]
 _Float64 = NDArray[np.float64]
 
@@ -70,11 +72,9 @@ def plume(
         ("width", width, 8),
         ("n_channels", n_channels, 16),
     ):
-        if value < least:
-            raise ValueError(f"{name} is {value}, but must be {least} or more")
-    if not (np.isfinite(noise) and noise >= 0):
-        raise ValueError(f"noise is {noise}, but a standard deviation is finite and at least 0")
-    rng = np.random.default_rng(seed)
+        expect_whole(value, name, least)
+    expect_number(noise, "noise", zero=True)
+    rng = expect_generator(seed)
     wavelengths = np.linspace(7830.0, 11670.0, n_channels)
     um = (wavelengths / 1000).astype(np.float32)
     emissivity = np.stack(

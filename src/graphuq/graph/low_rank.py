@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
-from graphuq._expect import RowError, SettingError, expect_whole
+from graphuq._expect import RowError, SettingError, expect_one_of, expect_seed, expect_whole
 from graphuq._recipe import recipe
 from graphuq.graph.distances import squared_distances
 from graphuq.graph.features import (
@@ -152,8 +152,8 @@ def nystrom(
         raise ValueError(
             f"n_landmarks must lie between 1 and {X.shape[0]}, the number of nodes, got {n_landmarks}."
         )
-    if landmarks not in ("kmeans", "random"):
-        raise ValueError(f'landmarks must be "kmeans" or "random", got {landmarks!r}.')
+    expect_one_of(landmarks, ("kmeans", "random"), "landmarks")
+    expect_seed(seed)
     if landmarks == "kmeans":
         chosen = kmeans_sample(X.shape[0], n_landmarks, seed=seed)
     else:

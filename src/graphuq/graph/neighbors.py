@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 
+from graphuq._expect import expect_one_of, expect_seed
 from graphuq._recipe import recipe
 from graphuq.graph.distances import Indices, nonzero_pairs, pair_squared_distances, squared_distances
 from graphuq.graph.features import Array, MatrixLike, check_features, prepare
@@ -53,8 +54,8 @@ def knn(
     """
     X = check_features(X, n_components=n_components)
     check_n_neighbors(n_neighbors, X.shape[0])
-    if method not in ("auto", "exact", "approximate"):
-        raise ValueError(f'method must be "auto", "exact" or "approximate", got {method!r}.')
+    expect_one_of(method, ("auto", "exact", "approximate"), "method")
+    expect_seed(seed)
     if isinstance(weights, str):
         if weights != "self_tuning":
             raise ValueError(f'weights must be "self_tuning" or a number tau, got {weights!r}.')

@@ -19,6 +19,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import expect_path
 from graphuq.files import InUseError, lock
 
 MAGIC = b"graphuq checkpoint 2\n"
@@ -44,7 +45,7 @@ class Log:
     def __init__(self, path: str | Path | None, problem: dict[str, Any], *, block_size: int) -> None:
         self.block_size = block_size
         self.records: list[Record] = []
-        self._file = None if path is None else _open(Path(path))
+        self._file = None if path is None else _open(expect_path(path, "checkpoint"))
         if self._file is None:
             return
         try:

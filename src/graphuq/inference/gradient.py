@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import pi
-from numbers import Real
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from graphuq._expect import expect, expect_number, expect_whole
+from graphuq._expect import expect_between, expect_number, expect_whole
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import Target
 
@@ -142,10 +141,8 @@ class HMC:
 
     def __post_init__(self) -> None:
         _check_settings(self.step_size, self.target_acceptance)
-        if not self.path_length > 0:
-            raise ValueError(f"path_length must be above 0, got {self.path_length}.")
-        if self.max_steps < 1:
-            raise ValueError(f"max_steps must be at least 1, got {self.max_steps}.")
+        expect_number(self.path_length, "path_length")
+        expect_whole(self.max_steps, "max_steps")
 
     def prepare(self, target: Target) -> Target:
         """The target itself, refused if it has no gradient to follow."""
@@ -209,6 +206,4 @@ def _with_gradient(target: Target, name: str) -> Target:
 def _check_settings(step_size: float, target_acceptance: float) -> None:
     """What NUTS and HMC have in common."""
     expect_number(step_size, "step_size")
-    expect(target_acceptance, Real, "target_acceptance", "a number in (0, 1)")
-    if not 0 < target_acceptance < 1:
-        raise ValueError(f"target_acceptance must lie in (0, 1), got {target_acceptance}.")
+    expect_between(target_acceptance, "target_acceptance", 1)

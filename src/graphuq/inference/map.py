@@ -20,7 +20,7 @@ import numpy as np
 from jax.tree_util import Partial
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect, expect_number, expect_whole
+from graphuq._expect import expect, expect_number, expect_numbers, expect_one_of, expect_seed, expect_whole
 from graphuq._pytree import is_pytree
 from graphuq.inference.newton import ROUNDING, newton
 from graphuq.inference.whiten import check_problem
@@ -105,6 +105,7 @@ def find_modes(
     A random start differs from trial to trial; a given one has shape (n_nodes,) or (n_trials, n_nodes).
     Models of one kind with equally many labels run as one batch.
     """
+    expect_seed(seed)
     method = _check(prior, models, method, start, beta, n_steps, tolerance)
     if method == "newton":
         found = [newton(prior, model, n_steps, tolerance) for model in models]
@@ -279,8 +280,7 @@ def _check(
             )
     if len({offer(model, "n_fields") for model in models}) > 1:
         raise ValueError("The models have different numbers of fields: find their modes one at a time.")
-    if method not in ("auto", "newton", "gradient_flow"):
-        raise ValueError(f"method must be 'auto', 'newton' or 'gradient_flow', got {method!r}.")
+    expect_one_of(method, ("auto", "newton", "gradient_flow"), "method")
     if beta is not None:
         expect_number(beta, "beta")
     expect_whole(n_steps, "n_steps")
@@ -308,7 +308,7 @@ def _starts(prior: GaussianPrior, models: Sequence[Model], start: Any, seed: int
         if start == "zero":
             return np.zeros(shape)
         raise ValueError(f"start must be 'zero', 'random' or an array, got {start!r}.")
-    u = np.asarray(start, dtype=float)
+    u = expect_numbers(start, "start")
     told = shape[:2] if n_fields == 1 else shape
     if u.shape not in (told, told[1:]):
         raise ValueError(f"start must have shape {told[1:]} or {told}, got {u.shape}.")

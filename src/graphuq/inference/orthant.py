@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import erf
 
+from graphuq._expect import expect, expect_between, expect_whole
 from graphuq._pytree import pytree, static
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import Fields, Target
@@ -206,10 +207,9 @@ class Orthant:
     max_bounces: int = 1_000_000
 
     def __post_init__(self) -> None:
-        if not 0 < self.time <= 2.5:
-            raise ValueError(f"time must lie in (0, 2.5], got {self.time}; pi/2 is a good choice.")
-        if self.max_bounces < 1:
-            raise ValueError(f"max_bounces must be at least 1, got {self.max_bounces}.")
+        expect_between(self.time, "time", 2.5, included=True)
+        expect(self.adapt, bool, "adapt", "True or False")
+        expect_whole(self.max_bounces, "max_bounces")
 
     def prepare(self, target: Target) -> Cut:
         """The walls of a target, with the correlations between labels where they fit."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from graphuq._expect import expect
+from graphuq._expect import expect_between
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import Target
 
@@ -41,11 +40,9 @@ class PCN:
     target_acceptance: float | None = 0.3
 
     def __post_init__(self) -> None:
-        expect(self.beta, Real, "beta", "a number in (0, 1]")
-        if not 0 < self.beta <= 1:
-            raise ValueError(f"beta must lie in (0, 1], got {self.beta}.")
-        if self.target_acceptance is not None and not 0 < self.target_acceptance < 1:
-            raise ValueError(f"target_acceptance must lie in (0, 1) or be None, got {self.target_acceptance}.")
+        expect_between(self.beta, "beta", 1, included=True)
+        if self.target_acceptance is not None:
+            expect_between(self.target_acceptance, "target_acceptance", 1)
 
     def prepare(self, target: Target) -> Target:
         """Nothing to prepare."""

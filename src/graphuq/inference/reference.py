@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._expect import expect, expect_number, expect_sampler
+from graphuq._expect import expect, expect_number, expect_sampler, expect_whole
 from graphuq._pytree import pytree, static
 from graphuq.inference.ep import Gaussian
 from graphuq.inference.pcn import PCN
@@ -228,8 +228,10 @@ class Refractive:
     max_bounces: int = 100_000
 
     def __post_init__(self) -> None:
-        for name in ("time", "n_kicks", "reach", "max_walls", "max_bounces"):
+        for name in ("time", "reach"):
             expect_number(getattr(self, name), name)
+        for name in ("n_kicks", "max_walls", "max_bounces"):
+            expect_whole(getattr(self, name), name)
 
     def prepare(self, target: RelativeTarget) -> RefractiveProblem:
         """The nearest walls of a level-set target."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq._expect import expect_sampler, expect_seed, expect_whole
+from graphuq._expect import LARGEST_COUNT, called, expect_one_of, expect_sampler, expect_seed, expect_whole
 from graphuq._progress import progress_bar
 from graphuq.inference.checkpoint import Log
 from graphuq.inference.contradictions import needs_double_precision
@@ -84,19 +84,18 @@ def sample(
         ("thin", thin, 1),
         ("n_chains", n_chains, 1),
     ):
-        expect_whole(value, name, least)
+        expect_whole(value, name, least, LARGEST_COUNT)
     expect_seed(seed)
     if thin > n_steps:
         raise ValueError(f"thin = {thin} would keep none of n_steps = {n_steps} steps.")
-    if dtype not in ("auto", "float32", "float64"):
-        raise ValueError(f"dtype must be 'auto', 'float32' or 'float64', got {dtype!r}.")
+    expect_one_of(dtype, ("auto", "float32", "float64"), "dtype")
     check_problem(prior, model)
     if dtype == "auto":
         dtype = "float64" if needs_double_precision(prior, model) else "float32"
     stops = tuple(stop) if isinstance(stop, Sequence) else (stop,)
     for rule in stops:
         if not hasattr(rule, "reached"):
-            raise TypeError(f"stop takes rules such as EffectiveSize() or TimeLimit(60), got {rule!r}.")
+            raise TypeError(f"stop takes rules such as EffectiveSize() or TimeLimit(60), got {called(rule)}.")
     sampler = default_sampler(model) if sampler is None else sampler
     expect_sampler(sampler)
     whitening = whiten(prior, np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else model.nodes)

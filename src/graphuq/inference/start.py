@@ -10,6 +10,7 @@ import numpy as np
 from jax.scipy.sparse.linalg import cg
 from numpy.typing import NDArray
 
+from graphuq._expect import expect_numbers
 from graphuq.inference.target import Target
 from graphuq.inference.whiten import Whitening
 from graphuq.models.base import Model, offer, offers, signs
@@ -41,10 +42,10 @@ def starting_points(
             z = _fit(target, jnp.asarray(values, dtype), seen)
             return jnp.broadcast_to(z, (n_chains, target.n_latent))
         raise ValueError(f"start must be 'prior', 'labels' or u at all nodes, got {start!r}.")
-    u, n_fields = np.asarray(start, dtype=float), int(offer(model, "n_fields"))
+    u, n_fields = expect_numbers(start, "start"), int(offer(model, "n_fields"))
     one = (whitening.prior.n_nodes,) if n_fields == 1 else (whitening.prior.n_nodes, n_fields)
     if u.shape not in (one, (n_chains, *one)) or not np.isfinite(u).all():
-        raise ValueError(f"start must be finite with shape {one} or {(n_chains, *one)}, got {np.shape(start)}.")
+        raise ValueError(f"start must be finite with shape {one} or {(n_chains, *one)}, got {u.shape}.")
     u = np.broadcast_to(u, (n_chains, *one))[:, whitening.nodes]
     return jax.vmap(lambda values: _fit(target, values, slice(None)))(jnp.asarray(u, dtype))
 

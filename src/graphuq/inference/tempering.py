@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from graphuq._expect import expect_between, expect_whole
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import Target
 
@@ -63,12 +64,9 @@ class Tempered:
     target_acceptance: float = 0.8
 
     def __post_init__(self) -> None:
-        if self.n_rungs < 2:
-            raise ValueError(f"n_rungs must be at least 2, got {self.n_rungs}.")
-        if self.n_leapfrog < 1:
-            raise ValueError(f"n_leapfrog must be at least 1, got {self.n_leapfrog}.")
-        if not 0 < self.target_acceptance < 1:
-            raise ValueError(f"target_acceptance must lie in (0, 1), got {self.target_acceptance}.")
+        expect_whole(self.n_rungs, "n_rungs", least=2)
+        expect_whole(self.n_leapfrog, "n_leapfrog")
+        expect_between(self.target_acceptance, "target_acceptance", 1)
 
     def prepare(self, target: Target) -> Target:
         """Nothing to prepare."""

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._expect import expect, expect_model
+from graphuq._expect import called, expect, expect_model
 from graphuq.inference.ep import blas_threads
 from graphuq.learning.averaging import Peak, around, axes_of, bound, climb, with_all_labels
 from graphuq.learning.evidence import Array, Point, Problem, constant_first, problems
@@ -95,6 +95,9 @@ def learn(
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect_model(model)
+    expect(average, bool, "average", "True or False")
+    if more is not None and not callable(more):
+        raise TypeError(f"more must be a function from a spectrum to a longer one, or None, got {called(more)}.")
     longer: Spectrum | None = spectrum
     while longer is not None:
         spectrum = constant_first(longer)

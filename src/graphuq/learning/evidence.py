@@ -137,6 +137,8 @@ def problems(spectrum: Spectrum, model: Model, features: Any, hyperprior: Hyperp
         shaped = len(features.shape) == 2 and len(features) == spectrum.n_nodes
         if not shaped or not (lazy or np.isfinite(features).all()):
             raise ValueError(f"features must be finite, of shape ({spectrum.n_nodes}, n), got {features.shape}.")
+        if not lazy and np.abs(features).max(initial=0) > 1e100:
+            raise ValueError("features have numbers too large to square: scale each column by its deviation.")
     n_linear = 0 if features is None else features.shape[1]
     basis = learned_basis(features, spectrum.vectors)
     found = []

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect_number, expect_numbers
+from graphuq._expect import called, expect_number, expect_numbers, expect_whole, refuse_masked
 
 
 class Model(Protocol):
@@ -68,6 +68,7 @@ class Curvature(NamedTuple):
     convex: bool
 
 
+SMALLEST = 1e-150  # of gamma and epsilon, which are squared
 DEFAULTS: dict[str, Any] = {
     "n_classes": 2,
     "n_fields": 1,
@@ -122,9 +123,9 @@ def labeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64], n_classe
     """
     is_template = is_dataclass(model) and not isinstance(model, type)
     source: Any = type(model) if is_template else model
-    if not callable(source):
+    if not callable(source) or (is_template and not hasattr(model, "phi")):
         raise TypeError(
-            f"model takes a name, a model such as Probit(gamma=0.2), or a class of one, got {model!r}."
+            f"model takes a name, a model such as Probit(gamma=0.2), or a class of one, got {called(model)}."
         )
     settings = {"n_classes": n_classes} if "n_classes" in signature(source).parameters else {}
     made: Any = replace(model, nodes=nodes, y=y, **settings) if is_template else source(nodes, y, **settings)
@@ -145,10 +146,18 @@ def check_label_model(model: Any, *positive: str) -> None:
     if model.nodes is None and model.y is None:
         return
     nodes, y = check_labels(model.nodes, model.y)
-    n_classes = max(2, int(y.max()) + 1) if model.n_classes is None else int(model.n_classes)
+    n_classes = (
+        max(2, int(y.max()) + 1)
+        if model.n_classes is None
+        else expect_whole(model.n_classes, "n_classes", least=2)
+    )
     if y.max() >= n_classes or n_classes < 2:
         raise ValueError(f"A label is {y.max()}, and with n_classes = {n_classes} they go up to {n_classes - 1}.")
-    n_fields = (1 if n_classes == 2 else n_classes) if model.n_fields is None else int(model.n_fields)
+    n_fields = (
+        (1 if n_classes == 2 else n_classes)
+        if model.n_fields is None
+        else expect_whole(model.n_fields, "n_fields")
+    )
     if n_fields not in ((1, 2) if n_classes == 2 else (n_classes,)):
         raise ValueError(
             f"n_fields must be {n_classes}, one for each class, or 1 for two classes, got {n_fields}."
@@ -167,6 +176,7 @@ def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDA
 
     A node given twice with one label counts once; with two different labels it is refused.
     """
+    refuse_masked(nodes, "nodes")
     indices = np.atleast_1d(np.asarray(nodes))
     values = np.atleast_1d(expect_numbers(y, "y"))
     if indices.ndim != 1 or indices.shape != values.shape:
@@ -203,5 +213,7 @@ def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDA
 
 
 def check_positive(name: str, value: float) -> float:
-    """A finite number above zero."""
-    return expect_number(value, name)
+    """A finite number above zero, whose square is one too."""
+    if not SMALLEST <= expect_number(value, name) <= 1 / SMALLEST:
+        raise ValueError(f"{name} must lie between {SMALLEST} and {1 / SMALLEST:g}, got {value}.")
+    return float(value)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import archive, models
+from graphuq._expect import expect_model, expect_path
 from graphuq.inference.whiten import OnModes, whiten
 from graphuq.models.base import Model, ask, offer
 from graphuq.posterior.base import Posterior
@@ -38,7 +39,9 @@ def save(posterior: Posterior, path: Path) -> None:
 
 def load(path: str | Path, *, model: Model | None = None) -> Draws | GaussianPosterior | Mixture:
     """Read what `save` wrote; a model of your own must be given again."""
-    facts, arrays = archive.read(Path(path), FORMAT, "a posterior")
+    if model is not None:
+        expect_model(model)
+    facts, arrays = archive.read(expect_path(path), FORMAT, "a posterior")
     return unpack(facts, arrays, model)
 
 

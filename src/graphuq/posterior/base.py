@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
-from graphuq._expect import expect_nodes, expect_whole
+from graphuq._expect import expect_nodes, expect_path, expect_whole
 from graphuq.models.base import Model
 from graphuq.prior import GaussianPrior, NewRows
 
@@ -179,4 +179,4 @@ def save(self: Posterior, path: str | Path) -> None:
     """Write everything to one file, whole or not at all; `graphuq.posterior.load` reads it."""
     from graphuq.posterior.archive import save
 
-    save(self, Path(path))
+    save(self, expect_path(path))

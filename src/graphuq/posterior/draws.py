@@ -15,7 +15,7 @@ from jax.scipy.special import ndtr
 from jax.tree_util import Partial
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect_nodes
+from graphuq._expect import expect_generator, expect_nodes
 from graphuq._pytree import is_pytree
 from graphuq.inference.contradictions import missed
 from graphuq.inference.diagnostics import Diagnostics, batch_starts, diagnose, error_of_batches
@@ -139,7 +139,7 @@ class Draws:
         for each row asked for.
         """
         m, s = self._conditional(chosen_rows(self, where))
-        draws = m + s[:, None] * np.random.default_rng(seed).standard_normal(m.shape)
+        draws = m + s[:, None] * expect_generator(seed).standard_normal(m.shape)
         return draws[..., 0] if self.n_fields == 1 else draws
 
     def left_out(self) -> Array:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect_in_graph
+from graphuq._expect import expect_generator, expect_in_graph
 from graphuq.inference.ep import blas_threads
 from graphuq.inference.fit import Fit
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
@@ -147,7 +147,7 @@ class GaussianPosterior:
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
         """Draws of u at rows from the Gaussian, shape (1, 1000, n_rows) or (1, 1000, n_rows, n_fields)."""
         mean, variance = self.moments(where)
-        normal = np.random.default_rng(seed).standard_normal((1, N_LATENT_DRAWS, *mean.shape))
+        normal = expect_generator(seed).standard_normal((1, N_LATENT_DRAWS, *mean.shape))
         draws = mean + np.sqrt(variance) * normal
         return draws[..., 0] if mean.shape[1] == 1 else draws
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect_numbers
+from graphuq._expect import expect, expect_generator, expect_number, expect_numbers
 from graphuq.calibration import apply_temperature, temperature
 from graphuq.models.base import Model, ask, offer
 from graphuq.posterior import base
@@ -60,6 +60,10 @@ class Mixture:
 
     def __post_init__(self) -> None:
         weights = expect_numbers(self.weights, "weights")
+        expect(self.components, tuple, "components", "a tuple of posteriors")
+        for each in self.components:
+            expect(each, (GaussianPosterior, Draws), "A component", "a GaussianPosterior or Draws")
+        expect_number(self.temperature, "temperature")
         if weights.shape != (len(self.components),) or not weights.size:
             raise ValueError(f"A mixture needs one weight for each of its components, got {weights.size} weights.")
         if weights.min() < 0 or abs(weights.sum() - 1) > 1e-6:
@@ -148,7 +152,7 @@ class Mixture:
 
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
         """Draws of u at rows, from components as often as they weigh; one chain."""
-        rng = np.random.default_rng(seed)
+        rng = expect_generator(seed)
         counts = rng.multinomial(N_LATENT_DRAWS, self.weights)
         parts = []
         for count, each in zip(counts, self.components, strict=True):

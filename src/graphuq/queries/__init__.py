@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
-from graphuq._expect import expect_nodes, expect_whole
+from graphuq._expect import expect_nodes, expect_one_of, expect_posterior, expect_seed, expect_whole
 from graphuq.models.base import offer
 from graphuq.posterior.base import Posterior
 from graphuq.queries.joint import Joint, heaviest, joint
@@ -127,8 +127,9 @@ def next_queries(
         spectrum: the eigenpairs of the graph.
         seed: of random choices and draws.
     """
-    if strategy not in STRATEGIES:
-        raise ValueError(f"strategy must be one of {', '.join(map(repr, STRATEGIES))}, got {strategy!r}.")
+    expect_posterior(posterior)
+    expect_one_of(strategy, STRATEGIES, "strategy")
+    expect_seed(seed)
     number = expect_whole(n, "n")
     open_rows = _open_rows(posterior, candidates)
     if not open_rows.size:
@@ -143,7 +144,7 @@ def next_queries(
         best = heaviest(posterior)[0][0]
         noise = float(offer(best.model, "noise"))
         return most_telling(best.prior, noise, open_rows, number, known=known, summed=strategy.startswith("sigma"))
-    p = posterior.classes().probability if probability is None else probability
+    p = _given(posterior, probability)
     if strategy in ("margin", "entropy"):
         return _least_sure(posterior, p, open_rows, number, strategy, seed)
     asked = _candidates(p, open_rows, number, seed)
@@ -154,8 +155,10 @@ def expected_gain(
     posterior: Posterior, n: int = 1, *, probability: Array | None = None, seed: int = 0
 ) -> ExpectedGain:
     """What n more answers are expected to correct, if the rows to ask are chosen by `next_queries`."""
+    expect_posterior(posterior)
+    expect_seed(seed)
     number = expect_whole(n, "n")
-    p = posterior.classes().probability if probability is None else probability
+    p = _given(posterior, probability)
     open_rows = _open_rows(posterior, None)
     wrong = 1 - uncertainty.confidence(p)[open_rows]
     now = float(wrong.sum()) / len(p)
@@ -166,6 +169,16 @@ def expected_gain(
     # Joint probabilities are rougher than those at hand: what carries over is the share that is left.
     taken = 1 - losses / losses[0] if losses[0] > 0 else np.zeros(len(losses))
     return ExpectedGain(len(p), tuple((now * np.clip(1 - np.cumsum(taken), 0, 1)).tolist()))
+
+
+def _given(posterior: Posterior, probability: Array | None) -> Array:
+    """The probabilities of all rows, asked for where they are not at hand."""
+    if probability is None:
+        return posterior.classes().probability
+    found = uncertainty.check_probability(probability)
+    if found.shape != (shape := (posterior.n_nodes, posterior.n_classes)):
+        raise ValueError(f"probability must have the shape {shape}, got {found.shape}.")
+    return found
 
 
 def _open_rows(posterior: Posterior, candidates: ArrayLike | None) -> Rows:

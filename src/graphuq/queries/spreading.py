@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphuq import graph as graphs
 from graphuq import laplacian, prior
-from graphuq._expect import expect_nodes
+from graphuq._expect import expect, expect_nodes, expect_whole
 from graphuq.inference.ep import blas_threads
 from graphuq.prior import GaussianPrior
 from graphuq.spectrum import Spectrum, leading, low_rank
@@ -41,6 +41,9 @@ def spread(
         taken: rows that are known already, which are not asked again.
         among: rows to choose from, by default all.
     """
+    kinds = (Spectrum, graphs.Graph, graphs.LowRankGraph)
+    expect(where, kinds, "where", "a graph, or the Spectrum of one")
+    expect_whole(n, "n")
     if not isinstance(where, Spectrum):
         n_modes = min(N_MODES, where.n_nodes)
         modes = where

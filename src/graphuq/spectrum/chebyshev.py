@@ -13,6 +13,7 @@ import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from graphuq._expect import expect
+from graphuq._expect import expect, expect_seed
 from graphuq._progress import progress_bar
 from graphuq.laplacian import Laplacian
 from graphuq.spectrum.convention import Array, assemble, check_n_modes, null_space
@@ -69,6 +70,9 @@ def leading(
     expect(L, Laplacian, "L", "a Laplacian, as laplacian.normalized(graph) makes")
     n_nodes = L.degrees.size
     check_n_modes(n_modes, n_nodes)
+    expect(tolerance, Real, "tolerance", "a number between 1e-12 and 1e-2")
+    expect_seed(seed)
+    expect(start, (Spectrum, type(None)), "start", "a Spectrum of the same Laplacian, or None")
     if not 1e-12 <= tolerance <= 1e-2:
         raise ValueError(f"tolerance must lie between 1e-12 and 1e-2, got {tolerance}.")
     n_wanted = n_modes - L.n_components

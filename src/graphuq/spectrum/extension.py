@@ -63,6 +63,7 @@ def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -
 
 def extend_weights(spectrum: Spectrum, weights: MatrixLike) -> Array:
     """As `extend`, from the weights of the new points to the nodes, dense or sparse, (n_new, n_nodes)."""
+    expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     A: Matrix = to_float(weights)
     if A.ndim != 2 or A.shape[1] != spectrum.n_nodes:
         raise ValueError(
@@ -91,6 +92,8 @@ def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[n
     ``n = 1 / sum_i w_i^2`` effective neighbors. A mode is believed where its signal has half the power of its
     noise. The first mode that tells points apart is always believed, and those up to half its divisor.
     """
+    expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
+    expect(graph, (Graph, LowRankGraph), "graph", "the graph that the spectrum was made from")
     first = 1 - spectrum.values[min(spectrum.n_components, spectrum.n_modes - 1)]
     some = np.linspace(0, graph.n_nodes - 1, min(graph.n_nodes, _N_ASKED)).astype(int)
     if isinstance(graph, LowRankGraph):  # of very many nodes some stand for all

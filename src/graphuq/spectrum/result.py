@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import archive
-from graphuq._expect import expect_whole
+from graphuq._expect import expect_path, expect_whole
 
 FORMAT = "graphuq spectrum 2"
 _ARRAYS = ("values", "vectors", "residuals", "degrees")
@@ -72,12 +71,12 @@ class Spectrum:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file, whole or not at all."""
         facts, arrays = self.pack()
-        archive.write(Path(path), FORMAT, facts, arrays)
+        archive.write(expect_path(path), FORMAT, facts, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Spectrum:
         """Read what `save` wrote. Nothing in the file is executed."""
-        facts, arrays = archive.read(Path(path), FORMAT, "a spectrum")
+        facts, arrays = archive.read(expect_path(path), FORMAT, "a spectrum")
         found: dict[str, Any] = {**arrays, **facts}
         return cls(**found)
 
