@@ -12,7 +12,7 @@ import pytest
 from graphuq.app.cli import _for_eyes
 from graphuq.app.shell import exit_on_signals, sentence
 from graphuq.files import whole_file, whole_folder
-from tests.app.test_cli import ENVIRONMENT, fit_blobs, refused, run, write_blobs
+from tests.app.test_cli import ENVIRONMENT, PLAIN, fit_blobs, refused, run, write_blobs
 
 FULL = "/dev/full"
 # What a command does that writes a table: more than a buffer holds, no flush.
@@ -131,6 +131,35 @@ def test_a_fit_that_is_ended_leaves_nothing(tmp_path, name, code):
         assert fit.wait(30) == code
         assert fit.stderr.read() == b"reading t.csv ...\n"
     assert list(tmp_path.iterdir()) == []
+
+
+# A fit that reads its table when told to.
+WAITING = """
+import sys, graphuq.app.fitting as fitting
+read = fitting.read_data
+fitting.read_data = lambda question: (sys.stdin.readline(), read(question))[1]
+from graphuq.app.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("more", [[], ["--force"]])
+def test_two_fits_to_one_folder(tmp_path, more):
+    """The second is told in a sentence and changes nothing; the first ends with a whole result."""
+    out, table = tmp_path / "out", write_blobs(tmp_path / "blobs.csv")
+    asked = ["--label", "kind", "--truth", "truth", "--id", "name", "--neighbors", "5", *PLAIN, *more]
+    words = [sys.executable, "-W", "ignore", "-c", WAITING, "fit", table, "--out", out, *asked]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    if more:
+        assert fit_blobs(table, out).exit_code == 0
+    with subprocess.Popen(words, env=ENVIRONMENT, **pipes) as first:
+        assert first.stderr.readline() == "reading blobs.csv ...\n"
+        left = {path.name for path in tmp_path.iterdir()}
+        refused(fit_blobs(table, out, *more), "Another process is writing", tmp_path, left)
+        _, told = first.communicate("go on\n", timeout=60)
+        assert first.returncode == 0, told
+    assert run("predict", out, table).exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["blobs.csv", "out"]
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal")

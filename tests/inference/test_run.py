@@ -139,6 +139,40 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path):
     assert np.array_equal(resumed.acceptance, whole.acceptance)
 
 
+# Draws half of them, says so, and goes on when told to.
+WAITING = """
+import pathlib, sys, time
+from tests.inference.test_run import MODEL, PCN, PRIOR, QUICK, sample
+
+class Wait:
+    def reached(self, progress):
+        if progress.n_steps >= 200:
+            print("half", flush=True)
+            sys.stdin.readline()
+        return False
+
+print(sample(PRIOR, MODEL, PCN(), **QUICK, stop=Wait(), checkpoint=sys.argv[1]).z.sum(dtype=float), flush=True)
+"""
+
+
+def test_two_processes_on_one_checkpoint(tmp_path, reference):
+    """The second is told in a sentence and changes nothing; the first ends with a whole result."""
+    path = tmp_path / "run.checkpoint"
+    words = [sys.executable, "-W", "ignore", "-c", WAITING, path]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, **pipes) as first:
+        assert first.stdout.readline() == "half\n"
+        before = path.read_bytes()
+        with pytest.raises(CheckpointError, match="in use by another process: wait for it") as caught:
+            sample(PRIOR, MODEL, PCN(), **QUICK, checkpoint=path)
+        assert "\n" not in str(caught.value)
+        assert path.read_bytes() == before
+        told, _ = first.communicate("go on\n" * 50)
+    assert float(told.split()[-1]) == reference.z.sum(dtype=float)
+    assert np.array_equal(sample(PRIOR, MODEL, PCN(), **QUICK, checkpoint=path).z, reference.z)
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.55, 0.9, 0.999])
 def test_a_checkpoint_cut_anywhere_resumes_from_the_last_whole_block(tmp_path, reference, share):
     path = tmp_path / "run.checkpoint"
