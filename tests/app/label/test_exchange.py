@@ -5,6 +5,7 @@ import pytest
 
 from graphuq.app.label import exchange
 from tests.app.label.conftest import N
+from tests.decay import attempt, decayed
 
 GIVEN = {0: "ant", 1: "bee", 2: "cat"}
 
@@ -58,6 +59,20 @@ def test_label_studio_there_and_back(session, make, tmp_path):
     other = make()
     exchange.take(other, target, label="kind", row_id=None)
     assert other.labels() == {**GIVEN, 5: "cat"}
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "tasks.json"])
+def test_a_file_that_decayed_is_read_or_refused_in_one_sentence(session, tmp_path, name):
+    """Nothing tells that a letter of a text has changed; but nothing worse than a sentence comes of it."""
+    path = tmp_path / name
+    exchange.export(session, path, label="kind")
+    refused = 0
+    for each in decayed(path.read_bytes()):
+        path.write_bytes(each)
+        found, told = attempt(lambda path: exchange.read_answers(path, "kind", None), path)
+        refused += found is None
+        assert found is not None or (name in told and "\n" not in told)
+    assert refused > 10
 
 
 def test_the_short_json_of_label_studio_is_read(make, tmp_path):

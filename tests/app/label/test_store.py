@@ -11,6 +11,7 @@ import pytest
 
 from graphuq.app.label import store as stores
 from graphuq.app.label.store import Refused, open_store
+from tests.decay import attempt, decayed
 
 
 @pytest.fixture
@@ -149,6 +150,34 @@ def test_files_of_others_are_refused(tmp_path):
     connection.close()
     with pytest.raises(ValueError, match="choose another --out"):
         open_store(other)
+
+
+def test_a_file_that_decayed_is_refused_or_says_the_same(path, store):
+    store.keep("table", {"rows": 60})
+    store.add_class("added", "me", "cat")
+    for row in range(30):
+        store.answer(f"key {row}", "me", row, "dog" if row % 2 else "cat")
+    store.set_aside("last", "me", 40, "skip")
+    store.undo("undo", "me")
+    store.note_progress(10, 0.5, 0.3)
+    store.close()
+
+    def read(path):
+        opened = open_store(path)
+        try:
+            return opened.events(), opened.fact("table"), opened.progress(), str(opened.state)
+        finally:
+            opened.close()
+
+    whole, content, refused = read(path), path.read_bytes(), 0
+    for each in decayed(content):
+        for left in path.parent.iterdir():
+            left.unlink()
+        path.write_bytes(each)
+        found, told = attempt(read, path)
+        refused += found is None
+        assert found == whole if found else ("damaged" in told or "holds" in told) and "\n" not in told
+    assert refused > 40
 
 
 def test_a_folder_that_cannot_be_written_is_refused():

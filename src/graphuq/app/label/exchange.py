@@ -42,30 +42,35 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
     if source.stat().st_size > MAX_FILE:
         raise ValueError(f"{source.name} is larger than {MAX_FILE // 2**20} MB: take it in pieces.")
     places = {name: row for row, name in enumerate(session.look.names)}
-    readers = {".json": _from_json, ".csv": _from_csv}
-    if source.suffix.lower() not in readers:
-        raise ValueError(f"{source.name} must end in .csv, or in .json for Label Studio.")
-    try:
-        found = list(readers[source.suffix.lower()](source, label, row_id))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, csv.Error) as error:
-        raise ValueError(f"{source.name} cannot be read: {error}.") from None
+    found = read_answers(source, label, row_id)
     strange = next((name for name, _ in found if name not in places), None)
     if strange is not None:
         raise ValueError(f"{source.name} names the row {strange!r}, which the table does not have.")
     names = {name: checked_name(name) for _, name in found}  # all are doubted before one is taken
-    labels, taken, kept = session.labels(), 0, 0
+    labels, taken, kept, before = session.labels(), 0, 0, len(session.store.events())
     for row, name in ((places[row], names[name]) for row, name in found):
         if row in labels:
             kept += 1
             continue
         if name not in session.classes():
             session.add_class(f"import {name}", "import", name)
-        session.store.answer(f"import {row} {len(session.store.events())}", "import", row, name)
+        session.store.answer(f"import {row} {before + taken}", "import", row, name)
         labels[row] = name
         taken += 1
     session.model.tell()
     told = f"{taken:,} answer{'s' if taken != 1 else ''} taken from {source.name}"
     return told + (f"; {kept:,} rows had a class already, and keep it" if kept else "")
+
+
+def read_answers(source: Path, label: str, row_id: str | None) -> list[tuple[str, str]]:
+    """The name of each row that has an answer in a file, and its class."""
+    readers = {".json": _from_json, ".csv": _from_csv}
+    if source.suffix.lower() not in readers:
+        raise ValueError(f"{source.name} must end in .csv, or in .json for Label Studio.")
+    try:
+        return list(readers[source.suffix.lower()](source, label, row_id))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, csv.Error) as error:
+        raise ValueError(f"{source.name} cannot be read: {error}.") from None
 
 
 def _beliefs(session: Session) -> list[dict[str, Any]]:

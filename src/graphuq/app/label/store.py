@@ -1,11 +1,13 @@
 """Answers of people in; the same on disk before the next question is asked, and again after a crash, out.
 
 One SQLite file, written ahead and synced at each answer. Events are only ever added: an undo is an event too. What holds
-now is the sum of the events, so a process that is killed at any moment loses nothing and counts nothing twice.
+now is the sum of the events, so a process that is killed at any moment loses nothing and counts nothing twice. Each row
+has a checksum, that of an event over the one before as well: a file that decayed is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
@@ -18,17 +20,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-FORMAT = "graphuq answers 1"
+FORMAT = "graphuq answers 2"
 # A tab that was not heard of for so many seconds gives back the row that it was asked.
 SILENT = 300.0
 _SCHEMA = """
-CREATE TABLE facts(name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE facts(name TEXT PRIMARY KEY, value TEXT NOT NULL, seal TEXT NOT NULL);
 CREATE TABLE events(
   id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, at TEXT NOT NULL, tab TEXT NOT NULL,
   kind TEXT NOT NULL CHECK (kind IN ('answer', 'skip', 'unsure', 'undo', 'add', 'remove')),
-  row INTEGER, class TEXT, target INTEGER REFERENCES events(id));
+  row INTEGER, class TEXT, target INTEGER REFERENCES events(id), seal TEXT NOT NULL);
 CREATE TABLE reserved(row INTEGER PRIMARY KEY, tab TEXT NOT NULL, at REAL NOT NULL);
-CREATE TABLE progress(labels INTEGER PRIMARY KEY, variance REAL NOT NULL, log_loss REAL);
+CREATE TABLE progress(labels INTEGER PRIMARY KEY, variance REAL NOT NULL, log_loss REAL, seal TEXT NOT NULL);
 """
 
 
@@ -112,13 +114,13 @@ class Store:
     def fact(self, name: str) -> Any:
         """What was written by `keep`, or None."""
         with self._lock, _sentences(self.path):
-            found = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if found is None else json.loads(found[0])
+            found = self._connection.execute("SELECT * FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if found is None else json.loads(_whole(self.path, found)[1])
 
     def keep(self, name: str, value: Any) -> None:
         """Write a fact about the session."""
         with self._transaction() as run:
-            run("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+            run("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", _sealed(name, json.dumps(value)))
 
     # ---- questions ------------------------------------------------------------------------------------
     def reserve(self, tab: str, candidates: Iterable[int]) -> int | None:
@@ -179,19 +181,20 @@ class Store:
         """All that was done, in order."""
         with self._lock, _sentences(self.path):
             found = self._connection.execute("SELECT * FROM events ORDER BY id").fetchall()
-        return [Event(*each) for each in found]
+        before = ["", *(each[-1] for each in found)]
+        return [Event(*_whole(self.path, each, last)) for each, last in zip(found, before, strict=False)]
 
     # ---- how it went ----------------------------------------------------------------------------------
     def note_progress(self, labels: int, variance: float, log_loss: float | None) -> None:
         """How good the model is with so many labels."""
         with self._transaction() as run:
-            run("INSERT OR REPLACE INTO progress VALUES (?, ?, ?)", (labels, variance, log_loss))
+            run("INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?)", _sealed(labels, variance, log_loss))
 
     def progress(self) -> list[tuple[int, float, float | None]]:
         """Numbers of labels, the mean label variance, and the log-loss of labels left out, if known."""
         with self._lock, _sentences(self.path):
-            asked = "SELECT labels, variance, log_loss FROM progress ORDER BY labels"
-            return self._connection.execute(asked).fetchall()
+            found = self._connection.execute("SELECT * FROM progress ORDER BY labels").fetchall()
+        return [_whole(self.path, each) for each in found]
 
     def close(self) -> None:
         """Let others open the file."""
@@ -226,17 +229,16 @@ class Store:
 
     def _known(self, key: str) -> Event | None:
         found = self._connection.execute("SELECT * FROM events WHERE key = ?", (key,)).fetchone()
-        return None if found is None else Event(*found)
+        return None if found is None else Event(*found[:-1])
 
     def _add(
         self, run: Any, key: str, tab: str, kind: str, row: int | None, name: str | None, target: int | None = None
     ) -> Event:
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        values = (key, at, tab, kind, row, name, target)
-        made = run(
-            "INSERT INTO events(key, at, tab, kind, row, class, target) VALUES (?, ?, ?, ?, ?, ?, ?)", values
-        )
-        return Event(made.lastrowid, *values)
+        last, before = run("SELECT id, seal FROM events ORDER BY id DESC LIMIT 1").fetchone() or (0, "")
+        event = Event(last + 1, key, at, tab, kind, row, name, target)
+        run("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _sealed(*event, before=before))
+        return event
 
     def _sum(self) -> State:
         events = self.events()
@@ -277,16 +279,28 @@ def open_store(path: Path) -> Store:
                 if not tables:  # new, or killed before anything was written
                     for statement in _SCHEMA.split(";\n"):
                         connection.execute(statement)
-                    connection.execute("INSERT INTO facts VALUES ('format', ?)", (json.dumps(FORMAT),))
+                    connection.execute("INSERT INTO facts VALUES (?, ?, ?)", _sealed("format", json.dumps(FORMAT)))
             kind = connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
             if kind is None or json.loads(kind[0]) != FORMAT:
                 raise ValueError(
                     f"{path} holds something else than answers of this version: choose another --out."
                 )
+            return Store(path, connection)
         except BaseException:
             connection.close()
             raise
-    return Store(path, connection)
+
+
+def _sealed(*values: Any, before: str = "") -> tuple[Any, ...]:
+    """A row and its checksum."""
+    return *values, hashlib.sha256(json.dumps([before, *values]).encode()).hexdigest()[:16]
+
+
+def _whole(path: Path, row: tuple[Any, ...], before: str = "") -> Any:
+    """A row without its checksum, if that is right."""
+    if row != _sealed(*row[:-1], before=before):
+        raise ValueError(f"{path} was changed or damaged after it was written: a checksum is another.")
+    return row[:-1]
 
 
 @contextmanager
@@ -301,6 +315,10 @@ def _sentences(path: Path) -> Iterator[None]:
             ) from error
         if "no such table" in str(error):
             raise ValueError(f"{path} holds no answers of ours: choose another --out.") from error
-        raise OSError(f"{path} could not be written or read: {error}.") from error
+        if "no such column" not in str(error) and "decode" not in str(error):
+            raise OSError(f"{path} could not be written or read: {error}.") from error
+        raise ValueError(f"{path} is damaged, or no file of answers of this version.") from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is damaged, or no file of answers.") from error
     except sqlite3.DatabaseError as error:
         raise ValueError(f"{path} is damaged, or no file of answers: {error}.") from error
