@@ -948,6 +948,16 @@ def test_decayed_files_are_refused_or_say_the_same(tmp_path, name):
     assert refused > 120
 
 
+def test_a_column_that_a_flip_would_hide_is_missed(tmp_path):
+    """A longer comment of the first member swallows the second in the list of members."""
+    write_npz(tmp_path / "t.npz")
+    content = bytearray((tmp_path / "t.npz").read_bytes())
+    content[content.index(b"PK\x01\x02") + 32] = 8
+    (tmp_path / "t.npz").write_bytes(content)
+    with pytest.raises(ValueError, match="t.npz"):
+        read_table(tmp_path / "t.npz")
+
+
 def test_a_decayed_model_is_refused_or_says_the_same(tmp_path, shell):
     path = tmp_path / "model.npz"
     content = (shell / "out" / "model.npz").read_bytes()

@@ -95,7 +95,12 @@ def read_npz(path: Path) -> Arrays:
 
 
 def check_members(members: zipfile.ZipFile) -> None:
-    """Refuse a ZIP file that is encrypted, or larger unpacked than the memory that is left."""
+    """Refuse a ZIP file that is encrypted, larger unpacked than the memory that is left, or that has lost a member."""
+    assert members.fp is not None  # it is open
+    members.fp.seek(-22 - len(members.comment), os.SEEK_END)  # the record at its end, which counts the members
+    (count,) = struct.unpack_from("<H", members.fp.read(22), 10)
+    if count not in (len(members.infolist()), 0xFFFF):  # or more than this field holds
+        raise zipfile.BadZipFile(f"it counts {count} members, and {len(members.infolist())} are found")
     if any(each.flag_bits & 1 for each in members.infolist()):
         raise ValueError("it is encrypted")
     check_room(sum(each.file_size for each in members.infolist()), "unpacked, it", "Free some.")
