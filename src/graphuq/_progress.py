@@ -35,3 +35,9 @@ def progress_bar(total: int, *, shown: bool, unit: str, desc: str | None = None)
     from tqdm.auto import tqdm
 
     return tqdm(total=total, unit=unit, desc=desc)
+
+
+def restart(bar: Any, n: int) -> None:
+    """Count time from here, at n: what came before, to compile say, tells nothing of what is left."""
+    bar.reset()
+    bar.initial = bar.n = bar.last_print_n = n

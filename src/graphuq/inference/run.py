@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from graphuq._expect import LARGEST_COUNT, called, expect_one_of, expect_sampler, expect_seed, expect_whole
-from graphuq._progress import progress_bar
+from graphuq._progress import progress_bar, restart
 from graphuq.inference.checkpoint import Log
 from graphuq.inference.contradictions import needs_double_precision
 from graphuq.inference.diagnostics import split_r_hat
@@ -158,7 +158,8 @@ def sample(
                     state, draws, info = _block(sampler, warm, size, gap, keys, state, problem)
                     log.append(state, None if warm else {"z": draws, **info._asdict()})
                     if progress:
-                        _show(bar, log, so_far, info.acceptance, thin)
+                        told = "warm-up" if warm else "sampling, at most" if stops else "sampling"
+                        _show(bar, told, log, so_far, info.acceptance, thin)
             except KeyboardInterrupt:
                 if not log.n_draws:
                     raise
@@ -219,13 +220,16 @@ def _block(
     return state, draws, info
 
 
-def _show(bar: Any, log: Log, so_far: Any, acceptance: jax.Array, thin: int) -> None:
-    """Move the progress bar."""
-    shown = {"acceptance": f"{float(np.mean(acceptance)):.2f}"}
+def _show(bar: Any, told: str, log: Log, so_far: Any, acceptance: jax.Array, thin: int) -> None:
+    """Move the progress bar; the warm-up and the first block, which is compiled, do not count as time."""
+    shown, n_steps = {"acceptance": f"{float(np.mean(acceptance)):.2f}"}, min(log.n_draws * thin, bar.total)
     if log.n_draws:
-        bar.set_description("sampling")
         shown["R-hat"] = f"{split_r_hat(so_far().watched()).max():.3f}"
-    bar.n = min(log.n_draws * thin, bar.total)
+    if bar.desc.rstrip(": ") == told:
+        bar.update(n_steps - bar.n)
+    else:
+        restart(bar, n_steps)
+        bar.set_description(told, refresh=False)
     bar.set_postfix(shown)
 
 
