@@ -20,6 +20,14 @@ def test_what_is_left_is_judged_by_what_is_alike():
         assert "<03:00" in str(bar)
 
 
+def test_what_comes_all_at_once_promises_no_time(capsys):
+    """Modes converge late and together: the first of 300 would promise minutes where seconds are left."""
+    with progress_bar(300, shown=True, unit="mode", steady=False) as bar:
+        bar.update(1)
+        assert "<" not in str(bar)
+        assert "1/300 modes, 00:00" in str(bar)
+
+
 def test_a_bar_that_nobody_sees_counts(capsys):
     with progress_bar(10, shown=False, unit="step") as bar:
         bar.update(3)

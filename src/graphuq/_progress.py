@@ -28,13 +28,14 @@ class _Silent:
         """Nothing to say."""
 
 
-def progress_bar(total: int, *, shown: bool, unit: str, desc: str | None = None) -> Any:
-    """A bar of so many units, on standard error."""
+def progress_bar(total: int, *, shown: bool, unit: str, desc: str | None = None, steady: bool = True) -> Any:
+    """A bar of so many units, on standard error; what is left is told where they take steps of one length."""
     if not shown:
         return _Silent(total)
     from tqdm.auto import tqdm
 
-    return tqdm(total=total, unit=unit, desc=desc)
+    told = None if steady else f"{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} {unit}s, {{elapsed}}"
+    return tqdm(total=total, unit=unit, desc=desc, bar_format=told)
 
 
 def restart(bar: Any, n: int) -> None:

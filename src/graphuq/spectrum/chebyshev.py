@@ -90,7 +90,7 @@ def leading(
     rng = np.random.default_rng(seed)
     cut, upper = _cut_and_end(matrix, width / n_nodes, rng)
     allowed = tolerance if L.is_normalized else tolerance * upper
-    with progress_bar(n_modes, shown=progress, unit="mode") as bar:
+    with progress_bar(n_modes, shown=progress, unit="mode", steady=False) as bar:
         block = _start(start, Z.shape[1], (n_nodes, width), order, cut, upper, rng, loose=tolerance >= _LOOSE)
         found = _iterate(matrix, Z[order], block, n_wanted, cut, upper, allowed, bar)
     vectors = np.empty(found.vectors.shape)
