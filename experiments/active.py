@@ -1,7 +1,7 @@
 """Does asking the right rows help? Simulated labelling: accuracy and log-loss after every answer, ours and other tools.
 
-All begin with one label of each class. Half of the rows may be asked; the other half, the same for all, judges. The
-default strategy was chosen on other data than it is reported on: active_data.py. Tools: active_peers.py.
+All begin with one label of each class. Half of the rows may be asked; the other half, the same for all, judges.
+Data: active_data.py. Tools: active_peers.py.
 
     python -m experiments.active --jobs 16                          # docs/reproduction/active.json, docs/active.md
     python -m experiments.active --jobs 16 --data FILE --seconds 400    # data from a file, and an end after so long
