@@ -50,7 +50,10 @@ def told_of_large(large):
     ]
     keys = ("cap_gb", "peak_gb", "ours", "read", "teraflop", "products", "cpu", "products_cpu")
     for name, found in large.items():
-        numbers = [shown(found[key]) for key in keys] + [shown(found["cpu"] / found["products_cpu"])]
+        if found["peer"] is None:  # neighbors and their eigenvectors are no products with rows
+            found = found | {"teraflop": None, "products": None, "products_cpu": None}
+        times = None if found["peer"] is None else found["cpu"] / found["products_cpu"]
+        numbers = [*(shown(found[key]) for key in keys), shown(times)]
         rest = [shown(found["load"]), f"{found['accuracy']:.1%}"]
         lines.append(f"| {name.removeprefix(LARGE)} | {' | '.join([*numbers, *rest])} |")
     return lines

@@ -183,6 +183,17 @@ def test_a_zarr_array_that_ends_early_is_refused(tmp_path):
         tall(tmp_path)
 
 
+def test_a_damaged_chunk_of_a_zarr_array_is_told(tmp_path):
+    array = zarr.create_array(tmp_path / "x.zarr", shape=(100, 5), chunks=(10, 5), dtype=float)
+    array[:] = np.ones((100, 5))
+    chunk = tmp_path / "x.zarr" / "c" / "3" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-5])
+    leaf = tall(tmp_path / "x.zarr")
+    np.testing.assert_array_equal(leaf[:30], 1)
+    with pytest.raises(ValueError, match=r"Rows of .*x\.zarr cannot be read, a chunk is damaged"):
+        leaf.rows(slice(25, 45))
+
+
 def test_missing_numbers_of_parquet_are_nan(tmp_path):
     import pyarrow.parquet
 

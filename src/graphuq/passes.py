@@ -161,7 +161,7 @@ def _by_cluster(cluster: Any, X: Tall, work: Work, slices: Sequence[slice]) -> I
     from dask import delayed
     from distributed import as_completed
 
-    with _told_if_lost(cluster):
+    with told_if_lost():
         shared = delayed(work, pure=False, traverse=False)
         tasks = [delayed(_task)(shared, rows, X.lazy(rows)) for rows in slices]
         futures = cluster.compute(tasks)
@@ -183,16 +183,22 @@ def _task(work: Work, rows: slice, X: NDArray[Any]) -> Any:
 
 
 @contextmanager
-def _told_if_lost(cluster: Any) -> Iterator[None]:
+def told_if_lost() -> Iterator[None]:
+    """What goes wrong with the open client's cluster, in a sentence."""
+    here = client()
+    if here is None:
+        yield
+        return
     from distributed import comm
     from distributed.scheduler import KilledWorker
 
+    address = here.scheduler.address if here.scheduler else "its address"
     try:
         yield
     except (CancelledError, comm.CommClosedError, TimeoutError, StopIteration) as error:
         raise SchedulerLost(
-            f"The Dask scheduler at {cluster.scheduler.address if cluster.scheduler else 'its address'} does not answer "
-            "any more. What was finished is kept: start the scheduler and run the same again, which goes on from there."
+            f"The Dask scheduler at {address} does not answer any more. What was finished is kept: start the scheduler "
+            "and run the same again, which goes on from there."
         ) from error
     except KilledWorker as error:
         raise MemoryError(

@@ -172,10 +172,15 @@ class Stored:
 
     def rows(self, index: Index) -> Array:
         """Some of the rows."""
-        choose = (
-            self.array.oindex if hasattr(self.array, "oindex") and not isinstance(index, slice) else self.array
-        )
-        return np.asarray(choose[index], dtype=np.float64)
+        if not hasattr(self.array, "oindex"):
+            return np.asarray(self.array[index], dtype=np.float64)
+        try:
+            found = self.array[index] if isinstance(index, slice) else self.array.oindex[index]
+        except Exception as error:  # each codec of Zarr has its own
+            raise ValueError(
+                f"Rows of {self.array.store_path} cannot be read, a chunk is damaged: {error}."
+            ) from error
+        return np.asarray(found, dtype=np.float64)
 
     def lazy(self, rows: slice) -> Any:
         """Read where it is needed, or, of an array in memory, sent there."""
@@ -206,7 +211,10 @@ class Chunked:
 
     def rows(self, index: Index) -> Array:
         """Some of the rows."""
-        return np.asarray(self.array[index].compute(), dtype=np.float64)
+        from graphuq.passes import told_if_lost
+
+        with told_if_lost():
+            return np.asarray(self.array[index].compute(), dtype=np.float64)
 
     def lazy(self, rows: slice) -> Any:
         """The chunks, wherever Dask has them."""
