@@ -119,7 +119,8 @@ class Problem:
 
     def posterior(self, point: Point, **settings: Any) -> GaussianPosterior:
         """The posterior at a point."""
-        return GaussianPosterior(OnModes(self.prior(point), point.model.nodes), point.model, point.fit, **settings)
+        whitening = OnModes(self.prior(point), point.model.nodes)
+        return GaussianPosterior(whitening, point.model, point.fit, negligible=AS_NOISE, **settings)
 
 
 def problems(spectrum: Spectrum, model: Model, features: Any, hyperprior: Hyperprior | None) -> list[Problem]:

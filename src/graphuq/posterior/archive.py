@@ -109,7 +109,8 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
         return facts | {"kind": "draws", "settings": posterior.settings}, arrays
     fit: Any = posterior.fit
     arrays |= {"precision": fit.precision, "shift": fit.shift}
-    told = {"n_points": posterior.n_points, "n_sweeps": fit.n_sweeps, "converged": bool(fit.converged)}
+    told = {"n_points": posterior.n_points, "negligible": posterior.negligible}
+    told |= {"n_sweeps": fit.n_sweeps, "converged": bool(fit.converged)}
     return facts | {"kind": "gaussian", **told}, arrays
 
 
@@ -132,6 +133,7 @@ def _unpack_one(
         return Draws(whitening, model, arrays["z"], arrays["acceptance"], arrays["work"], told["settings"])
     start = Start(arrays["precision"], arrays["shift"])
     # Any tolerance is met at once, so that the sites stay as they are.
-    fit = ask(model, "sites").fit(whitening.matrix(seen), start=start, tolerance=np.inf)
+    told_fit = {"tolerance": np.inf, "negligible": told["negligible"]}
+    fit = ask(model, "sites").fit(whitening.matrix(seen), start=start, **told_fit)
     fit = replace(fit, n_sweeps=told["n_sweeps"], converged=told["converged"])
-    return GaussianPosterior(whitening, model, fit, told["n_points"])
+    return GaussianPosterior(whitening, model, fit, told["n_points"], told["negligible"])

@@ -60,12 +60,14 @@ class GaussianPosterior:
         model: the likelihood.
         fit: the Gaussian of z.
         n_points: points of the rule that integrates over what several fields have in common.
+        negligible: what the fit counted as noise, see `ep.span`; so it is with other labels.
     """
 
     whitening: Whitening = field(repr=False)
     model: Model = field(repr=False)
     fit: Fit = field(repr=False)
     n_points: int = N_POINTS
+    negligible: float = 0.0
 
     @classmethod
     def of(cls, prior: GaussianPrior, model: Model, **settings: Any) -> GaussianPosterior:
@@ -98,8 +100,9 @@ class GaussianPosterior:
             return replace(GaussianPosterior.of(self.prior, model, start=start), n_points=self.n_points)
         whitening = OnModes(self.prior, nodes)  # nothing to factor: that is what a new label would wait for
         tolerance = RELABEL_TOLERANCE if model.n_fields <= 3 else RELABEL_TOLERANCE_MANY
-        fit = ask(model, "sites").fit(whitening.matrix(nodes), start=start, tolerance=tolerance)
-        return GaussianPosterior(whitening, model, fit, self.n_points)
+        settings = {"tolerance": tolerance, "negligible": self.negligible}
+        fit = ask(model, "sites").fit(whitening.matrix(nodes), start=start, **settings)
+        return GaussianPosterior(whitening, model, fit, self.n_points, self.negligible)
 
     @property
     def prior(self) -> GaussianPrior:

@@ -1,4 +1,4 @@
-"""A posterior and what it knew of every row before in; the probabilities of every row now out, in milliseconds.
+"""A posterior and what was known of rows before in; the probabilities of these rows now out, in milliseconds.
 
 A new label moves means by ``Sigma_jc``, times a factor, and lowers variances by its square. So the means of the fields
 at all rows are computed anew, which is one product; variances only where the mean has moved far since they were
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphuq import uncertainty
 from graphuq.inference.whiten import OnModes
@@ -18,6 +19,8 @@ from graphuq.posterior.base import LEAST_PROBABILITY, Array, blocks
 from graphuq.posterior.gaussian import BLOCK_NUMBERS, GaussianPosterior
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import GaussianPrior
+
+Nodes = NDArray[np.int64]
 
 # Variances are computed anew where the square of a mean's move, in units of the variance, times the label variance
 # exceeds this; with several fields, whose covariances take a hundred times as long, at so many rows at most, the
@@ -28,39 +31,46 @@ FEW_NUMBERS = 2**16
 
 
 class Kept(NamedTuple):
-    """The fields of one component at every row."""
+    """The fields of one component at some rows."""
 
     prior: GaussianPrior  # which component it is: labels do not change the prior
     mean: Array  # when the variances were computed, (n_rows, n_fields)
     variance: Array  # with noise, (n_rows, n_fields)
 
+    def at(self, rows: Nodes) -> Kept:
+        """At some of its rows, by position."""
+        return Kept(self.prior, self.mean[rows], self.variance[rows])
 
-def refreshed(posterior: Any, before: tuple[Kept, ...] = ()) -> tuple[Array, Array, tuple[Kept, ...]]:
-    """The probabilities of every row and their errors, and what to hand in next time."""
+
+def refreshed(
+    posterior: Any, before: tuple[Kept, ...] = (), rows: Nodes | None = None
+) -> tuple[Array, Array, tuple[Kept, ...]]:
+    """The probabilities of rows, by default all, and their errors, and what to hand in next time for the same rows."""
+    nodes = np.arange(posterior.n_nodes) if rows is None else rows
     parts: tuple[Any, ...] = posterior.components if isinstance(posterior, Mixture) else (posterior,)
     can_keep = all(isinstance(each, GaussianPosterior) and isinstance(each.whitening, OnModes) for each in parts)
-    if not can_keep or posterior.n_nodes * posterior.n_classes * len(parts) < FEW_NUMBERS:
-        found = posterior.classes()
+    if not can_keep or len(nodes) * posterior.n_classes * len(parts) < FEW_NUMBERS:
+        found = posterior.classes(nodes)
         return found.probability, found.error, ()
     now, probabilities = [], []
     for each in parts:
         old = next((old for old in before if old.prior is each.prior), None)
-        kept, probability = _asked(each) if old is None else _followed(each, old)
+        kept, probability = _asked(each, nodes) if old is None else _followed(each, nodes, old)
         now.append(kept)
         probabilities.append(np.clip(probability, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY))
     mixed = posterior.mixed(probabilities) if isinstance(posterior, Mixture) else probabilities[0]
     return mixed, np.zeros_like(mixed), tuple(now)
 
 
-def _asked(posterior: GaussianPosterior) -> tuple[Kept, Array]:
-    """One component at every row, for the first time."""
-    mean, variance = _means(posterior), _variances(posterior, np.arange(posterior.n_nodes))
+def _asked(posterior: GaussianPosterior, nodes: Nodes) -> tuple[Kept, Array]:
+    """One component at rows, for the first time."""
+    mean, variance = _means(posterior, nodes), _variances(posterior, nodes)
     return Kept(posterior.prior, mean, variance), posterior.fit.independent_classes(mean, variance)
 
 
-def _followed(posterior: GaussianPosterior, before: Kept) -> tuple[Kept, Array]:
-    """One component at every row, its variances anew where that matters."""
-    fit, mean = posterior.fit, _means(posterior)
+def _followed(posterior: GaussianPosterior, nodes: Nodes, before: Kept) -> tuple[Kept, Array]:
+    """One component at rows, its variances anew where that matters."""
+    fit, mean = posterior.fit, _means(posterior, nodes)
     probability = fit.independent_classes(mean, before.variance)
     change = mean - before.mean
     change -= change.mean(axis=1, keepdims=True) if mean.shape[1] > 1 else 0.0  # only differences of fields matter
@@ -69,27 +79,27 @@ def _followed(posterior: GaussianPosterior, before: Kept) -> tuple[Kept, Array]:
     worst = np.argsort(-off)[: len(off) if mean.shape[1] == 1 else MOST_ROWS]
     rows = worst[off[worst] > STALE]
     then, variance = before.mean.copy(), before.variance.copy()
-    then[rows], variance[rows] = mean[rows], _variances(posterior, rows)
+    then[rows], variance[rows] = mean[rows], _variances(posterior, nodes[rows])
     probability[rows] = fit.independent_classes(mean[rows], variance[rows])
     return Kept(posterior.prior, then, variance), probability
 
 
-def _means(posterior: GaussianPosterior) -> Array:
-    """Of every field at every row: the modes are not copied, which would take longer than the product."""
+def _means(posterior: GaussianPosterior, nodes: Nodes) -> Array:
+    """Of every field at rows: the modes of all are not copied, which would take longer than the product."""
     prior, fit = posterior.prior, posterior.fit
     z: Any = np.atleast_2d(fit.z_mean)  # type: ignore[attr-defined]
     weights = np.zeros((prior.n_modes, len(z)))
     active = prior.variances > 0
     weights[active] = np.sqrt(prior.variances[active])[:, None] * z.T
-    return np.asarray(prior.vectors @ weights)
+    return np.asarray(prior.rows(nodes) @ weights)
 
 
-def _variances(posterior: GaussianPosterior, rows: Any) -> Array:
+def _variances(posterior: GaussianPosterior, nodes: Nodes) -> Array:
     whitening, noise = posterior.whitening, float(offer(posterior.model, "noise"))
     size = max(1, BLOCK_NUMBERS // (whitening.n_latent * int(offer(posterior.model, "n_fields"))))
     return np.concatenate(
         [
             posterior.fit.independent_variances(whitening.matrix(part), whitening.std(part), noise)
-            for part in blocks(rows, size)
+            for part in blocks(nodes, size)
         ]
     )

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,15 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from graphuq._expect import expect, expect_seed
 from graphuq._progress import progress_bar
 from graphuq.laplacian import Laplacian
+from graphuq.spectrum import accelerator
 from graphuq.spectrum.convention import Array, assemble, check_n_modes, null_space
 from graphuq.spectrum.lapack import dense
 from graphuq.spectrum.result import Spectrum
 
 Floats = NDArray[np.floating[Any]]
 Matrix = Floats | csr_array
+# vectors, degrees, where single precision will do, cut and upper end in; vectors, values and residuals out
+_Step: TypeAlias = Callable[[Any, NDArray[np.int64], NDArray[np.bool_], float, float], tuple[Any, Array, Array]]
 
 # LAPACK is as fast on graphs up to this size, and for more than this share of the modes.
 _SMALL, _SPARSE_SHARE, _DENSE_SHARE = 600, 1 / 3, 1 / 30
@@ -145,41 +148,24 @@ def _iterate(
 ) -> _Block:
     """Filter and rotate a block of vectors, orthogonal to the null space Z, until those wanted converge."""
     vectors, values, residuals = block
-    loose = vectors.dtype == np.float32
     width = vectors.shape[1]
     margin, worst = 0.0, np.inf
-    single = matrix.astype(np.float32)
-    exact = single if loose else matrix
-    Z = Z.astype(vectors.dtype)
-    W, LW = np.empty((2, *vectors.shape), vectors.dtype)  # the filtered vectors and L times them
+    step = (_there if accelerator.is_worth_it(matrix) else _here)(matrix, Z, vectors)
+    for _ in range(_MAX_ITERATIONS):
+        degrees = _degrees(values, residuals / (_AIM * allowed), n_wanted, cut, upper)
+        vectors, values, residuals = step(vectors, degrees, residuals > _SINGLE * upper, cut, upper)
+        converged = residuals[:n_wanted] <= allowed
+        bar.update(Z.shape[1] + int(converged.sum()) - bar.n)
+        if converged.all() and _orthonormal(np.asarray(vectors)):
+            return _Block(np.asarray(vectors)[:, :n_wanted], values[:n_wanted], residuals[:n_wanted])
 
-    def filtered(start: int) -> None:
-        columns = slice(start, start + _BLOCK)
-        operator = single if residuals[columns].min() > _SINGLE * upper else exact
-        X = np.ascontiguousarray(vectors[:, columns], dtype=operator.dtype)
-        X = _filter(operator, X, int(degrees[columns].max()), cut, upper)
-        X = _complement(Z, X.astype(vectors.dtype, copy=False))
-        W[:, columns], LW[:, columns] = X, exact @ X
-
-    # columns are independent, and sparse products leave Python's lock; dense ones have their own threads
-    with ThreadPoolExecutor(1 if isinstance(matrix, np.ndarray) else os.cpu_count()) as pool:
-        for _ in range(_MAX_ITERATIONS):
-            degrees = _degrees(values, residuals / (_AIM * allowed), n_wanted, cut, upper)
-            for _ in pool.map(filtered, range(0, width, _BLOCK)):
-                pass
-            values, residuals = _rayleigh_ritz(exact, W, LW, vectors)
-            converged = residuals[:n_wanted] <= allowed
-            bar.update(Z.shape[1] + int(converged.sum()) - bar.n)
-            if converged.all() and _orthonormal(vectors):
-                return _Block(vectors[:, :n_wanted], values[:n_wanted], residuals[:n_wanted])
-
-            # The last guard vectors are rough and would put the cut too high. Where all of them share
-            # the last wanted eigenvalue nothing moves until the cut is above it.
-            last, guard = values[n_wanted - 1], values[n_wanted + 3 * (width - n_wanted) // 4]
-            before, worst = worst, residuals[:n_wanted].max()
-            if worst > before / 2 and degrees[n_wanted - 1] < _MAX_DEGREE:
-                margin = max(2 * margin, 0.02 * (upper - last))
-            cut = min(float(max(min(guard, cut), last + margin)), 0.99 * upper)
+        # The last guard vectors are rough and would put the cut too high. Where all of them share
+        # the last wanted eigenvalue nothing moves until the cut is above it.
+        last, guard = values[n_wanted - 1], values[n_wanted + 3 * (width - n_wanted) // 4]
+        before, worst = worst, residuals[:n_wanted].max()
+        if worst > before / 2 and degrees[n_wanted - 1] < _MAX_DEGREE:
+            margin = max(2 * margin, 0.02 * (upper - last))
+        cut = min(float(max(min(guard, cut), last + margin)), 0.99 * upper)
     warnings.warn(
         f"{n_wanted - converged.sum()} of {n_wanted} eigenpairs did not reach a residual of {allowed:.1e} in "
         f"{_MAX_ITERATIONS} iterations; the largest is {worst:.1e}. Allow a larger tolerance, or use "
@@ -187,7 +173,48 @@ def _iterate(
         RuntimeWarning,
         stacklevel=3,
     )
-    return _Block(vectors[:, :n_wanted], values[:n_wanted], residuals[:n_wanted])
+    return _Block(np.asarray(vectors)[:, :n_wanted], values[:n_wanted], residuals[:n_wanted])
+
+
+def _here(matrix: Matrix, Z: Array, vectors: Floats) -> _Step:
+    """One filter and one rotation on this processor."""
+    single = matrix.astype(np.float32)
+    exact = single if vectors.dtype == np.float32 else matrix
+    Z = Z.astype(vectors.dtype)
+    W, LW = np.empty((2, *vectors.shape), vectors.dtype)  # the filtered vectors and L times them
+    # columns are independent, and sparse products leave Python's lock; dense ones have their own threads
+    n_threads = 1 if isinstance(matrix, np.ndarray) else os.cpu_count()
+
+    def step(
+        vectors: Floats, degrees: NDArray[np.int64], rough: NDArray[np.bool_], cut: float, upper: float
+    ) -> tuple[Floats, Array, Array]:
+        def filtered(start: int) -> None:
+            columns = slice(start, start + _BLOCK)
+            operator = single if rough[columns].all() else exact
+            X = np.ascontiguousarray(vectors[:, columns], dtype=operator.dtype)
+            X = _filter(operator, X, int(degrees[columns].max()), cut, upper)
+            X = _complement(Z, X.astype(vectors.dtype, copy=False))
+            W[:, columns], LW[:, columns] = X, exact @ X
+
+        with ThreadPoolExecutor(n_threads) as pool:
+            for _ in pool.map(filtered, range(0, vectors.shape[1], _BLOCK)):
+                pass
+        return vectors, *_rayleigh_ritz(exact, W, LW, vectors)
+
+    return step
+
+
+def _there(matrix: Any, Z: Array, vectors: Floats) -> _Step:
+    """The same on an accelerator."""
+    there = accelerator.OnAccelerator(matrix, Z, vectors.dtype)
+
+    def step(
+        vectors: Any, degrees: NDArray[np.int64], rough: NDArray[np.bool_], cut: float, upper: float
+    ) -> tuple[Any, Array, Array]:
+        W, LW = there.filtered(vectors, degrees, rough, (cut, upper, _scaled_every(cut, upper)))
+        return there.rotated(W, LW, _best)
+
+    return step
 
 
 def _cut_and_end(matrix: Matrix, share: float, rng: np.random.Generator) -> tuple[float, float]:
@@ -249,7 +276,7 @@ def _filter(matrix: Matrix, X: Floats, degree: int, cut: float, upper: float) ->
     if degree == 0:
         return X
     center, radius = (upper + cut) / 2, (upper - cut) / 2
-    every = max(1, int(_LARGEST_LOG / float(_growth(0.0, cut, upper))))
+    every = _scaled_every(cut, upper)
     scale = X.dtype.type(np.exp(-_LARGEST_LOG))
     twice = _shifted(matrix, -2 / radius, 2 * center / radius)
     before, X = X, twice(X) / 2
@@ -261,6 +288,11 @@ def _filter(matrix: Matrix, X: Floats, degree: int, cut: float, upper: float) ->
             before *= scale
             X *= scale
     return X
+
+
+def _scaled_every(cut: float, upper: float) -> int:
+    """The number of steps after which a filter is scaled down."""
+    return max(1, int(_LARGEST_LOG / float(_growth(0.0, cut, upper))))
 
 
 def _shifted(matrix: Matrix, factor: float, shift: float) -> Callable[[Floats], Floats]:
@@ -287,11 +319,8 @@ def _rayleigh_ritz(matrix: Matrix, W: Floats, LW: Floats, out: Floats) -> tuple[
     With ``W^T W = C C^T`` it is an ordinary problem: the eigenvectors of ``C^-1 W^T L W C^-T`` are ``C^T U``.
     The eigenvectors go to `out`; the eigenvalues and residuals are returned.
     """
-    # NumPy alone: SciPy may carry a second BLAS, and two thread pools in turn wait for each other
     try:
-        inverse = np.linalg.inv(np.linalg.cholesky(_product(W, W)))
-        values, U = np.linalg.eigh(inverse @ _product(W, LW) @ inverse.T)
-        U = inverse.T @ U
+        values, U = _best(_product(W, W), _product(W, LW))
     except np.linalg.LinAlgError:  # the columns are dependent to rounding
         W = np.linalg.qr(W).Q
         LW = matrix @ W
@@ -304,6 +333,14 @@ def _rayleigh_ritz(matrix: Matrix, W: Floats, LW: Floats, out: Floats) -> tuple[
         R = LW[rows] @ U - out[rows] * values.astype(W.dtype)
         squares += np.einsum("ij,ij->j", R, R)
     return values, np.sqrt(squares)
+
+
+def _best(gram: Array, projected: Array) -> tuple[Array, Array]:
+    """Values and coefficients U of `_rayleigh_ritz`, from ``W^T W`` and ``W^T L W``."""
+    # NumPy alone: SciPy may carry a second BLAS, and two thread pools in turn wait for each other
+    inverse = np.linalg.inv(np.linalg.cholesky(gram))
+    values, U = np.linalg.eigh(inverse @ projected @ inverse.T)
+    return values, inverse.T @ U
 
 
 def _product(W: Floats, V: Floats) -> Array:

@@ -1,0 +1,97 @@
+"""What a GPU brings: chains that see every node, modes of a large graph, and a whole `fit`.
+
+    python -m benchmarks.gpu                     # where JAX finds a GPU
+    JAX_PLATFORMS=cpu python -m benchmarks.gpu   # the same on the processor, to compare: chains are left out
+
+Ginzburg-Landau's potential looks at all 286,720 nodes at every step of 64 chains, so a step reads the basis and
+writes and reads u: its time is compared with that of a copy. The fit is of all MNIST images, 5 labels a class.
+"""
+
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import mnist_ten
+from benchmarks.record import record
+from graphuq import GraphClassifier, datasets, graph, laplacian, spectrum
+from graphuq.inference.pcn import PCN
+from graphuq.inference.run import _block, _init
+from graphuq.inference.target import Linear, Target
+from graphuq.models import GinzburgLandau
+from graphuq.spectrum import accelerator
+
+N_NODES, N_MODES, N_CHAINS, N_STEPS = 286_720, 50, 64, 500
+WHERE = "GPU" if jax.default_backend() == "gpu" else "CPU"
+
+
+def best_of(call, repeats=5):
+    """Seconds of the quickest of some calls, after one that compiles."""
+    seconds = []
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        jax.block_until_ready(call())
+        seconds.append(time.perf_counter() - began)
+    return min(seconds[1:])
+
+
+def copy_bandwidth():
+    """Bytes a second that a copy reads and writes."""
+    x = jnp.zeros(2**28, jnp.float32)
+    add = jax.jit(lambda x: jax.lax.fori_loop(0, 10, lambda i, x: x + 1, x))
+    return 10 * 2 * x.nbytes / best_of(lambda: add(x))
+
+
+def chains():
+    """Seconds of a step of all chains."""
+    rng = np.random.default_rng(0)
+    factor = rng.standard_normal((N_NODES, N_MODES), np.float32) / np.sqrt(N_MODES)
+    nodes = np.arange(0, N_NODES, 36)
+    model = GinzburgLandau(nodes, (factor[nodes, 0] > 0).astype(int))
+    target = Target.of(Linear(factor), model)
+    sampler, keys = PCN(0.05), jax.random.split(jax.random.key(0), N_CHAINS)
+    state = _init(sampler, keys, jax.random.normal(jax.random.key(1), (N_CHAINS, N_MODES)), target)
+    return best_of(lambda: _block(sampler, False, 1, N_STEPS, keys, state, target)) / N_STEPS
+
+
+def modes(n_nodes, X):
+    """Seconds of 300 modes of a graph."""
+    L = laplacian.normalized(graph.knn(X[:n_nodes], n_neighbors=10, n_components=50))
+    spectrum.leading(L, n_modes=20)  # compiles
+    return best_of(lambda: spectrum.leading(L, n_modes=300).vectors, repeats=1)
+
+
+def main() -> int:
+    if WHERE == "GPU":
+        accelerator.LEAST_NODES = 0  # every graph below goes there
+        bandwidth, seconds = copy_bandwidth(), chains()
+        moved = 4 * (N_NODES * N_MODES + 2 * N_NODES * N_CHAINS)
+        print(
+            f"Ginzburg-Landau pCN, {N_CHAINS} chains: {1e6 * seconds:.1f} us a step, {moved / seconds / 1e12:.2f} TB/s, "
+            f"{moved / seconds / bandwidth:.0%} of a copy's {bandwidth / 1e12:.2f}",
+            flush=True,
+        )
+        record("Ginzburg-Landau step, 64 chains, 286,720 nodes, GPU", ours=seconds, peer=moved / bandwidth)
+    X, y, nodes = mnist_ten.data(70_000, 0)
+    images = datasets.mnist_pair(4, 9, n_per_digit=None).X
+    for n_nodes, data in ((11_791, images), (70_000, X)):
+        seconds = modes(n_nodes, data)
+        print(f"300 modes of {n_nodes:,} nodes on the {WHERE}: {seconds:.2f} s", flush=True)
+        record(f"300 modes of {n_nodes:,} nodes, {WHERE}", ours=seconds)
+    labels = np.full(len(y), -1)
+    labels[nodes] = y[nodes]
+    for attempt in ("first", "again"):
+        began = time.perf_counter()
+        found = GraphClassifier(n_components=50).fit(X, labels)
+        accuracy = float((found.label_distributions_.argmax(axis=1) == y).mean())
+        seconds = time.perf_counter() - began
+        stages = ", ".join(f"{name} {took:.1f}" for name, took in found.stages_.items())
+        print(f"fit of 70,000 rows on the {WHERE}, {attempt}: {seconds:.1f} s, accuracy {accuracy:.4f} ({stages})")
+        record(f"fit, 70,000 rows, 10 classes, {WHERE}", ours=seconds, accuracy=accuracy)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
