@@ -46,6 +46,18 @@ def test_rows_follow_new_labels(n_classes, temperature):
         assert off.mean() < 8e-3
 
 
+def test_some_rows_follow_as_all_do():
+    posterior, y = mixture(5)
+    rows = np.array([7, 3, 250, 40])
+    *_, now = refreshed(posterior)
+    some = tuple(each.at(rows) for each in now)
+    later = posterior.with_labels(np.append(posterior.model.nodes, 40), np.append(posterior.model.y, y[40]))
+    expected = refreshed(later, now)[0][rows]
+    assert np.abs(expected - refreshed(posterior)[0][rows]).max() > 0.01
+    np.testing.assert_allclose(refreshed(later, some, rows)[0], expected, atol=1e-6)
+    np.testing.assert_allclose(refreshed(posterior, (), rows)[0], refreshed(posterior)[0][rows], atol=1e-6)
+
+
 def test_variances_that_stay_as_they_were_are_farther_off(monkeypatch):
     """A twin of the test above: means alone do not do."""
     first, y = mixture(2)

@@ -7,9 +7,9 @@ import pytest
 from graphuq import GraphClassifier
 from graphuq.app.label import beliefs
 from graphuq.app.label import session as sessions
-from graphuq.app.label.quick import Sketch
 from graphuq.app.label.session import MAX_CLASSES, MAX_NAME, checked_name
 from graphuq.app.label.store import Refused
+from graphuq.posterior import kept
 from tests.app.label.conftest import NAMES, N, blobs
 
 TRUTH = [NAMES[k] for k in blobs()[1]]
@@ -239,21 +239,14 @@ def test_a_failure_of_the_model_is_told_and_questions_go_on(make, monkeypatch, c
     assert "no such luck" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 6])
-def test_quick_probabilities_are_near_the_exact_ones(n_classes):
-    X, y = blobs(90, n_classes, seed=1)
-    X = np.hstack([X / 2, np.random.default_rng(2).standard_normal((90, 2))])
-    given = {row: f"class {y[row]}" for row in range(3 * n_classes)}
-    classifier = beliefs.learned(beliefs.seen(GraphClassifier(n_neighbors=6), X, lambda stage: None), given)
-    rows = np.arange(5, 80)
-    sketch = Sketch.of(classifier.posterior_, rows)
-    moved = beliefs.told(classifier, {**given, 70: f"class {y[70]}"})
-    for each in (classifier, moved):
-        exact = each.posterior_.probability(rows)
-        found = sketch.probability(each.posterior_)
-        np.testing.assert_allclose(found.sum(axis=1), 1)
-        error = np.abs(found - exact).max(axis=1)
-        assert error.max() < (1e-9 if n_classes == 2 else 0.25)
-        assert error.mean() < 0.05
-        wrong = np.abs(np.full_like(exact, 1 / n_classes) - exact).max(axis=1)  # what knows nothing is far off
-        assert wrong.mean() > 0.15
+def test_some_rows_of_a_large_table_follow_answers(make, monkeypatch):
+    monkeypatch.setattr(sessions, "MAX_POINTS", 20)
+    monkeypatch.setattr(kept, "FEW_NUMBERS", 0)
+    session = make(GIVEN)
+    assert session.model.settled()
+    before = session.model.beliefs.shown
+    say(session, session.question("me")["row"])
+    now = session.model.beliefs
+    assert now.shown.shape == (20, 3)
+    exact = now.classifier.posterior_.probability(session.model.shown)
+    assert np.abs(now.shown - exact).max() < 0.05 < np.abs(before - exact).max()

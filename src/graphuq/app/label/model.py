@@ -21,10 +21,10 @@ from scipy.stats import rankdata
 
 from graphuq import queries, uncertainty
 from graphuq.app.label import beliefs
-from graphuq.app.label.quick import Sketch
 from graphuq.app.report import plots
 from graphuq.app.shell import sentence
 from graphuq.estimator import GraphClassifier
+from graphuq.posterior.kept import Kept, refreshed
 from graphuq.suspicion import SuspiciousLabels, suspicious_labels
 
 Array = NDArray[Any]
@@ -94,7 +94,7 @@ class Model:
         self.beliefs, self.advice = Beliefs(), Advice()
         self.learning, self.weighing, self.failure = False, False, ""
         self.coordinates, self.layout = self._place(None), 0  # of all rows, shape (n_rows, 2)
-        self._sketches: tuple[Sketch, Sketch] | None = None
+        self._kept: tuple[Kept, ...] = ()  # of the rows of the map
         self._learned_from, self._failed_at = 0, -1
         self._stopped = False
         self._thread = threading.Thread(target=self._work, name="weigh", daemon=True)
@@ -132,10 +132,16 @@ class Model:
         found = None if classifier is None else beliefs.told(classifier, self._situation().given)
         shown = None
         if found is not None:
-            assert self._sketches is not None
-            shown = self._sketches[0].probability(found.posterior_)
+            shown = self._at_shown(found)
             self._note(len(found.labels_.nodes), uncertainty.mean_label_variance(shown), None)
         self.beliefs = Beliefs(version, found, shown)
+
+    def _at_shown(self, classifier: GraphClassifier) -> Array:
+        """The probabilities at the rows of the map: those of a large table wait for the thread."""
+        if len(self.shown) == self.n_rows:
+            return classifier.label_distributions_
+        found, _, self._kept = refreshed(classifier.posterior_, self._kept, self.shown)
+        return found
 
     def _place(self, p: Array | None) -> Array:
         """Where rows lie on the map, from 0 to 1: the first two columns of the report's, half of them as ranks.
@@ -194,14 +200,10 @@ class Model:
 
     def _learn(self, situation: Situation) -> None:
         classifier = beliefs.learned(self.seen, situation.given)
-        sketches = (
-            Sketch.of(classifier.posterior_, self.shown),
-            Sketch.of(classifier.posterior_, np.arange(self.n_rows)),
-        )
-        place = self._place(sketches[1].probability(classifier.posterior_))
+        place = self._place(classifier.label_distributions_)
         with self._news:
             self._learned_from = len(situation.given)
-            self._sketches = sketches
+            self._kept = tuple(each.at(self.shown) for each in classifier._kept)
             self._believe(classifier, self.beliefs.version + 1)
             self.coordinates, self.layout = place, self.layout + 1
 
@@ -211,24 +213,19 @@ class Model:
         if classifier is None:
             self._spread(version, situation)
             return
-        assert self._sketches is not None
-        posterior = classifier.posterior_
-        p = self._sketches[1].probability(posterior)
-        ahead = askable
-        if askable.size:
-            known: dict[str, Any] = {"probability": p, "spectrum": classifier.spectrum_}
-            ahead = queries.next_queries(posterior, N_AHEAD, candidates=askable, **known)
+        ahead = classifier.next_queries(N_AHEAD, candidates=askable) if askable.size else askable
         self._publish(Advice(version, tuple(ahead.tolist()), self.advice.suspicious, self.advice.gain))
         suspicious, log_loss = None, None
         if len(given) <= MAX_LEFT_OUT:
-            left_out = posterior.left_out()
-            suspicious = suspicious_labels(posterior, left_out=left_out)
+            left_out = classifier.posterior_.left_out()
+            suspicious = suspicious_labels(classifier.posterior_, left_out=left_out)
             y = classifier.labels_.y
             log_loss = float(-np.log(np.maximum(left_out[np.arange(len(y)), y], 1e-12)).mean())
-        self._note(len(classifier.labels_.nodes), uncertainty.mean_label_variance(p), log_loss)
+        variance = uncertainty.mean_label_variance(classifier.label_distributions_)
+        self._note(len(classifier.labels_.nodes), variance, log_loss)
         if not self._publish(replace(self.advice, suspicious=suspicious)) or not askable.size:
             return
-        self._publish(replace(self.advice, gain=queries.expected_gain(posterior, N_GAIN, probability=p)))
+        self._publish(replace(self.advice, gain=classifier.expected_gain(N_GAIN)))
 
     def _spread(self, version: int, situation: Situation) -> None:
         """Without two classes nothing but the graph says what to ask: rows that are spread over it."""
