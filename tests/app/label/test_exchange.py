@@ -84,14 +84,22 @@ def test_the_short_json_of_label_studio_is_read(make, tmp_path):
     assert session.labels() == {3: "ant", 4: "bee"}
 
 
+def test_a_csv_file_is_read_as_tables_are(make, tmp_path):
+    source = tmp_path / "excel.csv"
+    source.write_bytes("row;kind;note\nrow 3;käfer;x\nrow 4;NA;\nrow 5;-1;\n".encode("cp1252"))
+    session = make()
+    assert exchange.take(session, source, label="kind", row_id=None) == "1 answer taken from excel.csv"
+    assert session.labels() == {3: "käfer"}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
         ("a.csv", "row,other\nrow 1,ant\n", "needs the columns 'row' and 'kind'"),
-        ("a.csv", "", "needs the columns"),
+        ("a.csv", "", "is empty"),
         ("a.csv", "row,kind\nrow 99,ant\n", "the row 'row 99', which the table does not have"),
         ("a.csv", f"row,kind\nrow 1,ant\nrow 2,{'x' * 300}\n", "200 letters at most"),
-        ("a.csv", b"row,kind\nrow 1,\xff\n", "cannot be read"),
+        ("a.csv", b"row,kind\nrow 1,\x81\n", "neither UTF-8"),
         ("a.json", "{}", "no export of Label Studio"),
         ("a.json", "[1]", "no export of Label Studio"),
         ("a.json", "[{", "cannot be read"),

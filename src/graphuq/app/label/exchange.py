@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 
 from graphuq import uncertainty
 from graphuq.app.label.session import Session, checked_name
-from graphuq.app.tables import write_csv
-from graphuq.app.tables.text import MISSING
+from graphuq.app.tables import read_table, write_csv
+from graphuq.classes import UNLABELED_TEXT
 from graphuq.files import check_target, whole_file
 
 MAX_FILE = 512 * 2**20  # bytes
@@ -69,7 +68,7 @@ def read_answers(source: Path, label: str, row_id: str | None) -> list[tuple[str
         raise ValueError(f"{source.name} must end in .csv, or in .json for Label Studio.")
     try:
         return list(readers[source.suffix.lower()](source, label, row_id))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, csv.Error) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{source.name} cannot be read: {error}.") from None
 
 
@@ -140,15 +139,14 @@ def _tasks(session: Session, found: list[dict[str, Any]], label: str) -> Iterato
 
 
 def _from_csv(source: Path, label: str, row_id: str | None) -> Iterator[tuple[str, str]]:
-    with source.open(encoding="utf-8-sig", newline="") as file:
-        lines = csv.DictReader(file, strict=True)
-        named = next((name for name in (row_id, "row") if name and name in (lines.fieldnames or ())), None)
-        if named is None or label not in (lines.fieldnames or ()):
-            raise ValueError(f"{source.name} needs the columns {row_id or 'row'!r} and {label!r}.")
-        for line in lines:
-            name = (line[label] or "").strip()
-            if name.lower() not in MISSING and name != "-1":
-                yield (line[named] or "").strip(), name
+    """By the reader of tables, so that a class is called here as it is there."""
+    table = read_table(source)
+    named = next((name for name in (row_id, "row") if name and name in table.columns), None)
+    if named is None or label not in table.columns:
+        raise ValueError(f"{source.name} needs the columns {row_id or 'row'!r} and {label!r}.")
+    for row, name in zip(table.text(named), table.text(label), strict=True):
+        if name not in UNLABELED_TEXT:
+            yield row, name
 
 
 def _from_json(source: Path, label: str, row_id: str | None) -> Iterator[tuple[str, str]]:

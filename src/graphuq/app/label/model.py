@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from graphuq import queries, uncertainty
+from graphuq import calibration, queries, uncertainty
 from graphuq.app.label import beliefs
 from graphuq.app.report import plots
 from graphuq.app.shell import sentence
@@ -115,9 +114,8 @@ class Model:
 
     def settled(self, seconds: float = 600.0) -> bool:
         """Wait until everything is learned and weighed."""
-        limit = time.monotonic() + seconds
         with self._news:
-            return self._news.wait_for(self._idle, max(0.0, limit - time.monotonic()))
+            return self._news.wait_for(self._idle, seconds)
 
     def stop(self) -> None:
         """End the thread."""
@@ -219,8 +217,7 @@ class Model:
         if len(given) <= MAX_LEFT_OUT:
             left_out = classifier.posterior_.left_out()
             suspicious = suspicious_labels(classifier.posterior_, left_out=left_out)
-            y = classifier.labels_.y
-            log_loss = float(-np.log(np.maximum(left_out[np.arange(len(y)), y], 1e-12)).mean())
+            log_loss = calibration.log_loss(left_out, classifier.labels_.y)
         variance = uncertainty.mean_label_variance(classifier.label_distributions_)
         self._note(len(classifier.labels_.nodes), variance, log_loss)
         if not self._publish(replace(self.advice, suspicious=suspicious)) or not askable.size:
