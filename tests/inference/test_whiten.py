@@ -2,7 +2,10 @@ import jax
 import numpy as np
 import pytest
 
+from graphuq import PCN, sample
 from graphuq.inference.whiten import OnLabels, OnModes, OnModesAndLabels, whiten
+from graphuq.models import GinzburgLandau
+from graphuq.prior import NewRows
 from tests.oracles import dense_covariance, four_priors, random_spectrum
 
 PRIORS = four_priors(random_spectrum())
@@ -16,7 +19,7 @@ def dense_map(whitening):
 
 
 @pytest.mark.parametrize("name", PRIORS)
-@pytest.mark.parametrize("n_seen", [1, 3, 20])
+@pytest.mark.parametrize("n_seen", [1, 3, 20, 30])
 def test_every_reduction_is_exact(name, n_seen):
     """B B^T, E[u u_seen] and Var[u] are those of the dense covariance."""
     prior, nodes = PRIORS[name], np.random.default_rng(n_seen).choice(30, n_seen, replace=False)
@@ -49,7 +52,29 @@ def test_the_cheapest_reduction_is_chosen():
     assert isinstance(whiten(PRIORS["approximate"], many), OnModesAndLabels)
     assert isinstance(whiten(PRIORS["matern_tail"], many), OnModesAndLabels)
     assert isinstance(whiten(PRIORS["full"], EVERY), OnModes)
-    assert isinstance(whiten(PRIORS["matern_tail"], EVERY), OnLabels)
+    assert isinstance(whiten(PRIORS["matern_tail"], EVERY), OnModesAndLabels)
+    assert isinstance(whiten(PRIORS["approximate"], EVERY), OnModesAndLabels)  # its covariance is singular
+
+
+@pytest.mark.parametrize("name", ["approximate", "matern_tail"])
+def test_a_new_row_follows_nodes_that_are_all_seen(name):
+    """Cov(u_x, u) and Var(u_x) of `NewRows`, but for what u = 0 along the removed mode cannot tell."""
+    prior = PRIORS[name]
+    at_x = np.random.default_rng(0).standard_normal((4, prior.n_modes)) / 6
+    whitening, excess = whiten(prior, EVERY), np.maximum(prior.variances - prior.tail_variance, 0)
+    K = whitening.matrix(NewRows(at_x))
+    np.testing.assert_allclose(K @ dense_map(whitening).T, (at_x * excess) @ prior.vectors.T, atol=1e-13)
+    variance = (K**2).sum(1) + whitening.std(NewRows(at_x)) ** 2
+    np.testing.assert_allclose(variance, at_x**2 @ excess + prior.tail_variance)
+
+
+@pytest.mark.filterwarnings("ignore:Not converged")
+def test_ginzburg_landau_runs_under_the_approximate_prior():
+    """It sees every node, and C is singular."""
+    model = GinzburgLandau([0, 7], [0, 1])
+    posterior = sample(PRIORS["approximate"], model, PCN(), n_steps=20, n_warmup=5, n_chains=2, seed=0)
+    q0 = PRIORS["approximate"].vectors[:, 0]
+    assert abs(posterior.latent(EVERY) @ q0).max() < 1e-5  # where the prior has no variance u stays zero
 
 
 def test_a_nearly_singular_block_is_no_trouble():

@@ -149,7 +149,8 @@ class OnModesAndLabels:
         E[u_j | z] = F_j z_modes + sqrt(v_tail) q0_j ((1/sqrt(a) - sqrt(a)) zeta - t),
         Var[u_j | z] = v_tail (1 - q0_j^2 / a).
 
-    Where no mode is removed from the tail q0 is zero.
+    Where no mode is removed from the tail q0 is zero. Where every node is seen a is zero, and so is u along q0: it
+    says nothing of a new row.
     """
 
     prior: GaussianPrior
@@ -187,16 +188,20 @@ class OnModesAndLabels:
             which = positions(where[seen], self.nodes)  # type: ignore[index]
             own[:, seen] = z_nodes[:, which] - q0_seen[which] * (t + root * zeta)[:, None]
         if not seen.all():
-            shared = (1 / root - root) * zeta - t
+            shared = 0 * zeta if self._sees_all else (1 / root - root) * zeta - t
             own[:, ~seen] = self._q0(where)[~seen] * shared[:, None]
         return modal + tail * own
 
     def std(self, where: Where) -> Array:
         """``sqrt(v_tail (1 - q0_j^2 / a))`` at unseen nodes, zero at seen ones."""
         q0_seen = self._q0(self.nodes)
-        a = 1 - q0_seen @ q0_seen
+        a = np.inf if self._sees_all else 1 - q0_seen @ q0_seen
         left = self.prior.tail_variance * np.maximum(1 - self._q0(where) ** 2 / a, 0.0)
         return np.sqrt(np.where(_seen(where, self.nodes), 0.0, left) + self.prior.own_variance(where))
+
+    @property
+    def _sees_all(self) -> bool:
+        return len(self.nodes) == self.prior.n_nodes
 
     @property
     def _kept(self) -> NDArray[np.bool_]:
@@ -228,9 +233,9 @@ def whiten(prior: GaussianPrior, nodes: Nodes) -> Whitening:
         return _on_labels(prior, nodes)
     if prior.tail_variance == 0:
         return OnModes(prior, nodes)
-    # A tail larger than a kept variance, or every node seen, has no such split: factor the block itself.
+    # A tail larger than a kept variance has no such split: factor the block itself.
     lesser = (prior.variances < prior.tail_variance) & (prior.variances > 0)
-    if lesser.any() or np.count_nonzero(prior.variances == 0) > 1 or len(nodes) == prior.n_nodes:
+    if lesser.any() or np.count_nonzero(prior.variances == 0) > 1:
         return _on_labels(prior, nodes)
     return OnModesAndLabels(prior, nodes)
 
