@@ -35,6 +35,7 @@ Array = NDArray[np.float64]
 
 TITLE = "does asking the right rows help?"
 DEFAULT, RANDOM = "graphuq, loss", "graphuq, random"
+LONGER = f"{RANDOM} for longer"
 # Of the accuracy at the end.
 SHARES = (0.95, 0.99)
 RECORDS, PAGE, SCRATCH = Path("docs/reproduction"), Path("docs/active.md"), Path("reproduction")
@@ -51,6 +52,7 @@ class Config:
         n_starts: draws of the first labels and of the rows that judge, of the data that are reported.
         n_starts_choosing: of the others.
         n_answers: questions asked with two classes; n_answers_many with more.
+        longer: how many times as many are asked at random too, to see what random choice needs where the others are done.
         reported: strategies of ours that are run on the data reported.
     """
 
@@ -60,6 +62,7 @@ class Config:
     n_starts_choosing: int = 2
     n_answers: int = 48
     n_answers_many: int = 60
+    longer: int = 2
     reported: tuple[str, ...] = ("loss", "random")
 
 
@@ -70,7 +73,7 @@ QUICK = Config(
 
 
 def trials(config: Config) -> list[Trial]:
-    """One start of one tool each; start by start, so that a run cut off has all data and tools."""
+    """One start of one tool each; start by start, so that a run cut off has all data and tools; longer ones at the end."""
     plan = [("reporting", name, config.n_starts) for name in config.reporting]
     plan += [("choosing", name, config.n_starts_choosing) for name in config.choosing]
     most = max(n for _, _, n in plan)
@@ -81,7 +84,11 @@ def trials(config: Config) -> list[Trial]:
             others = [name for name in active_peers.sessions(()) if part == "reporting"]
             if seed < n_starts:
                 found += [{"part": part, "data": data, "seed": seed, "tool": tool} for tool in (*mine, *others)]
-    return found
+    reported = [each for each in found if each["part"] == "reporting" and each["tool"] == RANDOM]
+    order = {data: i for i, data in enumerate(config.reporting)}
+    return found + [
+        {**each, "times": config.longer} for each in sorted(reported, key=lambda each: order[each["data"]])
+    ]
 
 
 def run(config: Config, trial: Trial) -> dict[str, Any]:
@@ -93,7 +100,7 @@ def run(config: Config, trial: Trial) -> dict[str, Any]:
     judges, rest = np.sort(order[: len(y) // 2]), order[len(y) // 2 :]
     nodes = np.array([rest[np.flatnonzero(y[rest] == k)[0]] for k in range(n_classes)])
     pool = active_peers.Pool(X, nodes, y[nodes], np.setdiff1d(rest, nodes), trial["seed"])
-    n_answers = config.n_answers if n_classes == 2 else config.n_answers_many
+    n_answers = (config.n_answers if n_classes == 2 else config.n_answers_many) * trial.get("times", 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of labels that decide little, which is the point
         session = active_peers.sessions(STRATEGIES)[trial["tool"]](pool)
@@ -112,34 +119,40 @@ def measure(probability: Array, truth: NDArray[np.int64]) -> list[float]:
 
 def summarize(config: Config, results: list[dict[str, Any]]) -> dict[str, Any]:
     """The mean curve of every tool on every data set, and the labels it needs."""
-    found: dict[tuple[str, str], dict[str, list[Any]]] = {}
+    found: dict[tuple[str, str], dict[str, dict[int, Any]]] = {}
     for each in results:
         tools = found.setdefault((each["part"], each["data"]), {})
-        tools.setdefault(each["tool"], []).append(each)
+        tools.setdefault(LONGER if "times" in each else each["tool"], {})[each["seed"]] = each
     whole = {
         key: tools for key, tools in found.items() if DEFAULT in tools and RANDOM in tools
     }  # of a run cut off
     return {"data": [_data(part, data, tools) for (part, data), tools in whole.items()]}
 
 
-def _data(part: str, data: str, tools: dict[str, list[Any]]) -> dict[str, Any]:
-    n_starts = min(len(each) for each in tools.values())
-    n_first = tools[RANDOM][0]["n_first"]
-    means = {name: np.mean([each["curve"] for each in runs[:n_starts]], axis=0) for name, runs in tools.items()}
+def _data(part: str, data: str, tools: dict[str, dict[int, Any]]) -> dict[str, Any]:
+    """The means over the starts that all tools have done; random choice for longer counts where it has done them too."""
+    longer = tools.pop(LONGER, {})
+    seeds = sorted(set.intersection(*(set(runs) for runs in tools.values())))
+    n_first = tools[RANDOM][seeds[0]]["n_first"]
+    means = {name: np.mean([runs[seed]["curve"] for seed in seeds], axis=0) for name, runs in tools.items()}
     final = {name: curve[-1] for name, curve in means.items()}
     best = max(final[name][0] for name in final if name.startswith("graphuq"))
     levels = {f"{share:.0%} of the accuracy": share * best for share in SHARES}
+    judged = dict(means)
+    if set(seeds) <= set(longer):
+        judged[RANDOM] = np.mean([longer[seed]["curve"] for seed in seeds], axis=0)
     needed = {
         name: {word: labels_needed(curve[:, 0], level, n_first) for word, level in levels.items()}
         | {"the log-loss of random": labels_needed(-curve[:, 1], -final[RANDOM][1], n_first)}
-        for name, curve in means.items()
+        for name, curve in judged.items()
     }
     return {
         "part": part,
         "data": data,
-        "n_starts": n_starts,
+        "n_starts": len(seeds),
         "n_first": n_first,
         "n_labels": n_first + len(means[RANDOM]) - 1,
+        "n_labels_random": n_first + len(judged[RANDOM]) - 1,
         "final_accuracy": best,
         "curves": {name: np.round(curve, DIGITS) for name, curve in means.items()},
         "mean_log_loss": {name: float(curve[:, 1].mean()) for name, curve in means.items()},
@@ -156,16 +169,23 @@ def labels_needed(curve: Array, level: float, n_first: int) -> int | None:
 
 
 def goals(record: Record) -> list[dict[str, Any]]:
-    """For every data set reported and every goal: what the default needs, random, and the best other tool."""
+    """For every data set reported and every goal: what the default needs, random, and the best other tool.
+
+    Half of what random needs is None where random was not asked for long enough to tell.
+    """
     rows = []
     for each in record.values["data"]:
         if each["part"] != "reporting":
             continue
-        beyond = each["n_labels"] + 1  # at least so many, where a goal is not reached
         for goal in each["needed"][DEFAULT]:
-            need = {name: words[goal] or beyond for name, words in each["needed"].items()}
+            beyond = {
+                name: each["n_labels_random" if name == RANDOM else "n_labels"] + 1 for name in each["needed"]
+            }
+            # At least so many, where a goal is not reached.
+            need = {name: words[goal] or beyond[name] for name, words in each["needed"].items()}
             peers = {name: n for name, n in need.items() if not name.startswith("graphuq")}
             peer = min(peers, key=lambda name: peers[name])
+            open_end = need[RANDOM] == beyond[RANDOM] and 2 * need[DEFAULT] > need[RANDOM]
             rows.append(
                 {
                     "data": each["data"],
@@ -174,9 +194,10 @@ def goals(record: Record) -> list[dict[str, Any]]:
                     "random": need[RANDOM],
                     "peer": peer,
                     "peer_needs": peers[peer],
-                    "beyond": beyond,
-                    "half": 2 * need[DEFAULT] <= need[RANDOM],
-                    "no_more": need[DEFAULT] <= peers[peer] and need[DEFAULT] < beyond,
+                    "beyond": beyond[DEFAULT],
+                    "beyond_random": beyond[RANDOM],
+                    "half": None if open_end else 2 * need[DEFAULT] <= need[RANDOM],
+                    "no_more": need[DEFAULT] <= peers[peer] and need[DEFAULT] < beyond[DEFAULT],
                 }
             )
     return rows
@@ -191,7 +212,7 @@ def claims(record: Record) -> list[Claim]:
             ("half", "at most half of the labels of random"),
             ("no_more", "no more than the best peer"),
         ):
-            n = sum(row[key] for row in mine)
+            n = sum(row[key] is True for row in mine)
             lines.append(Claim(f"to {goal}: {word}", "not in the paper", f"{n} of {len(mine)} data sets", None))
     return lines
 
@@ -244,7 +265,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--page", action="store_true", help="nothing but the picture and the page, from the record"
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no more trials after so long")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="begin no more trials after so long; 0: none"
+    )
     parser.add_argument("--out", type=Path, help=f"for the record (default: {RECORDS}, or {SCRATCH}/quick)")
     parser.add_argument("--work", type=Path, default=SCRATCH / "work", help="for finished trials")
     asked = parser.parse_args(arguments)

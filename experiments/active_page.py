@@ -33,7 +33,7 @@ def page(record: Record, out: Path) -> str:
         "## Labels needed\n",
         f"`{DEFAULT.removeprefix('graphuq, ')}` is the default of `next_queries`. The accuracy is the best that one of "
         "our strategies has at the end; the log-loss that of random choice at the end. `>` marks a goal that was not "
-        "reached with all labels asked for.\n",
+        f"reached with all labels asked for. {_longer(cells)}\n",
         table(
             ["data", "to reach", "default", "random", "best other tool", ""],
             [_needed(row) for row in goals(record)],
@@ -51,31 +51,40 @@ def page(record: Record, out: Path) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def _longer(cells: list[dict[str, Any]]) -> str:
+    """On which data random choice went on."""
+    on = [each["data"] for each in cells if each["n_labels_random"] > each["n_labels"]]
+    return f"Random choice went on with twice as many answers on: {', '.join(on)}." if on else ""
+
+
 def answer(record: Record) -> str:
     """In how many data sets the default needs half of what random needs, and no more than the best other tool."""
     rows = goals(record)
     lines = []
     for goal in dict.fromkeys(row["goal"] for row in rows):
         mine = [row for row in rows if row["goal"] == goal]
-        half, no_more = (sum(row[key] for row in mine) for key in ("half", "no_more"))
+        half, no_more = (sum(row[key] is True for row in mine) for key in ("half", "no_more"))
+        open_end = ", ".join(row["data"] for row in mine if row["half"] is None)
         lost = ", ".join(row["data"] for row in mine if not row["no_more"]) or "none"
         lines.append(
-            f"- **{goal}**: at most half of the labels that random choice needs on {half} of {len(mine)} data sets, no "
+            f"- **{goal}**: at most half of the labels that random choice needs on {half} of {len(mine)} data sets"
+            f"{f' (too soon to tell on: {open_end})' if open_end else ''}, no "
             f"more than the best other tool on {no_more} (more, or not at all, on: {lost})."
         )
     return "To reach\n\n" + "\n".join(lines) + "\n"
 
 
 def _needed(row: dict[str, Any]) -> list[str]:
-    def show(n: int) -> str:
-        return f"> {n - 1}" if n == row["beyond"] else str(n)
+    def show(n: int, beyond: int = row["beyond"]) -> str:
+        return f"> {n - 1}" if n == beyond else str(n)
 
     marks = [
-        "half of random" if row["half"] else "",
+        {True: "half of random", None: "half of random or not: too soon to tell"}.get(row["half"], ""),
         "no more than others" if row["no_more"] else "more than others",
     ]
-    peer = f"{show(row['peer_needs'])}, {row['peer']}"
-    return [row["data"], row["goal"], show(row["ours"]), show(row["random"]), peer, "; ".join(filter(None, marks))]
+    peer = show(row["peer_needs"]) + (f", {row['peer']}" if row["peer_needs"] < row["beyond"] else "")
+    at_random = show(row["random"], row["beyond_random"])
+    return [row["data"], row["goal"], show(row["ours"]), at_random, peer, "; ".join(filter(None, marks))]
 
 
 def _on_the_way(cells: list[dict[str, Any]]) -> str:
@@ -109,7 +118,7 @@ def _choice(record: Record) -> str:
     why = (
         f"By these alone it would not be the default: {ahead} did better. A first record, of one start, had `error` as the "
         f"default, which did worse than random choice on `{LOOKED_AT}`. Therefore the log-loss was added to what is weighed and "
-        "the first questions were spread over the graph, and both were tried on that data set too.\n"
+        "the first questions were spread over the graph, with an eye on that data set.\n"
     )
     rows = [[name, f"{found[name]:.3f}"] for name in ranked]
     return told + table(["strategy", "log-loss"], rows) + (f"\n{why}" if ahead else "")

@@ -172,7 +172,7 @@ def _run(todo: Sequence[Job], jobs: int, work: Path, seconds: float) -> dict[Pat
     """The answer to every trial that time allows, by the name of its file; those on disk are read."""
     end = time.monotonic() + seconds
     answers = {job.path: json.loads(job.path.read_text(encoding="utf-8")) for job in todo if job.path.exists()}
-    left = [job for job in todo if job.path not in answers]
+    left = [job for job in todo if job.path not in answers] if seconds > 0 else []
     # Trials that time something get the machine to themselves, after the others.
     alone = [job for job in left if getattr(load(job.name), "ALONE", False)]
     beside = [job for job in left if job not in alone]

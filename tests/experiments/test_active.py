@@ -59,8 +59,16 @@ def test_from_trials_to_the_page(tmp_path):
         if trial["tool"] != "graphuq, margin" and not trial["tool"].startswith("GraphLearning")
     ]
     results = [active.run(CONFIG, trial) for trial in mine]
-    assert all(result["curve"].shape == (5, 2) for result in results)
+    assert all(result["curve"].shape == (4 * result.get("times", 1) + 1, 2) for result in results)
+    (at_random,) = (
+        each
+        for each in results
+        if each["tool"] == active.RANDOM and each["part"] == "reporting" and "times" not in each
+    )
+    (longer,) = (each for each in results if "times" in each)
+    np.testing.assert_allclose(longer["curve"][:5], at_random["curve"])  # the same session goes on
     values = active.summarize(CONFIG, results)
+    assert [each["n_labels_random"] for each in values["data"]] == [10, 6]
     record = Record("active", "quick", asdict(CONFIG), values, 1.0, "0", "here")
     (goal, *_) = active.goals(record)
     assert goal["ours"] >= 2
@@ -69,6 +77,55 @@ def test_from_trials_to_the_page(tmp_path):
     assert "| graphuq, random |" in text
     assert len(active.claims(record)) == 6
     active.draw(record).savefig(tmp_path / "active.png")
+
+
+def need(ours, at_random, n_labels_random):
+    cell = {"part": "reporting", "data": "toy", "n_labels": 50, "n_labels_random": n_labels_random}
+    needed = {active.DEFAULT: {"goal": ours}, active.RANDOM: {"goal": at_random}, "peer": {"goal": None}}
+    (row,) = active.goals(Record("active", "quick", {}, {"data": [{**cell, "needed": needed}]}, 1.0, "0", "here"))
+    return row
+
+
+@pytest.mark.parametrize(
+    ("ours", "at_random", "n_labels_random", "half", "shown"),
+    [
+        (20, 40, 50, True, "40"),
+        (21, 40, 50, False, "40"),
+        (20, None, 50, True, "> 50"),
+        (40, None, 50, None, "> 50"),  # random may need 51 or 500
+        (40, 79, 98, False, "79"),
+        (40, None, 98, True, "> 98"),
+        (None, None, 50, None, "> 50"),
+        (None, 30, 50, False, "30"),
+    ],
+)
+def test_half_of_random_is_judged_only_where_random_was_asked_for_long_enough(
+    ours, at_random, n_labels_random, half, shown
+):
+    row = need(ours, at_random, n_labels_random)
+    assert row["half"] is half
+    assert active_page._needed(row)[3:5] == [shown, "> 50"]
+
+
+def test_starts_are_those_of_all_tools():
+    def trial(tool, seed, value, **more):
+        curve = np.full((3, 2), value)
+        return {
+            "part": "reporting",
+            "data": "toy",
+            "tool": tool,
+            "seed": seed,
+            "n_first": 2,
+            "curve": curve,
+            **more,
+        }
+
+    results = [trial(active.DEFAULT, 0, 0.5), trial(active.DEFAULT, 2, 0.7), trial(active.DEFAULT, 3, 0.9)]
+    results += [trial(active.RANDOM, seed, 0.5) for seed in (0, 1, 2)]
+    results += [trial(active.RANDOM, 0, 0.5, times=2)]  # not of all starts: does not count
+    (cell,) = active.summarize(CONFIG, results)["data"]
+    assert (cell["n_starts"], cell["n_labels_random"]) == (2, 4)
+    np.testing.assert_allclose(cell["curves"][active.DEFAULT], 0.6)
 
 
 def test_a_level_counts_once_it_is_kept():
