@@ -32,7 +32,7 @@ CARRIED = 4e-3
 # leaves open, the log evidence must leave less than this.
 EXPLAINED = 0.5
 # Of more labels some, drawn at random, decide the hyper-parameters: they leave nothing open that an average would tell.
-# This many for each boundary between classes, but at least so many of a class.
+# At most this many; of many classes twice as many over the classes but one, and at least so many of a class.
 MOST_CLIMBED, LEAST_CLIMBED = 1000, 4
 
 
@@ -127,7 +127,7 @@ def _weighed(structures: list[Problem], average: bool) -> tuple[list[Weighed], A
     found: list[Weighed] = []
     peaks: list[Peak] = []
     n_fields, n_classes = (offer(structures[0].model, name) for name in ("n_fields", "n_classes"))
-    most = max(MOST_CLIMBED // (n_classes - 1), LEAST_CLIMBED * n_classes)
+    most = max(min(MOST_CLIMBED, 2 * MOST_CLIMBED // (n_classes - 1)), LEAST_CLIMBED * n_classes)
     with blas_threads(n_labeled * min(n_labeled, n_columns) ** 2 * n_fields):
         for problem in structures:
             few = problem.with_few_labels(most)
