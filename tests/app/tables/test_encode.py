@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphuq.app.tables import Encoding, Table, fit_encoding, scaling_in_words, write_csv
+from graphuq.app.tables import Encoding, Table, filled_in, fit_encoding, scaling_in_words, write_csv
 
 TABLE = Table(
     Path("t.csv"),
@@ -154,3 +154,15 @@ def test_a_constant_column_is_called_so(scale):
     assert scaling_in_words(encoding, encoding.encode(table)) == (
         f"2 columns constant, which tells no rows apart; 1 column {x}; 1 column of categories turned into 0 and 1"
     )
+
+
+def test_what_was_made_up_is_counted():
+    columns = {
+        "x": np.array([1.0, np.nan, np.nan]),
+        "kind": np.array(["a", "", "b"], dtype=object),
+        "z": np.ones(3),
+    }
+    table = Table(Path("t.csv"), columns)
+    told = "Missing values are filled in and then taken for known: 3, in 2 of the columns."
+    assert filled_in(table, ["x", "kind", "z"]) == [told]
+    assert filled_in(table, ["z"]) == []
