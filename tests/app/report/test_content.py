@@ -201,15 +201,16 @@ def test_settings_without_effect_are_left_out(classifier):
 
 def test_what_is_learned_says_how_well_it_is_known(classifier):
     learned = copy(classifier)
-    learned.hyperparameters_ = {"gamma": 0.5, "tau": 0.3, "alpha": 2.0}
-    learned.hyperparameter_spread_ = {"tau": 1.94, "alpha": 113.0}
+    learned.hyperparameters_ = {"gamma": 0.5, "tau": 0.3, "alpha": 2.0, "linear": 3.0}
+    learned.hyperparameter_spread_ = {"tau": 1.94, "alpha": 113.0, "linear": 1.0}
     found = content_of(learned).hyperparameters
     assert [line[1:] for line in found] == [
         ("0.5", "set, not learned"),
         ("0.3", "learned, to a factor of 1.9"),
         ("2", "learned, but hardly known (to a factor of 110)"),
+        ("3", "learned"),
     ]
-    assert [line[0].rpartition("(")[2] for line in found] == ["gamma)", "tau)", "alpha)"]
+    assert [line[0].rpartition("(")[2] for line in found] == ["gamma)", "tau)", "alpha)", "linear)"]
 
 
 def test_the_labeled_rows_most_like_a_row(three):
