@@ -277,5 +277,5 @@ def _check_not_negative(graph: LowRankGraph) -> None:
     if lowest < -_ROUNDING or least <= 0:
         raise ValueError(
             "Some nodes are more than a right angle apart, so their cosine weights are negative. Use "
-            "nonnegative features (shift them, say), or Gaussian weights."
+            "nonnegative features (shift them, say), or Gaussian weights (of many rows: nystrom)."
         )
