@@ -19,16 +19,8 @@ from graphuq import uncertainty
 from graphuq.app import folder
 from graphuq.app.report.content import MAX_CELLS, Content, Rows, collect
 from graphuq.app.report.page import render
-from graphuq.app.tables import (
-    Encoding,
-    Table,
-    filled_in,
-    fit_encoding,
-    notes_on,
-    read_table,
-    scaling_in_words,
-    write_csv,
-)
+from graphuq.app.tables import Encoding, Table, fit_encoding, read_table, scaling_in_words, write_csv
+from graphuq.app.tables.doubts import filled_in, notes_on
 from graphuq.app.wording import vague, words_of_the_shell
 from graphuq.classes import Labels, in_words, read_labels
 from graphuq.estimator import GraphClassifier
@@ -127,8 +119,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
         notes += _missing_words(table, name, "missing")
     notes += [] if labels is None else notes_on(table, names, categories, labels)
     encoding = fit_encoding(table, names, categories=categories, scale=question.scale, impute=question.impute)
-    if question.impute:
-        notes += filled_in(table, names)
+    notes += filled_in(table, names)
     truth = None
     if question.truth is not None and labels is not None:
         truth = _truth(table.text(question.truth), labels, question)

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphuq.app.tables import Encoding, Table, filled_in, fit_encoding, scaling_in_words, write_csv
+from graphuq.app.tables import Encoding, Table, fit_encoding, scaling_in_words, write_csv
+from graphuq.app.tables.doubts import filled_in
 
 TABLE = Table(
     Path("t.csv"),

@@ -1,6 +1,5 @@
 """Tables on disk: CSV, TSV, Excel, Parquet and NPZ files to numbers, and answers back to CSV."""
 
-from graphuq.app.tables.doubts import filled_in, notes_on
 from graphuq.app.tables.encode import Encoding, Feature, fit_encoding, scaling_in_words
 from graphuq.app.tables.read import Table, read_table
 from graphuq.app.tables.write import write_csv
@@ -9,9 +8,7 @@ __all__ = [
     "Encoding",
     "Feature",
     "Table",
-    "filled_in",
     "fit_encoding",
-    "notes_on",
     "read_table",
     "scaling_in_words",
     "write_csv",
