@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphuq.app.tables import Table, notes_on
+from graphuq.app.tables import Table
+from graphuq.app.tables.doubts import notes_on
 from graphuq.classes import read_labels
 
 N = 40
