@@ -302,10 +302,8 @@ def _hyperparameters(classifier: GraphClassifier) -> list[tuple[str, str, str]]:
     spread = classifier.hyperparameter_spread_
 
     def source(name: str) -> str:
-        if name not in spread:
+        if spread.get(name, 1.0) < 1.001:  # a factor of 1: all that are averaged over have the same value
             return "set, not learned"
-        if spread[name] < 1.05:  # "to a factor of 1" would say nothing
-            return "learned"
         if spread[name] < VAGUE:
             return f"learned, to a factor of {spread[name]:.2g}"
         return f"learned, but hardly known (to a factor of {float(f'{spread[name]:.2g}'):,.0f})"
