@@ -1,7 +1,11 @@
+from copy import deepcopy
+
+import joblib
 import numpy as np
 import pytest
 
 from graphuq import prior as priors
+from graphuq.prior import GaussianPrior
 from graphuq.spectrum.result import Spectrum
 from tests.oracles import dense_covariance, four_priors, random_spectrum
 
@@ -155,3 +159,21 @@ def test_same_seed_same_draw():
     prior = PRIORS["approximate"]
     assert np.array_equal(prior.sample(3, seed=4), prior.sample(3, seed=4))
     assert not np.array_equal(prior.sample(3, seed=4), prior.sample(3, seed=5))
+
+
+def test_priors_that_share_columns_are_stored_once(tmp_path):
+    """By joblib, which writes every array that it meets."""
+    basis = np.random.default_rng(0).standard_normal((500, 30))
+    shared = [GaussianPrior(basis[:, first:25], np.ones(25 - first)) for first in range(8)]
+    own = GaussianPrior(basis[:, :25].copy(), np.ones(25))
+    for path, several in (("shared", shared), ("alone", [own])):
+        joblib.dump(several, tmp_path / path)
+    assert (tmp_path / "shared").stat().st_size < 1.5 * basis.nbytes
+    loaded = joblib.load(tmp_path / "shared")
+    for each, prior in zip(loaded, shared, strict=True):
+        assert np.array_equal(each.vectors, prior.vectors)
+        assert each.vectors.base is loaded[0].vectors.base
+        assert each.name == prior.name
+    assert np.array_equal(joblib.load(tmp_path / "alone")[0].vectors, own.vectors)
+    by_columns = GaussianPrior(np.asfortranarray(basis)[:, :5], np.ones(5))
+    assert np.array_equal(deepcopy(by_columns).vectors, by_columns.vectors)

@@ -527,7 +527,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         for name in learned if has_evidence else learned.keys() - {"gamma", "mistakes"}:
             if learned[name] > 0:
                 self.hyperparameters_[name] = learned[name]
-                if spread[name] > 1:
+                if spread[name] > 1 + 1e-6:  # not one that is fixed, but for rounding
                     self.hyperparameter_spread_[name] = spread[name]
         if not has_evidence:
             return self._sample(found.prior, model)

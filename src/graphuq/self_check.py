@@ -26,6 +26,7 @@ class SelfCheck:
         log_loss: mean of ``-log p(label)``.
         shares_log_loss: the same for a guess that knows only how often each class occurs among the other labels.
         z: how many deviations `share_right` is above `promised`, were the probabilities right.
+        hidden: the difference between the two that chance would hide.
     """
 
     n_labels: int
@@ -34,6 +35,7 @@ class SelfCheck:
     log_loss: float
     shares_log_loss: float
     z: float
+    hidden: float
 
     @property
     def verdict(self) -> str:
@@ -44,8 +46,8 @@ class SelfCheck:
         better = "less" if self.log_loss < self.shares_log_loss else "no less"
         return (
             f"The probabilities are {self.verdict}: each of {self.n_labels:,} labels left out, {self.share_right:.0%} were "
-            f"foreseen where {self.promised:.0%} were promised. Log-loss {self.log_loss:.3f}, {better} than the "
-            f"{self.shares_log_loss:.3f} of bare class shares."
+            f"foreseen where {self.promised:.0%} were promised (a difference below {self.hidden:.0%} would not show). "
+            f"Log-loss {self.log_loss:.3f}, {better} than the {self.shares_log_loss:.3f} of bare class shares."
         )
 
 
@@ -70,4 +72,6 @@ def self_check(posterior: Posterior, *, left_out: NDArray[np.float64] | None = N
         log_loss=float(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-300)).mean()),
         shares_log_loss=float(-np.log(shares).mean()),
         z=float((right.sum() - confidence.sum()) / max(deviation, 1e-12)),
+        # chance's two deviations, or one label that is wrong where all were all but sure
+        hidden=float(max(SURPRISE * deviation, 1.0) / len(y)),
     )

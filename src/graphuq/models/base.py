@@ -146,11 +146,7 @@ def check_label_model(model: Any, *positive: str) -> None:
     if model.nodes is None and model.y is None:
         return
     nodes, y = check_labels(model.nodes, model.y)
-    n_classes = (
-        max(2, int(y.max()) + 1)
-        if model.n_classes is None
-        else expect_whole(model.n_classes, "n_classes")
-    )
+    n_classes = max(2, int(y.max()) + 1) if model.n_classes is None else expect_whole(model.n_classes, "n_classes")
     if y.max() >= n_classes or n_classes < 2:
         raise ValueError(f"A label is {y.max()}, and with n_classes = {n_classes} they go up to {n_classes - 1}.")
     n_fields = (
