@@ -112,6 +112,8 @@ def test_links_stay_and_what_they_point_to_is_written(tmp_path):
 
 # A fit that lasts, as reading a large table does.
 LASTING = """
+import signal
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which a test run by nohup would hand down as ignored
 import time, graphuq.app.fitting
 graphuq.app.fitting.read_data = lambda question: time.sleep(60)
 from graphuq.app.cli import main
