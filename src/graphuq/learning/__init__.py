@@ -17,7 +17,7 @@ from graphuq.learning.evidence import Array, Point, Problem, constant_first, pro
 from graphuq.learning.hyperprior import BOUNDS, Hyperparameters, Hyperprior, LogNormal
 from graphuq.models.base import Model, ask, offer
 from graphuq.posterior.gaussian import N_POINTS
-from graphuq.posterior.mixture import LEAST_WEIGHT, Mixture
+from graphuq.posterior.mixture import Mixture
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
 
@@ -34,6 +34,8 @@ EXPLAINED = 0.5
 # Of more labels some, drawn at random, decide the hyper-parameters: they leave nothing open that an average would tell.
 # At most this many; of many classes twice as many over the classes but one, and at least so many of a class.
 MOST_CLIMBED, LEAST_CLIMBED = 1000, 4
+# A point of less weight is left out.
+LEAST_WEIGHT = 1e-2
 
 
 @dataclass(frozen=True)

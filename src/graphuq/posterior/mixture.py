@@ -20,8 +20,6 @@ from graphuq.prior import GaussianPrior, NewRows
 
 # A new label is taken in by the heaviest components, so many that all their sites together are no more than this.
 MOST_SITES, FEWEST_COMPONENTS = 2000, 3
-# A component of less weight is left out.
-LEAST_WEIGHT = 1e-2
 # What is believed of the temperature of many classes, a median and a factor: chosen, as the hyperprior was, on tables that
 # are not reported. And its value where no class has a second label: nothing then says how far a class reaches, and
 # timidity is at its worst.
@@ -72,9 +70,9 @@ class Mixture:
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Mixture:
         """The mixture of other labels: each component anew, and weighed by how its evidence has changed.
 
-        A component whose sweeps do not converge is left out, unless that is true of all. So are those that hardly
-        weigh any more, and the lightest ones where there are so many sites that a person would wait for them: `learn`
-        averages over all again.
+        A component whose sweeps do not converge is left out, unless that is true of all. So are the lightest ones
+        where there are so many sites that a person would wait for them: `learn` averages over all again. Those that
+        hardly weigh any more stay, since a label that is taken back gives them their weight back.
         """
         n_sites = max(1, np.size(nodes)) * int(offer(self.model, "n_fields"))
         kept = self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]
@@ -87,9 +85,10 @@ class Mixture:
         trusted = np.array([each.fit.converged for each in components])
         log_weights = np.log(self.weights[: len(kept)]) + gains - np.where(trusted | ~trusted.any(), 0.0, np.inf)
         weights = np.exp(log_weights - log_weights.max())
-        order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights >= LEAST_WEIGHT * weights.sum())]
-        kept_weights = weights[order] / weights[order].sum()
-        found = replace(self, components=tuple(components[i] for i in order), weights=kept_weights)
+        order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
+        found = replace(
+            self, components=tuple(components[i] for i in order), weights=weights[order] / weights.sum()
+        )
         return found if self.temperature == 1 else found.tempered()
 
     def tempered(self) -> Mixture:
