@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graphuq.inference.ep import span
 from graphuq.inference.sites import Sites
+from graphuq.inference.span import span
 from graphuq.inference.stars import StarSites
 
 SHAPES = [(60, 90), (90, 60)]

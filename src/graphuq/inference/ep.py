@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh, qr
+from scipy.linalg import eigh
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import log_expit, ndtr
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from graphuq.inference.sites import Sites
+from graphuq.inference.span import span
 from graphuq.inference.sweeps import Settled, settle
 from graphuq.models.base import Model, ask
 
@@ -55,7 +56,7 @@ class EP:
         cavity_mean, cavity_variance: of u_j given all labels but its own, shape (n_labeled,).
         log_predictive: ``log P(y_j | all other labels)``, shape (n_labeled,): leave-one-out.
         z_mean: shape (n_latent,).
-        basis: orthonormal columns, shape (n_latent, k), see `span`.
+        basis: orthonormal columns, shape (n_latent, k), see `span.span`.
         labeled: B in that basis, shape (n_labeled, k).
         root: shape (k, k).
         cut: what each coordinate of z adds to the sites' tail, shape (n_latent,).
@@ -202,36 +203,6 @@ def ep(
     return result
 
 
-class Span(NamedTuple):
-    """What labels see of z: ``B = at basis^T``, but for a rest that is as small as noise."""
-
-    basis: Matrix  # orthonormal columns, (n_latent, k)
-    at: Matrix  # (n_labeled, k)
-    cut: Vector  # variance that the rest leaves at an average label, for each coordinate of z, (n_latent,)
-
-
-def span(factor: Matrix, negligible: float = 0.0) -> Span:
-    """The directions of z that matter, k <= min(n_labeled, n_latent).
-
-    Where many labels see a smooth function, most directions have next to no variance at any of them. As many as have
-    `negligible` together are left out; what they add to u then counts as noise.
-    """
-    n_labeled, n_latent = factor.shape
-    wide = n_labeled < n_latent
-    if negligible > 0:
-        values, turn = eigh(factor @ factor.T if wide else factor.T @ factor, check_finite=False)
-        kept = np.cumsum(values) > negligible * n_labeled
-        kept[-1] = True
-        values, turn = values[kept], turn[:, kept]
-        basis = factor.T @ (turn / np.sqrt(values)) if wide else turn
-        cut = (np.square(factor).sum(axis=0) - np.square(basis) @ values) / n_labeled
-        return Span(basis, turn * np.sqrt(values) if wide else factor @ turn, np.maximum(cut, 0))
-    if not wide:
-        return Span(np.eye(n_latent), factor, np.zeros(n_latent))
-    basis, triangle = (np.asarray(x, float) for x in qr(factor.T, mode="economic", check_finite=False))
-    return Span(basis, np.ascontiguousarray(triangle.T), np.zeros(n_latent))
-
-
 def propagate(
     factor: Matrix,
     sites: Sites,
@@ -243,7 +214,7 @@ def propagate(
 ) -> EP:
     """`ep` without checks and warnings, for inner loops; what has `negligible` times the noise's variance is noise.
 
-    One sweep costs O(n_labeled k^2), k = min(n_labeled, n_latent) or, see `span`, less.
+    One sweep costs O(n_labeled k^2), k = min(n_labeled, n_latent) or, see `span.span`, less.
     """
     n_labeled, n_latent = factor.shape
     with blas_threads(n_labeled * min(n_labeled, n_latent) ** 2):

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import block_diag, eigh
 
-from graphuq.inference.ep import EvidenceGradient, Gaussian, blas_threads, span
+from graphuq.inference.ep import EvidenceGradient, Gaussian, blas_threads
 from graphuq.inference.largest import largest_probability_correlated
 from graphuq.inference.matched import independent_probability, largest_probability_matched, matched_variances
+from graphuq.inference.span import span
 from graphuq.inference.stars import (
     Joint,
     Matrix,
@@ -59,7 +60,7 @@ class StarEP:
         left_out: u at each labeled node given all labels but its own.
         log_predictive: ``log P(label of n | all other labels)``, shape (n_labeled,).
         z_mean: shape (n_classes, n_latent).
-        basis: orthonormal columns, shape (n_latent, k), see `ep.span`.
+        basis: orthonormal columns, shape (n_latent, k), see `span.span`.
         cut: what each coordinate of z adds to the sites' noise, shape (n_latent,).
         alone, shared: shapes (n_classes, k, any).
         log_evidence: log P(labels), approximately; exact for one label of two classes.
@@ -154,7 +155,7 @@ def propagate(
         start: an earlier result with the same labels, or (precision, shift), for a warm start.
         tolerance: sweeps end when no moment is off by more than this many posterior deviations.
         max_sweeps: sweeps after which an attempt is given up.
-        negligible: what has so many times the noise's variance counts as noise, see `ep.span`.
+        negligible: what has so many times the noise's variance counts as noise, see `span.span`.
     """
     n_labeled, n_latent = factor.shape
     with blas_threads(n_labeled * min(n_labeled, n_latent) ** 2):

@@ -60,7 +60,7 @@ class GaussianPosterior:
         model: the likelihood.
         fit: the Gaussian of z.
         n_points: points of the rule that integrates over what several fields have in common.
-        negligible: what the fit counted as noise, see `ep.span`; so it is with other labels.
+        negligible: what the fit counted as noise, see `span.span`; so it is with other labels.
     """
 
     whitening: Whitening = field(repr=False)
