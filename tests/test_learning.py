@@ -11,9 +11,9 @@ from scipy.special import ndtr
 from graphuq import calibration, graph, laplacian, spectrum
 from graphuq.inference.independence import sample_independently
 from graphuq.learning import Hyperprior, LogNormal, learn
-from graphuq.learning.averaging import axial, climb
+from graphuq.learning.averaging import around, axes_of, axial, bound, climb, with_all_labels
 from graphuq.learning.evidence import AS_NOISE, constant_first, problems
-from graphuq.learning.hyperprior import BOUNDS, Family
+from graphuq.learning.hyperprior import BOUNDS, GRAPH, Family
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.posterior import GaussianPosterior
 from graphuq.posterior.mixture import TEMPERATURE_OF_SINGLES
@@ -503,3 +503,41 @@ def test_single_labels_have_the_temperature_of_singles():
     assert later.with_labels(later.model.nodes, later.model.y).temperature == pytest.approx(
         later.temperature, rel=1e-3
     )
+
+
+def clouds(n_labels):
+    """Two overlapping clouds on a graph, some of whose nodes have labels."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 400)
+    S = spectrum.dense(
+        laplacian.normalized(graph.knn(rng.standard_normal((400, 3)) + 1.2 * y[:, None], n_neighbors=8))
+    )
+    (whole,) = problems(S.truncate(40), Probit(np.arange(n_labels), y[:n_labels]), None, None)
+    return whole
+
+
+@pytest.mark.parametrize("n_few", [90, 180])
+def test_the_step_from_few_labels_to_all_is_as_long_as_it_should_be(n_few):
+    """One of half or twice its length ends farther below the peak of all labels."""
+    whole = clouds(360)
+    few = whole.with_few_labels(n_few)
+    best, some = climb(whole), climb(few)
+    found = with_all_labels(whole, few, some, axes_of(few, some))
+    step = found.theta - some.theta
+    start, half, there, twice = (
+        best.log_posterior - whole.at(some.theta + share * step, found.fit, 1e-8).log_posterior
+        for share in (0, 0.5, 1, 2)
+    )
+    assert there < 0.1 * start
+    assert there < 0.4 * min(half, twice)
+
+
+def test_the_bound_of_a_structure_is_not_exceeded_and_is_reached_where_labels_say_nothing():
+    whole = clouds(60)
+    peak = climb(whole)
+    log_weights = around(whole, peak, axes_of(whole, peak))[1]
+    assert np.logaddexp.reduce(log_weights) < bound(whole, peak)
+    small = np.where(np.arange(len(BOUNDS)) == GRAPH, 0.0, whole.family.mean)  # where sweeps converge
+    family = replace(whole.family, log_modes=None, mean=small)
+    center = replace(whole, family=family).at(family.mean)
+    assert bound(replace(whole, family=family), center) == pytest.approx(center.fit.log_evidence, abs=1e-10)

@@ -98,13 +98,17 @@ def around(problem: Problem, peak: Point, axes: Array) -> tuple[list[Point], Arr
 
 
 def with_all_labels(problem: Problem, few: Problem, peak: Point, axes: Array) -> Point:
-    """From the peak of few labels a Newton step towards that of all, whose curvature is larger as they are more."""
-    share = len(few.rows) / len(problem.rows)
+    """From the peak of few labels a Newton step towards that of all.
+
+    In units of the hyperprior's deviations the curvature along an axis is 1 of the hyperprior and the rest of the labels,
+    of which there are more now.
+    """
+    free, family = problem.family.free, problem.family
+    curvature = 1 / np.square(axes[free] / family.deviation[free, None]).sum(axis=0)
+    of_all = 1 + (curvature - 1) * len(problem.rows) / len(few.rows)
     here = problem.at(peak.theta, None, FINAL_TOLERANCE, PATIENCE)
-    theta = here.theta + share * axes @ (problem.gradient(here) @ axes)
-    there = problem.at(
-        np.clip(theta, problem.family.lower, problem.family.upper), here.fit, FINAL_TOLERANCE, PATIENCE
-    )
+    theta = here.theta + (axes * curvature / of_all) @ (problem.gradient(here) @ axes)
+    there = problem.at(np.clip(theta, family.lower, family.upper), here.fit, FINAL_TOLERANCE, PATIENCE)
     return max(here, there, key=lambda each: each.log_posterior)
 
 
