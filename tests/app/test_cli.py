@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from graphuq import datasets
 from graphuq.app.cli import _found, app
+from graphuq.app.tables import read_table
 
 VOTES = datasets.voting_records()
 KNOWN = (2, 7, 103, 0, 1)
@@ -236,7 +237,17 @@ def test_a_table_as_a_spreadsheet_writes_it_in_germany(tmp_path):
     assert done.exit_code == 0, done.output
     assert "Note: Column 'stadt' holds" not in done.stderr
     assert "Note: Column 'Stadt' holds 'Bonn' or other new categories in row 1: ignored." in done.stderr
-    assert [line.split(",")[1] for line in done.stdout.splitlines()] == ["class", "ja", "nein"]
+    assert [line.split(";")[1] for line in done.stdout.splitlines()] == ["class", "ja", "nein"]
+    answers = tmp_path / "out" / "predictions.csv"
+    heading, first = answers.read_text(encoding="utf-8").splitlines()[:2]
+    assert heading.startswith(
+        "\ufeffrow;class;probability of ja;"
+    )  # Excel would take what has no mark for Windows-1252
+    assert re.match(r"1;ja;0,\d+;0,\d+;", first)
+    back = read_table(answers)
+    p = np.column_stack([back.column(f"probability of {name}") for name in ("ja", "nein")])
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=2e-6)
+    assert back.marks == read_table(table).marks == (";", ",", "\ufeff")
 
 
 def test_rows_are_called_by_their_names_in_errors(tmp_path):

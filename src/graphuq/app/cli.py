@@ -264,10 +264,10 @@ def predict(
         from graphuq.files import whole_file
 
         ignored = unknown == Unknown.ignore
-        answers, notes = predict_table(folder, table, separator=separator, ignore_unknown=ignored)
+        answers, notes, marks = predict_table(folder, table, separator=separator, ignore_unknown=ignored)
         if out is not None:
             with whole_file(out) as part, part.open("w", encoding="utf-8", newline="") as file:
-                write_csv(file, answers)
+                write_csv(file, answers, marks)
     _note(notes, quiet)
     if json:
         names = list(answers)
@@ -275,7 +275,8 @@ def predict(
             jsons.dumps([dict(zip(names, row, strict=True)) for row in zip(*answers.values(), strict=True)])
         )
     elif out is None:
-        write_csv(sys.stdout, _for_eyes(answers) if sys.stdout.isatty() else answers)
+        eyes = sys.stdout.isatty()
+        write_csv(sys.stdout, _for_eyes(answers) if eyes else answers, marks._replace(first=""))
     elif not quiet:
         typer.echo(f"{len(answers['row']):,} rows classified: {out}")
 

@@ -19,7 +19,7 @@ from graphuq import uncertainty
 from graphuq.app import folder
 from graphuq.app.report.content import MAX_CELLS, Content, Rows, collect
 from graphuq.app.report.page import render
-from graphuq.app.tables import Encoding, Table, fit_encoding, read_table, scaling_in_words, write_csv
+from graphuq.app.tables import Encoding, Marks, Table, fit_encoding, read_table, scaling_in_words, write_csv
 from graphuq.app.tables.doubts import filled_in, notes_on
 from graphuq.app.wording import vague, words_of_the_shell
 from graphuq.classes import Labels, in_words, read_labels
@@ -178,7 +178,7 @@ def write_results(
         "suspicious_labels": None if content.suspicious is None else len(content.suspicious),
     }
     with (part / folder.ANSWERS).open("w", encoding="utf-8", newline="") as file:
-        write_csv(file, _answers(classifier, data.rows.names))
+        write_csv(file, _answers(classifier, data.rows.names), data.table.marks)
     (part / folder.REPORT).write_text(render(content), encoding="utf-8")
     folder.write(part, classifier, data.rows, record)
     return _summary(classifier, content, record)
@@ -186,8 +186,8 @@ def write_results(
 
 def predict_table(
     model: Path, table: Path, *, separator: str | None = None, ignore_unknown: bool = False
-) -> tuple[dict[str, Sequence[Any]], list[str]]:
-    """The answers for the rows of a new table, by column, from the model in a folder; and what there is to note."""
+) -> tuple[dict[str, Sequence[Any]], list[str], Marks]:
+    """The answers for the rows of a new table, by column; what there is to note; and how that table is written."""
     classifier, _, record = folder.read(model)
     data = read_table(table, separator=separator)
     names = _names(data, record["row_id"] if record["row_id"] in data.columns else None)
@@ -196,7 +196,7 @@ def predict_table(
     X = encoding.encode(data, ignore_unknown=ignore_unknown)
     with words_of_the_shell(names) as notes:
         answers = _new_answers(classifier, names, X)
-    return answers, [*data.notes, *encoding.unknown(data), *notes]
+    return answers, [*data.notes, *encoding.unknown(data), *notes], data.marks
 
 
 def write_report(model: Path, out: Path | None = None) -> Path:

@@ -10,7 +10,7 @@ import pytest
 from openpyxl import Workbook
 from pyarrow import parquet
 
-from graphuq.app.tables import fit_encoding, read_table
+from graphuq.app.tables import fit_encoding, read_table, write_csv
 
 
 def written(tmp_path, content, name="t.csv"):
@@ -137,6 +137,30 @@ def test_what_a_file_looks_like(tmp_path, content, name, expected, note):
     np.testing.assert_array_equal(table.column("x"), expected)
     assert table.column("k").dtype == object
     assert any(note in each for each in table.notes), table.notes
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "marks"),
+    [
+        ("x,k\n1.5,a\n", "t.csv", (",", ".")),
+        ("x;k\n1,5;a\n", "t.csv", (";", ",")),
+        ("x;k\n1;a\n", "t.csv", (";", ",")),
+        ("x;k\n1.5;a\n", "t.csv", (";", ".")),
+        ('x,k\n"1,5",a\n', "t.csv", (",", ",")),
+        ("x|k\n1|a\n", "t.csv", ("|", ".")),
+        ("x\tk\n1,5\ta\n", "t.tsv", (";", ",")),
+        ("x\tk\n1.5\ta\n", "t.tsv", (",", ".")),
+    ],
+)
+def test_answers_are_written_as_the_table_is(tmp_path, content, name, marks):
+    table = read_table(written(tmp_path, content, name))
+    assert table.marks == (*marks, "")
+    numbers = [0.25, 1 - 1e-9, 3.5e-7, -1.125, 7]
+    with (tmp_path / "back.csv").open("w", newline="") as file:
+        write_csv(file, {"p": numbers, "k": ["a,b", "c;d", "e|f", "0,5", "\t"]}, table.marks)
+    back = read_table(tmp_path / "back.csv")
+    np.testing.assert_allclose(back.column("p"), numbers, rtol=1e-11)
+    assert back.column("k").tolist()[:4] == ["a,b", "c;d", "e|f", "0,5"]
 
 
 def test_numbers_that_could_be_two_are_not_guessed(tmp_path):

@@ -122,7 +122,11 @@ def label(
             if take is not None:
                 tell(exchange.take(running.session, take, label=label, row_id=row_id))
             if export is not None:
-                tell(exchange.export(running.session, export, label=label, force=force))
+                tell(
+                    exchange.export(
+                        running.session, export, label=label, force=force, marks=running.data.table.marks
+                    )
+                )
             if served:
                 try:
                     run.serve(running, host, tell, browse=browse)

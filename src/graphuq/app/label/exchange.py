@@ -9,7 +9,8 @@ from typing import Any
 
 from graphuq import uncertainty
 from graphuq.app.label.session import Session, checked_name
-from graphuq.app.tables import read_table, write_csv
+from graphuq.app.tables import Marks, read_table, write_csv
+from graphuq.app.tables.text import USUAL
 from graphuq.classes import UNLABELED_TEXT
 from graphuq.files import check_target, whole_file
 
@@ -17,7 +18,7 @@ MAX_FILE = 512 * 2**20  # bytes
 SHOWN, MODEL_VERSION = 20, "graphuq"
 
 
-def export(session: Session, target: Path, *, label: str, force: bool = False) -> str:
+def export(session: Session, target: Path, *, label: str, force: bool = False, marks: Marks = USUAL) -> str:
     """Write the labels, and what the model believes of every row; by the ending of the name CSV or JSON."""
     check_target(target, force)
     session.model.settled()
@@ -28,7 +29,7 @@ def export(session: Session, target: Path, *, label: str, force: bool = False) -
             part.write_text(text, encoding="utf-8")
     elif target.suffix.lower() == ".csv":
         with whole_file(target) as part, part.open("w", encoding="utf-8", newline="") as file:
-            write_csv(file, _columns(session, found, label))
+            write_csv(file, _columns(session, found, label), marks)
     else:
         raise ValueError(f"{target.name} must end in .csv, or in .json for Label Studio.")
     return f"{len(session.labels()):,} labels of {session.model.n_rows:,} rows: {target}"

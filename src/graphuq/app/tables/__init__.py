@@ -2,11 +2,13 @@
 
 from graphuq.app.tables.encode import Encoding, Feature, fit_encoding, scaling_in_words
 from graphuq.app.tables.read import Table, read_table
+from graphuq.app.tables.text import Marks
 from graphuq.app.tables.write import write_csv
 
 __all__ = [
     "Encoding",
     "Feature",
+    "Marks",
     "Table",
     "fit_encoding",
     "read_table",

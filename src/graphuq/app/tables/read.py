@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import archive
-from graphuq.app.tables.text import SEPARATORS, check_names, columns_of, is_missing, read_text
+from graphuq.app.tables.text import SEPARATORS, USUAL, Marks, check_names, columns_of, is_missing, read_text
 
 EXACT = 2**53  # up to here a float64 holds every whole number
 
@@ -39,6 +39,7 @@ class Table:
             many rows each stands; an empty cell is no word.
         notes: what had to be guessed of how the file is written.
         row_names: what rows are called; by default they are counted from 1.
+        marks: how to write a CSV file that opens where this table does.
     """
 
     source: Path
@@ -46,6 +47,7 @@ class Table:
     missing_words: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     row_names: Sequence[str] = ()
+    marks: Marks = USUAL
 
     @property
     def n_rows(self) -> int:
@@ -97,11 +99,13 @@ def read_table(path: Path, *, separator: str | None = None) -> Table:
         raise ValueError(f"{path.name} is empty.")
     if separator is not None and ending in _READERS:
         raise ValueError(f"A separator is for text files such as CSV, and {path.name} is none: leave it out.")
-    columns, cells, notes = _READERS[ending](path) if ending in _READERS else read_text(path, separator)
+    columns, cells, notes, marks = (
+        (*_READERS[ending](path), USUAL) if ending in _READERS else read_text(path, separator)
+    )
     if not columns or len(next(iter(columns.values()))) == 0:
         raise ValueError(f"{path.name} has no rows.")
     words = {name: Counter(cell for cell in column if cell and is_missing(cell)) for name, column in cells.items()}
-    return Table(path, columns, words, notes)
+    return Table(path, columns, words, notes, marks=marks)
 
 
 def _read_npz(path: Path) -> Content:

@@ -8,7 +8,7 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +30,25 @@ _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")  # 1,234 may be meant as 
 _POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 
 
+class Marks(NamedTuple):
+    """What stands between cells, in numbers and first of all: answers written alike open where a table does."""
+
+    separator: str = ","
+    decimal: str = "."
+    first: str = ""  # the mark of UTF-8, without which Excel takes a file for Windows-1252
+
+
+USUAL = Marks()
+MARK = "\ufeff"
+
+
 def read_text(
     path: Path, separator: str | None
-) -> tuple[dict[str, NDArray[Any]], dict[str, list[str]], list[str]]:
-    """Columns, their cells as they stand in the file, and notes on what it does not say itself."""
+) -> tuple[dict[str, NDArray[Any]], dict[str, list[str]], list[str], Marks]:
+    """Columns, their cells as they stand in the file, notes on what it does not say itself, and its marks."""
     if separator is not None and len(separator) != 1:
         raise ValueError(f"The separator must be one character, got {separator!r}.")
-    text, notes = _decoded(path)
+    text, notes, mark = _decoded(path)
     usual = SEPARATORS[path.suffix.lower()]
     chosen = separator or _separator(text, usual)
     if separator is None and chosen != usual:
@@ -59,7 +71,14 @@ def read_text(
     check_names(path, names)
     cells = {name: [row[k].strip() for row in rows] for k, name in enumerate(names)}
     columns, more = columns_of(cells, commas=chosen == ";")
-    return columns, cells, notes + more
+    return columns, cells, notes + more, _marks(columns, cells, chosen, usual)._replace(first=mark)
+
+
+def _marks(columns: dict[str, NDArray[Any]], cells: dict[str, list[str]], separator: str, usual: str) -> Marks:
+    """Those of a CSV file; semicolons alone tell of decimal commas too, and tabs are not looked for in a CSV file."""
+    numbers = [cell for name, column in columns.items() if column.dtype.kind == "f" for cell in cells[name]]
+    comma = any("," in cell for cell in numbers) or (separator == ";" and not any("." in cell for cell in numbers))
+    return Marks(separator if usual == "," else ";" if comma else ",", "," if comma else ".")
 
 
 def check_names(path: Path, names: Sequence[str]) -> None:
@@ -71,7 +90,8 @@ def check_names(path: Path, names: Sequence[str]) -> None:
         raise ValueError(f"Column {names.index('') + 1} of {path.name} has no name.")
 
 
-def _decoded(path: Path) -> tuple[str, list[str]]:
+def _decoded(path: Path) -> tuple[str, list[str], str]:
+    """The text, notes, and the mark that answers of the same spreadsheet begin with."""
     content = path.read_bytes()
     told = next((name for mark, name in _BOMS if content.startswith(mark)), None)
     if told is None and (nulls := content[:4000].count(0)) > len(content[:4000]) / 4:
@@ -88,10 +108,14 @@ def _decoded(path: Path) -> tuple[str, list[str]]:
             raise ValueError(
                 f"{path.name} is neither UTF-8 ({bad}) nor Windows-1252 text: save it as CSV in UTF-8."
             ) from None
-        return text, [f"{path.name} is not UTF-8 ({bad}) and was read as Windows-1252: see if names look right."]
+        return (
+            text,
+            [f"{path.name} is not UTF-8 ({bad}) and was read as Windows-1252: see if names look right."],
+            MARK,
+        )
     if "\0" in text:
         raise ValueError(f"{path.name} is no text: it holds zero bytes. Save it as CSV in UTF-8.")
-    return text, []
+    return text, [], MARK if told else ""
 
 
 def _separator(text: str, usual: str) -> str:

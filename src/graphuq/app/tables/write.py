@@ -7,31 +7,40 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+from graphuq.app.tables.text import USUAL, Marks
+
 # A spreadsheet runs a cell of text that begins with one of these, also in their wide form, whatever it does not show first.
 _FORMULA = "=+-@＝＋－＠"
 _UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")  # categories of Unicode: controls, formats, spaces
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-def write_csv(file: TextIO, columns: Mapping[str, Sequence[Any]]) -> None:
+def write_csv(file: TextIO, columns: Mapping[str, Sequence[Any]], marks: Marks = USUAL) -> None:
     """Write columns of one length; numbers with 6 significant digits."""
+    file.write(marks.first)
     for row in (columns, *zip(*columns.values(), strict=True)):
-        file.write(",".join(_quoted(_cell(value)) for value in row) + "\n")
+        file.write(marks.separator.join(_quoted(_cell(value, marks), marks) for value in row) + "\n")
 
 
-def _quoted(cell: str) -> str:
+def _quoted(cell: str, marks: Marks) -> str:
     """csv.writer would leave a carriage return bare, and what follows it would begin a line."""
-    return '"' + cell.replace('"', '""') + '"' if any(letter in cell for letter in ',"\r\n') else cell
+    return (
+        '"' + cell.replace('"', '""') + '"'
+        if any(letter in cell for letter in (marks.separator, *'"\r\n'))
+        else cell
+    )
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, marks: Marks) -> str:
     """Text that could be a formula gets an apostrophe before it; a number is a number."""
     if isinstance(value, str):
         return f"'{value}" if _is_formula(value) and not _NUMBER.fullmatch(value) else value
     if isinstance(value, int):
         return str(value)
     told = f"{value:.6g}"
-    return f"{value:.12f}" if told == "1" and value < 1 else told  # what is nearly certain is not told as certain
+    if told == "1" and value < 1:  # what is nearly certain is not told as certain
+        told = f"{value:.12f}"
+    return told.replace(".", marks.decimal)
 
 
 def _is_formula(text: str) -> bool:
