@@ -1,7 +1,7 @@
 """`python -m experiments ID... | --all [--quick | --full]`: records and figures, then a table of verdicts.
 
-`python -m experiments page` writes docs/reproduction.md from the committed records. `python -m experiments active`,
-`tables` and `digits_ten` have options and pages of their own.
+`python -m experiments page` writes docs/reproduction.md from the committed records. `python -m experiments NAME` of
+`active`, `tables`, `digits_ten`, `separable` and `choose` has options of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RECORDS = Path("docs/reproduction")
 PAGE = Path("docs/reproduction.md")
 SCRATCH = Path("reproduction")
 WIDTHS = (15, 40, 26, 40, 8)
-ON_THEIR_OWN = ("active", "tables", "digits_ten")
+ON_THEIR_OWN = ("active", "tables", "digits_ten", "separable", "choose")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,21 +11,17 @@ Data: active_data.py. Tools: active_peers.py.
 
 from __future__ import annotations
 
-import argparse
-import math
-import os
 import warnings
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import active_data, active_peers, runner
+from experiments import active_data, active_peers, command, runner
 from experiments.experiment import Claim, Record, Trial
 from graphuq import calibration
 from graphuq.files import whole_file
@@ -38,7 +34,7 @@ DEFAULT, RANDOM = "graphuq, loss", "graphuq, random"
 LONGER = f"{RANDOM} for longer"
 # Of the accuracy at the end.
 SHARES = (0.95, 0.99)
-RECORDS, PAGE, SCRATCH = Path("docs/reproduction"), Path("docs/active.md"), Path("reproduction")
+PAGE = Path("docs/active.md")
 DIGITS = 4
 
 
@@ -254,48 +250,20 @@ def draw(record: Record) -> Any:
     return figure
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is not done yet; write the record, the picture and the page."""
+def write_page(record: Record, out: Path) -> Path:
+    """The picture beside the record, and the page."""
     from experiments import active_page
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="a file made by python -m experiments.active_data")
-    parser.add_argument("--quick", action="store_true", help="two starts and ten answers on small data")
-    parser.add_argument(
-        "--page", action="store_true", help="nothing but the picture and the page, from the record"
-    )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument(
-        "--seconds", type=float, default=math.inf, help="begin no more trials after so long; 0: none"
-    )
-    parser.add_argument("--out", type=Path, help=f"for the record (default: {RECORDS}, or {SCRATCH}/quick)")
-    parser.add_argument("--work", type=Path, default=SCRATCH / "work", help="for finished trials")
-    asked = parser.parse_args(arguments)
-    out = asked.out or (SCRATCH / "quick" if asked.quick else RECORDS)
-    if asked.data is not None:
-        os.environ[active_data.FILE] = str(asked.data.absolute())
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")  # nothing here would gain from an accelerator
-    if not asked.page:
-        level = "quick" if asked.quick else "full"
-        settings: dict[str, Any] = {"jobs": asked.jobs, "out": out, "work": asked.work, "seconds": asked.seconds}
-        (outcome,) = runner.reproduce(["active"], level=level, figures=False, **settings)
-        for claim in outcome.claims:
-            print(f"{claim.what}: {claim.ours}")
-        if outcome.record is None:
-            print(*outcome.errors[:3], outcome.missing, sep="\n")
-            return 1
-    if find_spec("matplotlib") is None:
-        print(
-            f"{out / 'active.json'}: the picture and the page need matplotlib, python -m experiments.active --page."
-        )
-        return 0
-    record = runner.read_record(out / "active.json")
     runner.save_figure(draw(record), out / "active.png")
-    page = out / "active.md" if out != RECORDS else PAGE
-    with whole_file(page) as part:
+    target = PAGE if out == command.RECORDS else out / PAGE.name
+    with whole_file(target) as part:
         part.write_text(active_page.page(record, out), encoding="utf-8")
-    print(f"{out / 'active.json'}, {out / 'active.png'}, {page}")
-    return 0
+    return target
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    return command.main("active", __doc__, arguments, page=write_page, data=active_data.FILE)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from experiments import graphlearning_peers
 from experiments.active import DEFAULT, RANDOM, chosen, goals
 from experiments.active_data import LOOKED_AT
 from experiments.calibration_page import table
@@ -90,6 +91,7 @@ def _needed(row: dict[str, Any]) -> list[str]:
 def _on_the_way(cells: list[dict[str, Any]]) -> str:
     names = [DEFAULT, RANDOM]
     names += [name for name in cells[0]["curves"] if name not in names]
+    absent = graphlearning_peers.missing(names, graphlearning_peers.ACQUISITIONS)
     rows = []
     for cell in cells:
         accuracy, loss = cell["mean_accuracy"], cell["mean_log_loss"]
@@ -98,8 +100,9 @@ def _on_the_way(cells: list[dict[str, Any]]) -> str:
         rows.append(
             [cell["data"]]
             + [f"{accuracy[n]:.3f} / {mark[n]}{loss[n]:.3f}{mark[n]}" if n in loss else "–" for n in names]
+            + [graphlearning_peers.NOT_INSTALLED] * len(absent)
         )
-    return table(["data", *names], rows)
+    return table(["data", *names, *absent], rows)
 
 
 def _choice(record: Record) -> str:

@@ -8,17 +8,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.linear_model import LogisticRegression
 
-from experiments.class_peers import clipped
+from experiments import graphlearning_peers
 from experiments.table_peers import connected_graph, standardized
 from graphuq import GraphClassifier, uncertainty
 from graphuq.queries import LEARN_AGAIN
@@ -26,9 +24,6 @@ from graphuq.queries import LEARN_AGAIN
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Session = Generator[tuple[Array, int], int, None]
-
-# Modes of the covariance that GraphLearning's acquisition functions are handed, as in its examples.
-GRAPHLEARNING_MODES = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,24 +102,10 @@ def _by_margin(pool: Pool, fit: Callable[[Array, Rows, int], Any]) -> Session:
         left, nodes, y = left[left != row], np.append(nodes, row), np.append(y, label)
 
 
-def graphlearning(pool: Pool, name: str) -> Session:
-    """Laplace learning and an acquisition function of the package GraphLearning, on a connected graph."""
-    from graphlearning import active_learning, ssl
-
-    model = ssl.laplace(csr_matrix(connected_graph(standardized(pool.X)).weights))
-    settings: dict[str, Any] = {}
-    if name != "unc_sampling":
-        values, vectors = model.graph.eigen_decomp(normalization="normalized", k=GRAPHLEARNING_MODES)
-        settings = {"C": np.diag(1 / (values + 1e-11)), "V": vectors}
-    learner = active_learning.active_learner(
-        model, getattr(active_learning, name), pool.nodes, pool.y, policy="max", **settings
-    )
-    left = pool.open_rows
-    while True:
-        row = int(learner.select_queries(candidate_ind=left)[0])
-        label = yield clipped(np.asarray(learner.u, dtype=np.float64)), row
-        left = left[left != row]
-        learner.update(np.array([row]), np.array([label]))
+def graphlearning(pool: Pool, acquisition: str) -> Session:
+    """The package GraphLearning, on a connected graph."""
+    graph = connected_graph(standardized(pool.X))
+    return graphlearning_peers.session(graph, pool.nodes, pool.y, pool.open_rows, acquisition)
 
 
 def sessions(strategies: tuple[str, ...]) -> dict[str, Callable[[Pool], Session]]:
@@ -134,8 +115,7 @@ def sessions(strategies: tuple[str, ...]) -> dict[str, Callable[[Pool], Session]
         for name in strategies  # type: ignore[misc]
     }
     found |= {"LogisticRegression, margin": logistic, "Gaussian process, margin": gaussian_process}
-    if find_spec("graphlearning") is not None:
-        words = {"unc_sampling": "margin", "var_opt": "V-optimality", "model_change_var_opt": "model change"}
-        for name, word in words.items():
-            found[f"GraphLearning, {word}"] = lambda pool, name=name: graphlearning(pool, name)  # type: ignore[misc]
+    if graphlearning_peers.installed():
+        for name, function in graphlearning_peers.ACQUISITIONS.items():
+            found[name] = lambda pool, function=function: graphlearning(pool, function)  # type: ignore[misc]
     return found

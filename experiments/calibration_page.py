@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments import table_data, tables
+from experiments import table_data, table_scores, tables
 from experiments.experiment import Record
 from experiments.runner import read_record, save_figure
 from experiments.table_peers import BARE, SHARES
-from experiments.tables import GROUPS, MEASURES, OURS
+from experiments.table_scores import MEASURES, OURS
+from experiments.tables import GROUPS
 from graphuq.files import whole_file
 
 RECORDS, PAGE = Path("docs/reproduction"), Path("docs/calibration.md")
@@ -107,7 +108,7 @@ def answer(record: Record) -> str:
     behind = []
     for each in found:
         if _rank(each["scores"], LOG_LOSS) > 1:
-            best = tables.best_other(each["scores"], LOG_LOSS)
+            best = table_scores.best_other(each["scores"], LOG_LOSS)
             behind.append(f"- {setting_name(each)}: {best}, by {with_error(each['ours_beyond'][best])}\n")
     counts = {name: n_worse(record, name) for name in cells[0]["scores"] if name not in (SHARES, BARE)}
     second = min((name for name in counts if name != OURS), key=lambda name: counts[name])
@@ -121,7 +122,7 @@ def answer(record: Record) -> str:
     )
     rest = wrapped(
         f"""In {counts[OURS]} of {len(cells)} cases, a data set and a number of labels each, it is worse than the class
-        shares by more than {tables.LEAST_DIFFERENCE} and a standard error; the next, {second}, in {counts[second]}. Its
+        shares by more than {table_scores.LEAST_DIFFERENCE} and a standard error; the next, {second}, in {counts[second]}. Its
         largest ECE is {worst["scores"][OURS][ECE][0]:.3f}: {setting_name(worst)}, where a mean confidence of
         {confidence / rows:.2f} is {"too timid" if confidence < right else "too sure"}, {right / rows:.2f} being right."""
     )
@@ -130,7 +131,7 @@ def answer(record: Record) -> str:
 
 def n_worse(record: Record, name: str) -> int:
     """In how many cases a tool is worse than the class shares."""
-    return len(tables.worse_than_shares(record.values["cells"], name))
+    return len(table_scores.worse_than_shares(record.values["cells"], name))
 
 
 def wrapped(text: str) -> str:
@@ -170,7 +171,7 @@ def contest(record: Record) -> str:
     """Ours beside the best other tool of each setting."""
     lines = []
     for each in settings(record):
-        best = tables.best_other(each["scores"], LOG_LOSS)
+        best = table_scores.best_other(each["scores"], LOG_LOSS)
         difference = each["ours_beyond"][best]
         cells = [setting_name(each), str(each["n_data"]), *_three(each["scores"][OURS]), best]
         lines.append([*cells, *_three(each["scores"][best]), with_error(difference)])
@@ -203,7 +204,7 @@ def every_tool(record: Record) -> str:
     text = wrapped(
         f"""Log-loss / ECE, means over data sets and numbers of labels; and in how many of
         {len(record.values["cells"])} cases the log-loss is worse than that of the class shares by more than
-        {tables.LEAST_DIFFERENCE} and a standard error."""
+        {table_scores.LEAST_DIFFERENCE} and a standard error."""
     )
     heading = ["", *(GROUPS[group] for group in groups), "worse than class shares"]
     return f"## One tool for all data\n\n{text}\n{table(heading, lines)}"
@@ -219,14 +220,14 @@ def shares(record: Record) -> str:
         lines.append([name, *(_beyond(found[n]) if n in found else "–" for n in counts)])
     text = wrapped(
         f"""Our log-loss less that of the class shares: below 0 the features help. A star marks what is above 0 by more
-        than {tables.LEAST_DIFFERENCE} and a standard error."""
+        than {table_scores.LEAST_DIFFERENCE} and a standard error."""
     )
     heading = ["", *(f"{n} labels" for n in counts)]
     return f"## Beside the class shares, table by table\n\n{text}\n{table(heading, lines)}"
 
 
 def _beyond(value: list[float | None]) -> str:
-    return f"{with_error(value)}{' *' if tables.exceeds(value) else ''}"
+    return f"{with_error(value)}{' *' if table_scores.exceeds(value) else ''}"
 
 
 def wrong_labels(record: Record) -> str:

@@ -1,4 +1,7 @@
-"""A graph, its features and labels of many classes in; scores of other tools at every row, and probabilities, out."""
+"""A graph, its features and labels of many classes in; scores of other tools at every row, and probabilities, out.
+
+GraphLearning's are in graphlearning_peers.py.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +40,14 @@ class Peer:
     Attributes:
         score: labeled nodes and their classes in, a score for each class at every node out, shape (n_nodes, K).
         read: scores to the probabilities that the tool itself makes of them; None where it makes none.
-        has_scores: False where the scores are ones and zeros, of which nothing more can be made.
+        has_scores: False where nothing more is to be made of the scores.
+        n_folds: at most so many, in which labels are held out for a temperature.
     """
 
     score: Callable[[Nodes, Nodes], Array]
     read: Callable[[Array], Array] | None = None
     has_scores: bool = True
+    n_folds: int = N_FOLDS
 
 
 def peers(graph: Graph, X: Any, shares: Array) -> dict[str, Peer]:
@@ -62,22 +67,6 @@ def peers(graph: Graph, X: Any, shares: Array) -> dict[str, Peer]:
         "LogisticRegression": Peer(
             lambda nodes, y: _logistic(X, nodes, y), lambda scores: softmax(scores, axis=1)
         ),
-    }
-
-
-def graphlearning_peers(graph: Graph, shares: Array) -> dict[str, Peer]:
-    """Those of the package GraphLearning: pip install 'graphuq[peers]'."""
-    from graphlearning import ssl
-
-    W = csr_matrix(graph.weights)
-
-    def threshold(nodes: Nodes, y: Nodes) -> Array:
-        return np.eye(len(shares))[ssl.poisson_mbo(W, shares).fit_predict(nodes, y)]
-
-    return {
-        "GraphLearning Laplace": Peer(lambda nodes, y: np.asarray(ssl.laplace(W).fit(nodes, y)), clipped),
-        "GraphLearning Poisson": Peer(lambda nodes, y: np.asarray(ssl.poisson(W).fit(nodes, y))),
-        "GraphLearning Poisson-MBO, true shares": Peer(threshold, has_scores=False),
     }
 
 
@@ -105,8 +94,8 @@ def _logistic(X: Any, nodes: Nodes, y: Nodes) -> Array:
 
 
 def tempered(peer: Peer, nodes: Nodes, y: Nodes, whole: Array, *, seed: int) -> Array | None:
-    """``softmax(t s)``, t by the least log-loss of held-out labels in up to five folds; None with one label a class."""
-    n_folds = min(N_FOLDS, int(np.bincount(y).min()))
+    """``softmax(t s)``, t by the least log-loss of held-out labels in up to `n_folds`; None with one label a class."""
+    n_folds = min(peer.n_folds, int(np.bincount(y).min()))
     if n_folds < 2 or not peer.has_scores:
         return None
     centered = whole - whole.mean(axis=1, keepdims=True)

@@ -5,26 +5,24 @@ they need. All see the same labels and are judged on the rows without one. `+ T`
 comes from the probabilities of the given labels that expectation propagation leaves out one at a time, for the others
 from labels held out in up to five folds. With one label a class there is nothing to hold out.
 
-    python -m experiments.digits_ten            # docs/reproduction/digits_ten.json and .png, docs/digits.md
-    python -m experiments.digits_ten --quick    # 2 draws of labels, to reproduction/quick
+    python -m experiments.digits_ten --jobs 16    # docs/reproduction/digits_ten.json and .png, docs/digits.md
+    python -m experiments.digits_ten --page       # the picture and the page from the record
+    python -m experiments.digits_ten --quick      # 2 draws of labels, to reproduction/quick
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import class_peers, runner, style
+from experiments import class_peers, command, graphlearning_peers, runner, style
 from experiments.calibration_page import table
 from experiments.experiment import Claim, Record, Trial
 from graphuq import GraphClassifier, calibration
@@ -37,7 +35,7 @@ MEASURES = {"accuracy": "accuracy", "log_loss": "log-loss", "ece": "ECE"}
 # What is believed of the temperature beforehand: its logarithm is N(0, 0.3^2).
 SPREAD = 0.3
 PEER_NEIGHBORS = 10
-RECORDS, PAGE, SCRATCH = Path("docs/reproduction"), Path("docs/digits.md"), Path("reproduction")
+PAGE = Path("docs/digits.md")
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Config:
 
     per_class: tuple[int, ...] = (1, 2, 5, 10)
     n_draws: int = 20
-    graphlearning: bool = find_spec("graphlearning") is not None
+    graphlearning: bool = graphlearning_peers.installed()
 
 
 FULL = Config()
@@ -81,7 +79,7 @@ def run(config: Config, trial: Trial) -> dict[str, Any]:
     joined = knn(X, n_neighbors=PEER_NEIGHBORS)
     peers = class_peers.peers(joined, X, shares)
     if config.graphlearning:
-        peers |= class_peers.graphlearning_peers(joined, shares)
+        peers |= graphlearning_peers.peers(joined, shares)
     for name, peer in peers.items():
         scores = peer.score(nodes, y[nodes])
         right = float(np.mean(scores[rest].argmax(axis=1) == y[rest]))
@@ -132,11 +130,13 @@ def summarize(config: Config, results: list[dict[str, Any]]) -> dict[str, Any]:
     rows = []
     for n in config.per_class:
         draws = [result["scores"] for result in results if result["per_class"] == n]
+        if not draws:  # of a run cut off
+            continue
         scores = {
             name: {key: mean_and_error([each[name][key] for each in draws]) for key in draws[0][name]}
             for name in draws[0]
         }
-        rows.append({"per_class": n, "scores": scores})
+        rows.append({"per_class": n, "n_draws": len(draws), "scores": scores})
     return {"rows": rows}
 
 
@@ -167,7 +167,8 @@ def claims(record: Record) -> list[Claim]:
 
 def draw(record: Record) -> Any:
     """A panel for each measure, a line for each tool."""
-    rows, counts = record.values["rows"], record.config["per_class"]
+    rows = record.values["rows"]
+    counts = [row["per_class"] for row in rows]
     names = dict.fromkeys(name for row in rows for name in row["scores"])
     shown = [name for name in names if not name.startswith("GraphLearning")]
     colors = (style.ORANGE, style.GREEN, style.VERMILION, style.SKY, style.PURPLE)
@@ -193,19 +194,21 @@ def draw(record: Record) -> Any:
 
 def page(record: Record, folder: str) -> str:
     """The record as tables, with the best of each column in bold."""
-    counts = record.config["per_class"]
+    rows = record.values["rows"]
+    counts = [row["per_class"] for row in rows]
+    n_draws = sorted({row.get("n_draws", record.config["n_draws"]) for row in rows})
     parts = [
         "# Ten digits from few labels\n",
         "scikit-learn's 1,797 digits, ten classes, 1 to 10 labels of each, "
-        f"{record.config['n_draws']} draws of labels: mean over draws and its standard error, on the rows without a "
+        f"{' to '.join(map(str, n_draws))} draws of labels: mean over draws and its standard error, on the rows without a "
         "label. Ours is `GraphClassifier` as it comes; the others that work on a graph see one of 10 neighbors. `+ T` is a temperature, for graphuq from leave-one-out "
         "probabilities, for others from labels held out in up to five folds; with one label a class there are none to "
         "hold out. Poisson learning has scores but no probabilities of its own; threshold dynamics (MBO) are told the "
-        "true share of each class, the others are not. GraphLearning's methods stand beside ours of the same name. "
+        "true share of each class where it says so, the others are not. GraphLearning's methods stand beside ours of the "
+        "same name; labels are held out in two folds for its MBO, which takes long. "
         "Made by `python -m experiments.digits_ten`.\n",
         f"![Accuracy, log-loss and calibration error by number of labels]({folder}/digits_ten.png)\n",
     ]
-    rows = record.values["rows"]
     tools = [name for name in dict.fromkeys(name for row in rows for name in row["scores"]) if name[-3:] != "+ T"]
     for key, word in MEASURES.items():
         # A temperature leaves the most probable class as it is.
@@ -219,6 +222,11 @@ def page(record: Record, folder: str) -> str:
             [name, *(_cell(column.get(name), top) for column, top in zip(columns, best, strict=True))]
             for name in names
             if any(name in column for column in columns)
+        ]
+        lines += [
+            [name, *[graphlearning_peers.NOT_INSTALLED] * len(counts)]
+            for name in graphlearning_peers.missing(tools)
+            if key != "accuracy" or not name.endswith("+ T")
         ]
         parts.append(f"## {word}\n\n{table(['', *(f'{n} a class' for n in counts)], lines)}")
     parts.append(
@@ -235,24 +243,18 @@ def _cell(value: list[float] | None, best: float) -> str:
     return f"{'**' if mean == best else ''}{mean:.3f}{'**' if mean == best else ''} ± {error:.3f}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is not done yet; write the record, the figure and the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="2 draws of labels")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--work", type=Path, default=SCRATCH / "work", help="for finished trials")
-    asked = parser.parse_args(arguments)
-    out, target = (SCRATCH / "quick", SCRATCH / "quick" / "digits.md") if asked.quick else (RECORDS, PAGE)
-    level = "quick" if asked.quick else "full"
-    (outcome,) = runner.reproduce(["digits_ten"], level=level, jobs=asked.jobs, out=out, work=asked.work)
-    if outcome.record is None:
-        print(*outcome.errors, outcome.missing, sep="\n")
-        return 1
-    text = page(outcome.record, "." if asked.quick else out.name)
+def write_page(record: Record, out: Path) -> Path:
+    """The picture beside the record, and the page."""
+    runner.save_figure(draw(record), out / "digits_ten.png")
+    target = PAGE if out == command.RECORDS else out / PAGE.name
     with whole_file(target) as part:
-        part.write_text(text, encoding="utf-8")
-    print(text)
-    return 0
+        part.write_text(page(record, out.name if target == PAGE else "."), encoding="utf-8")
+    return target
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    return command.main("digits_ten", __doc__, arguments, page=write_page)
 
 
 if __name__ == "__main__":

@@ -109,29 +109,40 @@ def load(task: str, n_modes: int) -> tuple[Spectrum, np.ndarray]:
 
 
 def build(task: str) -> tuple[np.ndarray, graph.Graph]:
-    """The true labels and the graph of a task; "thin" cuts one class to a quarter."""
+    """The true labels and the graph of a task."""
+    X, y = rows(task)
+    kind, *rest = task.split()
+    if kind == "voting":
+        return y, graph.gaussian(X, tau=1.25)
+    if kind == "moons" and rest[1:] != ["knn"]:
+        return y, graph.self_tuning(X, n_neighbors=10)
+    if kind == "mnist":
+        return y, graph.knn(X, n_neighbors=20, n_components=50)
+    return y, graph.knn(X, n_neighbors=10)
+
+
+def rows(task: str) -> tuple[np.ndarray, np.ndarray]:
+    """The features and the true labels of a task; "thin" cuts one class to a quarter."""
     kind, *rest = task.split()
     if kind == "voting":
         votes = datasets.voting_records()
-        return votes.y, graph.gaussian(votes.X, tau=1.25)
+        return votes.X, votes.y
     if kind == "moons":
         moons = datasets.two_moons(noise=float(rest[0]), seed=0)
-        join = graph.knn if rest[1:] == ["knn"] else graph.self_tuning
-        return moons.y, join(moons.X, n_neighbors=10)
-    settings: dict[str, Any] = {"n_neighbors": 10}
+        return moons.X, moons.y
     if kind == "mnist":
         pair = datasets.mnist_pair(int(rest[0][0]), int(rest[0][1]), n_per_digit=2000, seed=0)
-        X, y, settings = pair.X, pair.y, {"n_neighbors": 20, "n_components": 50}
+        X, y = pair.X, pair.y
     elif kind == "cancer":
         X, target = load_breast_cancer(return_X_y=True)
         X, y = (X - X.mean(axis=0)) / X.std(axis=0), np.where(target == 1, 1, -1)
     else:
         X, y = _digits(rest[0])
     if rest[-1:] == ["thin"]:
-        rows = np.flatnonzero(y < 0)
-        gone = np.random.default_rng(1).choice(rows, 3 * len(rows) // 4, replace=False)
+        second = np.flatnonzero(y < 0)
+        gone = np.random.default_rng(1).choice(second, 3 * len(second) // 4, replace=False)
         X, y = np.delete(X, gone, axis=0), np.delete(y, gone)
-    return y, graph.knn(X, **settings)
+    return X, y
 
 
 def _digits(which: str) -> tuple[np.ndarray, np.ndarray]:

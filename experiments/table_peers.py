@@ -25,6 +25,7 @@ from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.model_selection import StratifiedKFold
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading
 
+from experiments import graphlearning_peers
 from experiments.class_peers import Peer, clipped, tempered
 from graphuq import baselines
 from graphuq.calibration import log_loss
@@ -54,6 +55,7 @@ class Task:
         nodes: the labeled rows, shape (n_labeled,).
         y: their classes as given, 0 to K - 1, each there at least once.
         seed: of folds and forests.
+        shares: the true share of each class, which is told to some threshold dynamics alone.
     """
 
     X: Array
@@ -61,6 +63,7 @@ class Task:
     nodes: Nodes
     y: Nodes
     seed: int
+    shares: Array
 
     @property
     def n_classes(self) -> int:
@@ -76,10 +79,11 @@ class Task:
 Tool = Callable[[Task], Array]
 
 
-def probabilities(task: Task) -> dict[str, Array]:
-    """Of every tool, shape (n, K)."""
+def probabilities(task: Task, *, graphlearning: bool = False) -> dict[str, Array]:
+    """Of every tool, shape (n, K); those of the package GraphLearning where asked for."""
     found = {name: tool(task) for name, tool in TOOLS.items()}
-    for name, peer in graph_peers(task).items():
+    theirs = graphlearning_peers.peers(task.graph, task.shares) if graphlearning else {}
+    for name, peer in (graph_peers(task) | theirs).items():
         scores = peer.score(task.nodes, task.y)
         found[name] = peer.read(scores) if peer.read is not None else softmax(unit_scale(scores), axis=1)
         if peer.has_scores:

@@ -11,25 +11,22 @@ classes. Data and tools: table_data.py and table_peers.py.
 
 from __future__ import annotations
 
-import argparse
-import math
-import os
 import warnings
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import runner, style, table_data, table_peers
+from experiments import command, graphlearning_peers, style, table_data, table_peers
 from experiments.experiment import Claim, Record, Trial
 from experiments.spectra import cached
-from graphuq import GraphClassifier, calibration, laplacian, spectrum
+from experiments.table_scores import MEASURES, OURS, best_other, bins, measure, summarized, wrong_label_auroc
+from graphuq import GraphClassifier, laplacian, spectrum
 from graphuq.feature_piece import FeaturePiece
 from graphuq.graph import Graph, knn
 from graphuq.learning import learn
@@ -37,14 +34,11 @@ from graphuq.models import Probit
 from graphuq.posterior import Mixture
 from graphuq.rows import average_equal, fingerprints
 from graphuq.spectrum import Spectrum
-from graphuq.suspicion import suspicious_labels
 
 Array = NDArray[np.float64]
 Classes = NDArray[np.int64]
 
 TITLE = "are the probabilities right? on separable data, ordinary tables, wrong labels, rare and many classes"
-OURS = "graphuq"
-MEASURES = {"log_loss": "log-loss", "ece": "ECE", "accuracy": "accuracy"}
 WRONG = 0.1
 # Tables of fewer than 400 rows, of which 200 labels would leave too little to judge by.
 SMALL = ("bupa", "haberman")
@@ -61,11 +55,6 @@ GROUPS = {
 DRAWN = (OURS, "LogisticRegression", "Gaussian process", "RandomForest, calibrated", "LabelSpreading")
 # Fewer rows say nothing of a frequency.
 FEWEST_SHOWN = 30
-# Log-losses that differ by less count as the same.
-LEAST_DIFFERENCE = 0.01
-RECORDS, SCRATCH = Path("docs/reproduction"), Path("reproduction")
-# Digits of the record: draws differ in the second or third.
-DIGITS = 4
 
 
 @dataclass(frozen=True)
@@ -81,6 +70,8 @@ class Config:
         per_class: labels of each of many classes.
         n_draws: draws of labels of ordinary tables, all right; `n_draws_wrong` of them with wrong ones, and
             `n_draws_others` of all else.
+        rare_labels: numbers of labels where one class is rare.
+        graphlearning: whether the package GraphLearning is among the tools.
     """
 
     tables: tuple[str, ...] = table_data.REPORTING
@@ -88,10 +79,12 @@ class Config:
     rare_tables: tuple[str, ...] = ("banana", "cells", "k401k", "magic", "rotterdam", "wa_churn")
     many: tuple[str, ...] = (*table_data.MANY, "mnist")
     n_labels: tuple[int, ...] = (10, 20, 50, 200)
+    rare_labels: tuple[int, ...] = (20, 40, 200)
     per_class: tuple[int, ...] = (1, 2, 5, 10)
     n_draws: int = 10
     n_draws_wrong: int = 4
     n_draws_others: int = 6
+    graphlearning: bool = graphlearning_peers.installed()
 
 
 FULL = Config()
@@ -117,8 +110,13 @@ def trials(config: Config) -> list[Trial]:
         ("separable, wrong", pairs, few, config.n_draws_others),
         ("tables", config.tables, config.n_labels, config.n_draws),
         ("tables, wrong", config.tables, few, config.n_draws_wrong),
-        ("rare", [f"{name} rare" for name in pairs], few, config.n_draws_others),
-        ("rare tables", [f"{name} rare" for name in config.rare_tables], few, config.n_draws_others),
+        ("rare", [f"{name} rare" for name in pairs], config.rare_labels, config.n_draws_others),
+        (
+            "rare tables",
+            [f"{name} rare" for name in config.rare_tables],
+            config.rare_labels,
+            config.n_draws_others,
+        ),
     ]
     found = [
         {"group": group, "data": data, "n_labels": n, "seed": seed}
@@ -137,8 +135,9 @@ def run(config: Config, trial: Trial) -> dict[str, Any]:
     problem = prepare(trial["data"])
     nodes, given = draw_labels(problem.y, trial)
     beliefs, probability = ours(problem, nodes, given)
-    task = table_peers.Task(problem.standardized, problem.graph, nodes, given, trial["seed"])
-    found = {OURS: probability, **table_peers.probabilities(task)}
+    shares = np.bincount(problem.y) / len(problem.y)
+    task = table_peers.Task(*for_others(trial["data"]), nodes, given, trial["seed"], shares)
+    found = {OURS: probability, **table_peers.probabilities(task, graphlearning=config.graphlearning)}
     rest = np.setdiff1d(np.arange(len(problem.y)), nodes)
     truth = problem.y[rest]
     wrong = given != problem.y[nodes]
@@ -159,22 +158,22 @@ class Prepared:
         features: columns for the linear piece of the learned prior.
         spectrum: of the graph that `GraphClassifier` makes.
         rows: what tells rows apart: those that are alike get the same answer.
-        standardized: the features as other tools see them.
-        graph: for other tools.
     """
 
     y: Classes
     features: Array
     spectrum: Spectrum
     rows: list[bytes]
-    standardized: Array
-    graph: Graph
 
 
 @lru_cache(maxsize=64)
 def prepare(data: str) -> Prepared:
-    """What `GraphClassifier` computes before it sees a label, and the same for the others; spectra are kept on disk."""
-    X, y = table_data.load(data)
+    """Of a data set by its name."""
+    return prepared(*table_data.load(data))
+
+
+def prepared(X: Array, y: Classes) -> Prepared:
+    """What `GraphClassifier` computes before it sees a label; spectra are kept on disk."""
     settings = GraphClassifier()
     n_modes = min(settings.n_modes, len(y))
 
@@ -185,14 +184,14 @@ def prepare(data: str) -> Prepared:
     key = f"tables {settings.n_neighbors} {n_modes} {sha256(X.tobytes()).hexdigest()}"
     piece = FeaturePiece.of(X)
     assert piece is not None
-    return Prepared(
-        y=y,
-        features=piece.columns(X),
-        spectrum=cached(key, compute),
-        rows=fingerprints(X),
-        standardized=table_peers.standardized(X),
-        graph=table_peers.connected_graph(X),
-    )
+    return Prepared(y, piece.columns(X), cached(key, compute), fingerprints(X))
+
+
+@lru_cache(maxsize=64)
+def for_others(data: str) -> tuple[Array, Graph]:
+    """The features and the graph that other tools see."""
+    X, _ = table_data.load(data)
+    return table_peers.standardized(X), table_peers.connected_graph(X)
 
 
 def ours(problem: Prepared, nodes: Classes, given: Classes) -> tuple[Mixture, Array]:
@@ -221,127 +220,9 @@ def draw_labels(y: Classes, trial: Trial) -> tuple[Classes, Classes]:
             return nodes, given
 
 
-def measure(probability: Array, truth: Classes) -> list[float]:
-    """In the order of `MEASURES`."""
-    return [
-        calibration.log_loss(probability, truth),
-        calibration.reliability(probability, truth).ece,
-        calibration.accuracy(probability, truth),
-    ]
-
-
-def bins(probability: Array, truth: Classes) -> list[list[float]]:
-    """Rows, summed confidence and right answers in each bin of width 0.1, to be pooled over data."""
-    confidence = probability.max(axis=1)
-    right = probability.argmax(axis=1) == truth
-    which = np.minimum((10 * confidence).astype(int), 9)
-    return [np.bincount(which, weights=w, minlength=10).tolist() for w in (np.ones(len(truth)), confidence, right)]
-
-
-def wrong_label_auroc(beliefs: Mixture, wrong: NDArray[np.bool_], nodes: Classes) -> float:
-    """The chance that a wrong label is more suspicious than a right one, equals counting half."""
-    found = suspicious_labels(beliefs)
-    is_wrong = np.isin(found.nodes, nodes[wrong])
-    pairs = found.probability[is_wrong][:, None] - found.probability[~is_wrong][None]
-    return float(np.mean((pairs > 0) + (pairs == 0) / 2))
-
-
 def summarize(config: Config, results: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means over draws with their standard errors, for every data set and over those of a group; pooled bins.
-
-    `scores` of a tool are pairs of mean and error in the order of `MEASURES`; `beyond_shares` is its log-loss less
-    that of the class shares and `ours_beyond` is ours less its, both draw by draw.
-    """
-    by_data = _grouped(results, "group", "data", "n_labels")
-    cells = [_cell(draws) for draws in by_data]
-    pooled: dict[str, Any] = {}
-    for result in results:
-        mine = pooled.setdefault(result["group"], {}).setdefault(str(result["n_labels"]), {})
-        for name, each in result["bins"].items():
-            mine[name] = np.round(np.add(mine.get(name, 0.0), each), 1)
-    groups = [_group(some) for some in _grouped(cells, "group", "n_labels")]
-    kept = [{key: value for key, value in cell.items() if key != "ours_beyond"} for cell in cells]
-    return {"cells": kept, "groups": groups, "bins": pooled}
-
-
-def _grouped(items: Iterable[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for item in items:
-        found.setdefault(tuple(item[key] for key in keys), []).append(item)
-    return list(found.values())
-
-
-def _cell(draws: list[dict[str, Any]]) -> dict[str, Any]:
-    """One data set and number of labels."""
-    scores = {name: np.array([draw["scores"][name] for draw in draws]) for name in draws[0]["scores"]}
-    ours, shares = scores[OURS][:, 0], scores[table_peers.SHARES][:, 0]
-    aurocs = [draw["wrong_label_auroc"] for draw in draws if draw["wrong_label_auroc"] is not None]
-    return {
-        **{key: draws[0][key] for key in ("group", "data", "n_labels")},
-        "n_draws": len(draws),
-        "scores": {name: [mean_and_error(column) for column in each.T] for name, each in scores.items()},
-        "beyond_shares": {name: mean_and_error(each[:, 0] - shares) for name, each in scores.items()},
-        "ours_beyond": {name: mean_and_error(ours - each[:, 0]) for name, each in scores.items()},
-        "wrong_label_auroc": mean_and_error(aurocs) if aurocs else None,
-    }
-
-
-def _group(cells: list[dict[str, Any]]) -> dict[str, Any]:
-    """The mean over data sets, with the error that comes from the draws of labels; how often ours is better or worse."""
-    aurocs = [cell["wrong_label_auroc"] for cell in cells if cell["wrong_label_auroc"]]
-    scores, beyond = {}, {}
-    for name in cells[0]["scores"]:
-        each = [cell["scores"][name] for cell in cells]
-        scores[name] = [_mean_of(list(pairs)) for pairs in zip(*each, strict=True)]
-        beyond[name] = _mean_of([cell["ours_beyond"][name] for cell in cells])
-    return {
-        **{key: cells[0][key] for key in ("group", "n_labels")},
-        "n_data": len(cells),
-        "scores": scores,
-        "ours_beyond": beyond,
-        "ours_better": {name: _count(cells, name, -1) for name in scores},
-        "ours_worse": {name: _count(cells, name, 1) for name in scores},
-        "wrong_label_auroc": _mean_of(aurocs) if aurocs else None,
-    }
-
-
-def _count(cells: list[dict[str, Any]], name: str, sign: int) -> int:
-    """In how many data sets our log-loss is above (1) or below (-1) that of a tool by 0.01 and a standard error."""
-    return sum(exceeds([sign * cell["ours_beyond"][name][0], cell["ours_beyond"][name][1]]) for cell in cells)
-
-
-def mean_and_error(values: Any) -> list[float | None]:
-    """Mean over draws and its standard error, which one draw does not have."""
-    x = np.asarray(values, dtype=float)
-    return [_short(x.mean()), _short(x.std(ddof=1) / np.sqrt(x.size), 2) if x.size > 1 else None]
-
-
-def _mean_of(pairs: list[list[float | None]]) -> list[float | None]:
-    """The mean of means, and its error from theirs."""
-    means, errors = zip(*pairs, strict=True)
-    error = None if None in errors else _short(np.sqrt(np.square(errors).sum()) / len(errors), 2)
-    return [_short(np.mean(means)), error]
-
-
-def _short(value: Any, digits: int = DIGITS) -> float:
-    return float(f"{value:.{digits}g}")
-
-
-def exceeds(difference: Sequence[float | None]) -> bool:
-    """Whether a difference of log-losses is more than 0.01 and more than its standard error."""
-    mean, error = difference
-    return mean is not None and mean > max(LEAST_DIFFERENCE, error or 0.0)
-
-
-def worse_than_shares(cells: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """The cells in which a tool's log-loss exceeds that of the class shares."""
-    return [cell for cell in cells if exceeds(cell["beyond_shares"][name])]
-
-
-def best_other(scores: dict[str, list[list[float]]], measure: int) -> str:
-    """The tool, other than ours, that does best by one of `MEASURES`."""
-    sign = -1 if list(MEASURES)[measure] == "accuracy" else 1
-    return min((name for name in scores if name != OURS), key=lambda name: sign * scores[name][measure][0])
+    """The record's values."""
+    return summarized(results)
 
 
 def claims(record: Record) -> list[Claim]:
@@ -384,31 +265,8 @@ def draw(record: Record) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is not done yet; write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="a file made by python -m experiments.table_data")
-    parser.add_argument("--quick", action="store_true", help="one draw of labels on a few of the data")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no more trials after so long")
-    parser.add_argument("--out", type=Path, help=f"for the record (default: {RECORDS}, or {SCRATCH}/quick)")
-    parser.add_argument("--work", type=Path, default=SCRATCH / "work", help="for finished trials")
-    asked = parser.parse_args(arguments)
-    if asked.data is not None:
-        os.environ[table_data.FILE] = str(asked.data.absolute())
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")  # nothing here would gain from an accelerator
-    (outcome,) = runner.reproduce(
-        ["tables"],
-        level="quick" if asked.quick else "full",
-        jobs=asked.jobs,
-        out=asked.out or (SCRATCH / "quick" if asked.quick else RECORDS),
-        work=asked.work,
-        seconds=asked.seconds,
-        figures=False,  # the page draws it, and needs a package that this does not
-    )
-    for claim in outcome.claims:
-        print(f"{claim.what}\n    {claim.ours}")
-    print(*outcome.errors[:3], outcome.missing, sep="\n")
-    return 0 if outcome.record is not None else 1
+    """The command line."""
+    return command.main("tables", __doc__, arguments, data=table_data.FILE)
 
 
 if __name__ == "__main__":

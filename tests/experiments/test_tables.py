@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments import calibration_page, runner, table_data, table_peers, tables
+from experiments import calibration_page, runner, table_data, table_peers, table_scores, tables
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -45,17 +45,17 @@ def prepared_file(blobs, tmp_path, monkeypatch):
     }  # fmt: skip
     np.savez(tmp_path / "tables.npz", **arrays)
     monkeypatch.setenv(table_data.FILE, str(tmp_path / "tables.npz"))
-    for cache in (table_data.load, tables.prepare):
+    for cache in (table_data.load, tables.prepare, tables.for_others):
         cache.cache_clear()
     yield arrays
-    for cache in (table_data.load, tables.prepare):
+    for cache in (table_data.load, tables.prepare, tables.for_others):
         cache.cache_clear()
 
 
 def task_of(X, y, nodes, given=None):
     given = y[nodes] if given is None else given
     Z = table_peers.standardized(X)
-    return table_peers.Task(Z, table_peers.connected_graph(X), nodes, given, 0)
+    return table_peers.Task(Z, table_peers.connected_graph(X), nodes, given, 0, np.bincount(y) / len(y))
 
 
 def test_a_file_of_keel_becomes_numbers_and_classes():
@@ -157,7 +157,7 @@ def test_every_tool_gives_probabilities_and_finds_the_classes(blobs):
 
 
 def test_class_shares_are_counts():
-    task = table_peers.Task(np.zeros((4, 1)), None, np.arange(3), np.array([0, 0, 1]), 0)
+    task = table_peers.Task(np.zeros((4, 1)), None, np.arange(3), np.array([0, 0, 1]), 0, np.full(2, 0.5))
     np.testing.assert_allclose(table_peers.class_shares(task), np.tile([3 / 5, 2 / 5], (4, 1)))
     np.testing.assert_allclose(table_peers.bare_class_shares(task), np.tile([2 / 3, 1 / 3], (4, 1)))
 
@@ -209,9 +209,9 @@ def test_measures_and_bins_are_those_of_all_rows():
     rng = np.random.default_rng(3)
     p = rng.dirichlet(np.ones(3), 400)
     y = rng.integers(0, 3, 400)
-    loss, _, accuracy = tables.measure(p, y)
+    loss, _, accuracy = table_scores.measure(p, y)
     assert loss == pytest.approx(log_loss(y, p))
-    rows, confidence, right = np.array(tables.bins(p, y))
+    rows, confidence, right = np.array(table_scores.bins(p, y))
     assert rows.sum() == 400
     assert confidence.sum() == pytest.approx(p.max(axis=1).sum())
     assert right.sum() == pytest.approx(400 * accuracy)
@@ -230,7 +230,7 @@ def test_differences_are_taken_draw_by_draw():
     assert cell["beyond_shares"][tables.OURS] == [pytest.approx(0.1), pytest.approx(0, abs=1e-12)]
     assert group["ours_beyond"][table_peers.SHARES][0] == pytest.approx(0.1)
     assert (group["ours_better"][table_peers.SHARES], group["ours_worse"][table_peers.SHARES]) == (0, 1)
-    assert tables.worse_than_shares([cell], tables.OURS) == [cell]
+    assert table_scores.worse_than_shares([cell], tables.OURS) == [cell]
     assert np.sum(values["bins"]["tables"]["20"][tables.OURS]) == 60
 
 
@@ -238,7 +238,7 @@ def test_differences_are_taken_draw_by_draw():
     ("difference", "counts"), [((0.02, 0.01), 1), ((0.02, 0.03), 0), ((0.005, 0.001), 0), ((0.02, None), 1)]
 )
 def test_a_difference_counts_if_it_is_large_and_beyond_its_error(difference, counts):
-    assert tables.exceeds(difference) == bool(counts)
+    assert table_scores.exceeds(difference) == bool(counts)
 
 
 def test_a_trial_gives_the_same_twice_and_becomes_a_record(prepared_file):
