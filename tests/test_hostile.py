@@ -47,6 +47,7 @@ M = models.Probit(np.array([0, 1, 20, 21]), np.array([0, 0, 1, 1]), gamma=0.5)
 P = posterior.GaussianPosterior.of(MU, M)
 HALF = np.full((3, 2), 0.5)
 MASKED = np.ma.array(X, mask=X > 3)
+STUBBORN = type("Stubborn", (), {"__array__": lambda self, *how, **more: 1 / 0})()
 SETTINGS = {"prior": "matern", "inference": "ep", "gamma": 0.5}
 C = GraphClassifier(**SETTINGS).fit(X, Y)
 
@@ -232,7 +233,25 @@ PYTHON = [
         "graph.gaussian(np.array([[None, 1], [2, 3]], object), tau=1.0)",
         "X has NaN or infinite values in 1 rows",
     ),
-    ("graph.gaussian(X, tau=1e-200)", "40 of 40 nodes are isolated"),
+    ("graph.gaussian(X, tau=1e-100)", "40 of 40 nodes are isolated"),
+    ("graph.gaussian(X, tau=1e-200)", "tau must lie between 1e-150 and 1e+150, got 1e-200"),
+    ("graph.gaussian(X, tau=10**400)", f"tau {NUMBER} 1000"),
+    ("graph.gaussian([[10**400, 1], [1, 1]], tau=1)", "X must be real numbers, got object"),
+    ("graph.gaussian(STUBBORN, tau=1)", "X must be real numbers, got a Stubborn"),
+    ("graph.gaussian(X, tau=1, self_weights=np.ones(40))", "self_weights must be True or False, got a ndarray"),
+    ("graph.self_tuning(X, n_neighbors=3, self_weights='no')", "self_weights must be True or False, got 'no'"),
+    ("graph.knn(X, n_neighbors=3, self_weights=None)", "self_weights must be True or False, got None"),
+    (
+        "graph.knn(X, n_neighbors=3, weights=A)",
+        'weights must be "self_tuning" or a number tau above 0, got a Graph',
+    ),
+    ("graph.knn(X, n_neighbors=3, weights=-1)", f"weights {NUMBER} -1"),
+    ("graph.knn(X, n_neighbors=3, weights=1e300)", "weights must lie between 1e-150 and 1e+150, got 1e+300"),
+    ("graph.nystrom(X, tau=1e-320, n_landmarks=5)", "tau must lie between 1e-150 and 1e+150, got 9.99989e-321"),
+    ("spectrum.extend_weights(S, None)", "Weights must be real numbers, got None"),
+    ("spectrum.low_rank(graph.cosine(abs(X)), at_most='a')", "at_most must be a whole number, got 'a'"),
+    ("spectrum.low_rank(graph.cosine(abs(X)), at_most=0)", "at_most must be a whole number of at least 1, got 0"),
+    ("prior.approximate(S, n_modes=5, lambda_bar=1e-320)", "variances beyond what numbers of 64 bits hold"),
     ("graph.gaussian(X, tau=0)", f"tau {NUMBER} 0"),
     ("graph.gaussian(X, tau='a')", f"tau {NUMBER} 'a'"),
     ("graph.gaussian(X, tau=None)", f"tau {NUMBER} None"),
@@ -703,9 +722,10 @@ SHELL = [
     (f"{FIT} --graph gaussian --width 0", "--width must be a finite number above 0, got 0"),
     (f"{FIT} --graph gaussian --width nan", "--width must be a finite number above 0, got nan"),
     (
-        f"{FIT} --graph gaussian --width 1e-200",
+        f"{FIT} --graph gaussian --width 1e-100",
         "nodes are isolated: all their weights are zero. The first is node r0",
     ),
+    (f"{FIT} --graph gaussian --width 1e-200", "--width must lie between 1e-150 and 1e150, got 1e-200"),
     (f"{FIT} --width 1", "--width is for --graph gaussian and nystrom: leave it out"),
     (f"{FIT} --graph cosine", "more than a right angle apart"),
     (f"{FIT} --graph cosine --components 1", "--components is for distances"),

@@ -122,7 +122,7 @@ def expect_numbers(values: Any, name: str) -> NDArray[np.float64]:
             if found.dtype.kind != "O" or any(isinstance(each, str | complex) for each in found.ravel()[:1000]):
                 raise TypeError
             found = found.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         what = f"{found.dtype}" if found.ndim else called(values)
         raise TypeError(f"{name} must be real numbers, got {what}.") from None
     return np.asarray(found, dtype=np.float64)
@@ -137,11 +137,13 @@ def expect_field(u: Any, n_nodes: int) -> NDArray[np.float64]:
 
 
 def _array(values: Any) -> NDArray[Any]:
-    """As an array; rows of unequal lengths as objects, which no one takes for numbers."""
+    """As an array; rows of unequal lengths, and what cannot be one, as objects, which no one takes for numbers."""
     try:
         return np.asarray(values)
     except ValueError:
         return np.array([*values, None], dtype=object)[:-1]
+    except Exception:  # an object that says how it becomes an array may fail in any way
+        return np.array(object())
 
 
 def refuse_masked(values: Any, name: str) -> None:
@@ -154,10 +156,20 @@ def refuse_masked(values: Any, name: str) -> None:
 
 def expect_number(value: Any, name: str, *, zero: bool = False) -> float:
     """A finite number above 0, or from 0 on."""
-    if not isinstance(value, Real) or not np.isfinite(float(value)) or value < 0 or (value == 0 and not zero):
+    try:
+        number = float(value) if isinstance(value, Real) else np.nan
+    except OverflowError:  # a whole number of 400 digits
+        number = np.inf
+    if not 0 <= number < np.inf or (number == 0 and not zero):
         kind = SettingError if isinstance(value, Real) else SettingTypeError
         raise kind(name, f"must be a finite number{', 0 or above' if zero else ' above 0'}, got {called(value)}.")
-    return float(value)
+    return number
+
+
+def expect_flag(value: Any, name: str) -> bool:
+    """Yes or no."""
+    expect(value, (bool, np.bool_), name, "True or False")
+    return bool(value)
 
 
 def expect_whole(value: Any, name: str, least: int = 1, most: float = np.inf) -> int:

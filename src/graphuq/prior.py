@@ -14,6 +14,7 @@ from graphuq._expect import (
     LARGEST_COUNT,
     expect,
     expect_field,
+    expect_flag,
     expect_generator,
     expect_nodes,
     expect_number,
@@ -182,7 +183,8 @@ class GaussianPrior:
                 f"New rows need {self.first + self.n_modes} columns, one for each mode, got the shape "
                 f"{where.vectors.shape}."
             )
-        return np.where(self._has_value(where), where.vectors[:, self.first : self.first + self.n_modes], 0.0)
+        found, has_value = where.vectors[:, self.first : self.first + self.n_modes], self._has_value(where)
+        return found if has_value.all() else np.where(has_value, found, 0.0)
 
     def own_variance(self, where: ArrayLike | NewRows) -> Array:
         """What neighbors do not determine of u at new rows, see `NewRows`; zero at nodes."""
@@ -231,7 +233,7 @@ class GaussianPrior:
         support = self._apply(u, (self.variances > 0).astype(float), float(self.tail_variance > 0))
         if np.linalg.norm(u - support) > SUPPORT_TOLERANCE * np.linalg.norm(u):
             return float("inf")
-        return 0.5 * float(u @ self.precision(u))
+        return 0.5 * float(np.vdot(u, self.precision(u)))
 
     def _apply(self, u: ArrayLike, modes: Array, tail: float) -> Array:
         """``(Q modes Q^T + tail (I - Q Q^T)) u``."""
@@ -278,7 +280,7 @@ def approximate(
     spectrum = _first(spectrum, n_modes)
     if lambda_bar is None:
         lambda_bar = float(spectrum.values.max())
-    expect_number(lambda_bar, "lambda_bar")
+    lambda_bar = expect_number(lambda_bar, "lambda_bar")
     name = f"approximate(n_modes={spectrum.n_modes}, lambda_bar={lambda_bar:.6g})"
     return _inverse_laplacian(spectrum, lambda_bar, name)
 
@@ -307,14 +309,13 @@ def matern(
         lambda_bar: the eigenvalue that stands for them; by default `spectrum.rest` or the largest.
         constant: factor on the variance of the modes of eigenvalue zero; 0 removes them.
     """
-    expect_number(tau, "tau")
-    expect_number(alpha, "alpha")
-    expect(tail, bool, "tail", "True or False")
-    expect_number(constant, "constant", zero=True)
+    tau, alpha = expect_number(tau, "tau"), expect_number(alpha, "alpha")
+    expect_flag(tail, "tail")
+    constant = expect_number(constant, "constant", zero=True)
     spectrum = _first(spectrum, n_modes)
     # relative to the largest, so that no power overflows; c restores the scale
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-        square = np.square(float(tau))
+        square = np.square(tau)
         base = spectrum.values[0] + square
         weights = ((spectrum.values + square) / base) ** -alpha
     weights[spectrum.values <= ZERO_EIGENVALUE] *= constant
@@ -322,8 +323,9 @@ def matern(
     if tail and spectrum.n_modes < spectrum.n_nodes:
         if lambda_bar is None:
             lambda_bar = spectrum.rest if spectrum.rest is not None else float(spectrum.values.max())
-        expect_number(lambda_bar, "lambda_bar")
-        tail_weight = float(((lambda_bar + square) / base) ** -alpha)
+        lambda_bar = expect_number(lambda_bar, "lambda_bar")
+        with np.errstate(over="ignore", invalid="ignore"):
+            tail_weight = float(((lambda_bar + square) / base) ** -alpha)
     label = f"matern(tau={tau:.6g}, alpha={alpha:.6g}, n_modes={spectrum.n_modes})"
     return _scaled(spectrum, weights, tail_weight, label)
 
@@ -345,9 +347,11 @@ def _inverse_laplacian(spectrum: Spectrum, lambda_bar: float | None, name: str) 
 def _scaled(spectrum: Spectrum, weights: Array, tail_weight: float, name: str) -> GaussianPrior:
     """The prior with these relative variances, scaled so that ``tr C = N`` (2.6)."""
     n_nodes, n_modes = spectrum.vectors.shape
-    if not np.isfinite(weights).all():
+    with np.errstate(over="ignore"):
+        trace = weights.sum() + tail_weight * (n_nodes - n_modes)
+    if not 0 < trace < np.inf:
         raise ValueError(f"{name} has variances beyond what numbers of 64 bits hold: use less extreme settings.")
-    c = n_nodes / (weights.sum() + tail_weight * (n_nodes - n_modes))
+    c = n_nodes / trace
     return GaussianPrior(spectrum.vectors, c * weights, c * tail_weight, name)
 
 

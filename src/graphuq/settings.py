@@ -74,9 +74,10 @@ def check_settings(classifier: GraphClassifier) -> None:
     for name in ("width", "gamma", "epsilon", "tau", "alpha"):
         if (number := getattr(classifier, name)) is not None or name not in MAY_BE_NONE:
             expect_number(number, name)
-            # compared with u and eigenvalues, both of order one
-            if name != "width" and not 1e-9 <= number <= 1e9:
-                raise SettingError(name, f"must lie between 1e-9 and 1e9, got {number}.")
+            # compared with u and eigenvalues, both of order one; a width is squared
+            least, most = ("1e-150", "1e150") if name == "width" else ("1e-9", "1e9")
+            if not float(least) <= number <= float(most):
+                raise SettingError(name, f"must lie between {least} and {most}, got {number}.")
     if not isinstance(limit := classifier.time_limit, Real) or not limit > 0:
         raise SettingError("time_limit", f"must be a number above 0, of seconds, got {called(limit)}.")
     if classifier.graph in ("gaussian", "nystrom") and classifier.width is None:

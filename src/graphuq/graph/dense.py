@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphuq._expect import expect_flag
 from graphuq._recipe import recipe
 from graphuq.graph.distances import squared_distances
 from graphuq.graph.features import Array, Features, MatrixLike, check_features, prepare
@@ -32,7 +33,8 @@ def self_tuning(
         self_weights: whether ``a_ii`` is 1 or 0.
     """
     X = check_features(X, n_components=n_components)
-    check_n_neighbors(n_neighbors, X.shape[0])
+    n_neighbors = check_n_neighbors(n_neighbors, X.shape[0])
+    expect_flag(self_weights, "self_weights")
     check_memory(X.shape[0])
     features = prepare(X, n_components)
     A = _all_squared_distances(features.points)
@@ -56,13 +58,14 @@ def gaussian(X: MatrixLike, *, tau: float, n_components: int | None = None, self
         self_weights: whether ``a_ii`` is 1 or 0.
     """
     X = check_features(X, n_components=n_components)
-    check_tau(tau)
+    tau = check_tau(tau)
+    expect_flag(self_weights, "self_weights")
     check_memory(X.shape[0])
     features = prepare(X, n_components)
     A = _all_squared_distances(features.points)
     for rows in row_blocks(*A.shape):
         A[rows] = affinity(A[rows], tau, tau)
-    return _graph(A, features, Kernel(float(tau)), self_weights)
+    return _graph(A, features, Kernel(tau), self_weights)
 
 
 def check_memory(n_nodes: int) -> None:

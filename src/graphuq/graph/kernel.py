@@ -13,6 +13,7 @@ from graphuq.graph.placing import Pairs
 
 # A point exactly as far away as a K-th neighbor must not be lost to the rounding of its distance.
 _ROUNDING = 1e-10
+SMALLEST = 1e-150  # scale: scales are squared
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,14 +74,19 @@ def kth_distance(squared: Array, n_neighbors: int) -> Array:
     return np.sqrt(kth)
 
 
-def check_n_neighbors(n_neighbors: int, n_nodes: int) -> None:
-    """Refuse a K that is no number of other nodes."""
-    if not 1 <= expect_whole(n_neighbors, "n_neighbors", least=0) < n_nodes:
+def check_n_neighbors(n_neighbors: int, n_nodes: int) -> int:
+    """K, which is a number of other nodes."""
+    found = expect_whole(n_neighbors, "n_neighbors", least=0)
+    if not 1 <= found < n_nodes:
         raise SettingError(
-            "n_neighbors", f"must lie between 1 and {n_nodes - 1}, the number of other nodes, got {n_neighbors}."
+            "n_neighbors", f"must lie between 1 and {n_nodes - 1}, the number of other nodes, got {found}."
         )
+    return found
 
 
-def check_tau(tau: float) -> None:
-    """Refuse a scale that is no length."""
-    expect_number(tau, "tau")
+def check_tau(tau: float, name: str = "tau") -> float:
+    """A scale, which is a length whose square is a number too."""
+    found = expect_number(tau, name)
+    if not SMALLEST <= found <= 1 / SMALLEST:
+        raise SettingError(name, f"must lie between {SMALLEST} and {1 / SMALLEST:g}, got {found:g}.")
+    return found

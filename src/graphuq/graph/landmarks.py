@@ -31,5 +31,6 @@ def centers_of_sample(sample: Array, n_centers: int, *, seed: int) -> Array:
     with warnings.catch_warnings():
         # fewer distinct points than centers: some centers coincide, which does no harm
         warnings.simplefilter("ignore", ConvergenceWarning)
-        means = KMeans(n_centers, init="random", n_init=1, max_iter=10, random_state=seed).fit(sample)
+        state = seed % 2**32  # scikit-learn takes no larger one
+        means = KMeans(n_centers, init="random", n_init=1, max_iter=10, random_state=state).fit(sample)
     return means.cluster_centers_

@@ -147,13 +147,13 @@ def nystrom(
             raise SettingError("n_components", "is for features in memory: leave it out.")
     else:
         X = check_features(X, n_components=n_components)
-    check_tau(tau)
-    if not 1 <= expect_whole(n_landmarks, "n_landmarks", least=0) <= X.shape[0]:
+    tau, n_landmarks = check_tau(tau), expect_whole(n_landmarks, "n_landmarks", least=0)
+    if not 1 <= n_landmarks <= X.shape[0]:
         raise ValueError(
             f"n_landmarks must lie between 1 and {X.shape[0]}, the number of nodes, got {n_landmarks}."
         )
     expect_one_of(landmarks, ("kmeans", "random"), "landmarks")
-    expect_seed(seed)
+    seed = expect_seed(seed)
     if landmarks == "kmeans":
         chosen = kmeans_sample(X.shape[0], n_landmarks, seed=seed)
     else:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 
-from graphuq._expect import expect_one_of, expect_seed
+from graphuq._expect import expect, expect_flag, expect_one_of, expect_seed
 from graphuq._recipe import recipe
 from graphuq.graph.distances import Indices, nonzero_pairs, pair_squared_distances, squared_distances
 from graphuq.graph.features import Array, MatrixLike, check_features, prepare
@@ -53,14 +54,15 @@ def knn(
         seed: of the approximate search.
     """
     X = check_features(X, n_components=n_components)
-    check_n_neighbors(n_neighbors, X.shape[0])
+    n_neighbors = check_n_neighbors(n_neighbors, X.shape[0])
     expect_one_of(method, ("auto", "exact", "approximate"), "method")
-    expect_seed(seed)
-    if isinstance(weights, str):
-        if weights != "self_tuning":
-            raise ValueError(f'weights must be "self_tuning" or a number tau, got {weights!r}.')
-    else:
-        check_tau(weights)
+    seed = expect_seed(seed)
+    expect_flag(self_weights, "self_weights")
+    if not isinstance(weights, str):
+        expect(weights, Real, "weights", '"self_tuning" or a number tau above 0')
+        weights = check_tau(weights, "weights")
+    elif weights != "self_tuning":
+        raise ValueError(f'weights must be "self_tuning" or a number tau, got {weights!r}.')
 
     features = prepare(X, n_components)
     points = features.points

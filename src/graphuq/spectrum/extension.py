@@ -64,7 +64,7 @@ def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -
 def extend_weights(spectrum: Spectrum, weights: MatrixLike) -> Array:
     """As `extend`, from the weights of the new points to the nodes, dense or sparse, (n_new, n_nodes)."""
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
-    A: Matrix = to_float(weights)
+    A: Matrix = to_float(weights, "Weights")
     if A.ndim != 2 or A.shape[1] != spectrum.n_nodes:
         raise ValueError(
             f"Weights of new points must have a column for each of {spectrum.n_nodes} nodes, got the shape "

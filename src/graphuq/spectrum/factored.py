@@ -11,7 +11,7 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 from scipy.sparse import diags_array
 from scipy.sparse.linalg import LinearOperator, svds
 
-from graphuq._expect import expect
+from graphuq._expect import expect, expect_whole
 from graphuq.graph import LowRankGraph
 from graphuq.passes import summed
 from graphuq.spectrum.convention import Array, check_n_modes, signs
@@ -58,6 +58,8 @@ def low_rank(
         check_n_modes(n_modes, min(F.shape), "the rank of the weights")
     if not isinstance(F, np.ndarray | Tall):
         return _of_sparse(graph, n_modes or min(_SPARSE_MODES, n_nodes, rank))
+    if at_most is not None:
+        expect_whole(at_most, "at_most")
     rows = tall(F)
     # R = [sqrt(d), S - sqrt(d) a^T] has small columns beside the first: S less its part along q_0, nearly
     a = graph.total / (graph.total @ graph.total)
