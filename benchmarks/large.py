@@ -105,7 +105,7 @@ def child(kind, folder):
 
 def products(fitted, kind):
     """Shapes (inner, outer) of what every row of features, or of what is made of it, is multiplied by, in all passes."""
-    piece = fitted._linear
+    piece = fitted._seen.linear
     n_features, n_linear = piece.weights.shape
     n_landmarks, n_smooth = piece.smooth.shape
     found = [(n_features, n_features), (n_features, n_linear)]  # covariance; the longest row

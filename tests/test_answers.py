@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
 
@@ -221,10 +221,10 @@ def test_modes_that_do_not_fit_are_done_without(monkeypatch):
 def test_a_mapped_file_that_would_fill_the_memory_stays_on_disk(file, monkeypatch):
     mapped = np.load(file, mmap_mode="r")
     known = GraphClassifier(**QUICK).fit(mapped, Y)
-    assert known._tall is None
-    monkeypatch.setattr("graphuq.estimator.room", lambda: 20_000.0)
+    assert known._seen.store is None
+    monkeypatch.setattr("graphuq.seen.room", lambda: 20_000.0)
     found = GraphClassifier(**QUICK).fit(mapped, Y)
-    assert found._tall is not None
+    assert found._seen.store is not None
     np.testing.assert_allclose(found.label_distributions_, known.label_distributions_, atol=1e-10)
 
 
@@ -299,7 +299,8 @@ def test_a_dead_scheduler_is_told_and_what_was_finished_stays(file, tmp_path, kn
             time.sleep(0.05)
         address = json.loads(told.read_text())["address"]
         fitted = GraphClassifier(graph="cosine").fit(tall(file), Y)
-        fitted._columns = fitted._linear.columns(tall(file).mapped(Slow(os.getpid()), 4))
+        columns = fitted._seen.linear.columns(tall(file).mapped(Slow(os.getpid()), 4))
+        fitted._seen = replace(fitted._seen, columns=columns)
         Thread(target=end, args=(scheduler, tmp_path / "out"), daemon=True).start()
         with cluster(scheduler=address), pytest.raises(SchedulerLost, match=r"does not answer any more. What was"):
             fitted.write_proba(tmp_path / "out")

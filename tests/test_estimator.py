@@ -409,7 +409,7 @@ def test_three_classes_learned_and_drawn(three, monkeypatch):
     """Exact draws at the heaviest hyper-parameters agree with expectation propagation there."""
     where, new = some_rows(three), three.locate(IRIS[:4] + 0.01)[2]
     check_every_answer(three.posterior_, 3, where, new)
-    monkeypatch.setattr("graphuq.estimator.DRAWN_WEIGHT", 1e-6)
+    monkeypatch.setattr("graphuq.beliefs.DRAWN_WEIGHT", 1e-6)
     drawn = deepcopy(three).set_params(inference="sample", n_steps=400, n_chains=4).draw()
     (draws,) = drawn.posterior_.components
     assert draws.z.shape[:2] == (4, 400)
@@ -421,8 +421,8 @@ def test_three_classes_learned_and_drawn(three, monkeypatch):
 
 
 def test_sampling_a_learned_prior_draws_from_its_mixture(monkeypatch):
-    monkeypatch.setattr("graphuq.estimator.sample", sample_without_compiling)
-    monkeypatch.setattr("graphuq.estimator.DRAWN_WEIGHT", 0.25)
+    monkeypatch.setattr("graphuq.beliefs.sample", sample_without_compiling)
+    monkeypatch.setattr("graphuq.beliefs.DRAWN_WEIGHT", 0.25)
     quick = GraphClassifier().fit(X, Y).posterior_
     drawn = GraphClassifier(inference="sample", **QUICK).fit(X, Y)
     assert isinstance(drawn.posterior_, Mixture)
@@ -672,7 +672,7 @@ def test_new_labels_are_taken_in_without_a_draw(monkeypatch):
 
 
 def test_who_asked_for_sampling_gets_draws(monkeypatch):
-    monkeypatch.setattr("graphuq.estimator.sample", sample_without_compiling)
+    monkeypatch.setattr("graphuq.beliefs.sample", sample_without_compiling)
     classifier = GraphClassifier(**SETTINGS | {"inference": "sample", "prior": "matern", "tau": 0.3}).fit(X, Y)
     classifier.partial_fit_labels(0, "upper")
     assert isinstance(classifier.posterior_, Draws)
@@ -881,7 +881,7 @@ def test_hard_posteriors_go_to_the_models_own_sampler(monkeypatch):
         return sample_independently(prior, Probit([0, 5], [1.0, -1.0], gamma=1.0), n_steps=500)
 
     monkeypatch.setattr("graphuq.inference.auto.sample", record)
-    monkeypatch.setattr("graphuq.estimator.sample", record)
+    monkeypatch.setattr("graphuq.beliefs.sample", record)
     GraphClassifier(**SETTINGS).fit(X, Y)
     assert not called
     GraphClassifier(**SETTINGS | {"inference": "sample"}).fit(X, Y)

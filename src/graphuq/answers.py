@@ -116,7 +116,7 @@ def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
     """The basis of all components, as far as one of them looks at it, and what is to be asked of its blocks."""
     posterior: Any = classifier.posterior_
     parts = posterior.components if isinstance(posterior, Mixture) else (posterior,)
-    columns = classifier._columns if classifier._learned else None
+    columns = classifier._seen.columns if classifier._learned else None
     n_first = 0 if columns is None else columns.shape[1]
     n_modes = max(2, max(each.prior.first + each.prior.n_modes for each in parts) - n_first)
     vectors = classifier.spectrum_.vectors[:, :n_modes]
@@ -137,7 +137,7 @@ def _light(posterior: Any, nodes: NDArray[np.int64]) -> Any:
 
 def _key(classifier: GraphClassifier) -> str:
     """What tells one fit from another: settings, labels, and some of the features."""
-    X = classifier._tall
+    X = classifier._seen.store
     labels = classifier.labels_
     settings = {name: repr(value) for name, value in classifier.get_params().items() if name != "verbose"}
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,6 +121,20 @@ def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
     if len(np.unique(label[labeled])) < 2:
         raise ValueError("Only one class would stay labeled, and two are needed to tell apart.")
     return Labels(labels.classes, labeled, label[labeled])
+
+
+def refuse_one_versus_rest(labels: Labels, n_rows: int) -> None:
+    """scikit-learn's OneVsRestClassifier turns -1 into a class: everything is labeled then, and nothing is left to find."""
+    if len(labels.nodes) < n_rows or labels.n_classes > 2:
+        return
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "sklearn.multiclass":
+            raise TypeError(
+                "GraphClassifier takes any number of classes itself: leave out the wrapper of sklearn.multiclass, which "
+                "would count the rows marked -1 as a class."
+            )
+        frame = frame.f_back  # type: ignore[assignment]
 
 
 def in_words(classes: NDArray[Any], most: int = 8) -> str:

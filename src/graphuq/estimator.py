@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Callable
-from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,50 +13,24 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from graphuq import answers, queries, spectrum, uncertainty
+from graphuq import answers, queries, uncertainty
 from graphuq import graph as graphs
-from graphuq._expect import SettingError, expect_numbers
-from graphuq.classes import Labels, read_labels, relabel
-from graphuq.feature_piece import FeaturePiece
-from graphuq.inference.auto import sample_enough
-from graphuq.inference.run import sample
-from graphuq.learning import LogNormal, learn, warn_of_unlabeled_components
-from graphuq.memory import room
-from graphuq.models import Model, Probit
-from graphuq.models.base import ask, labeled, offers
-from graphuq.posterior import Draws, GaussianPosterior, Mixture
+from graphuq._expect import expect_numbers
+from graphuq.beliefs import Beliefs, drawn, infer, model_of, with_labels
+from graphuq.classes import Labels, read_labels, refuse_one_versus_rest, relabel
+from graphuq.posterior import Draws, Mixture
 from graphuq.posterior.kept import Kept, refreshed
-from graphuq.prior import GaussianPrior, NewRows
-from graphuq.rows import average_equal, fingerprints, first_rows, read_features, warn_of_contradictions
+from graphuq.prior import NewRows
+from graphuq.rows import average_equal, read_features, warn_of_contradictions
+from graphuq.seen import Seen, read_rows
 from graphuq.self_check import SelfCheck, self_check
-from graphuq.settings import (
-    check_settings,
-    first_modes,
-    make_graph,
-    make_prior,
-    make_spectrum,
-    model_template,
-    modes_that_fit,
-    refuse_ignored_noise,
-    seed_of,
-    shows_bars,
-)
+from graphuq.settings import check_settings
 from graphuq.spectrum.result import Spectrum
 from graphuq.stages import peak_gigabytes, timed
 from graphuq.suspicion import SuspiciousLabels, suspicious_labels
 from graphuq.tall import Tall, is_store, tall
 
 Array = NDArray[np.float64]
-Beliefs = Draws | GaussianPosterior | Mixture
-
-# A new row has at least the prior variance that all but this share of the rows of fit have.
-LEAST_QUANTILE = 0.05
-# A file mapped to memory is read in blocks if it would fill more than this share of what is free.
-LARGE_SHARE = 0.25
-# Graphs that features in a store can have: others compare all pairs.
-TALL_GRAPHS = ("cosine", "nystrom", "knn")
-# Components of a mixture that are drawn from: the heaviest that together weigh this much.
-DRAWN_WEIGHT = 0.9
 
 
 class GraphClassifier(ClassifierMixin, BaseEstimator):
@@ -122,10 +94,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     """
 
     posterior_: Beliefs
+    _seen: Seen
     _distributions: Array | None
     _errors: Array
     _kept: tuple[Kept, ...] = ()
-    _tall: Tall | None = None
 
     def __init__(
         self,
@@ -183,14 +155,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             X = X.weights
         if y is None:
             raise ValueError("GraphClassifier requires y to be passed, but the target y is None.")
-        X = self._check_features(X)
+        X = read_rows(self, X)
         check_consistent_length(X, y)
         labels = read_labels(y)
-        _refuse_one_versus_rest(labels, X.shape[0])
-        self._model(labels)  # one that cannot do what is asked is refused before any work
+        refuse_one_versus_rest(labels, X.shape[0])
+        model_of(self, labels)  # one that cannot do what is asked is refused before any work
         began = time.perf_counter()
         self._see(X, self._tell)
-        self._warn_of_contradictions(labels)
+        warn_of_contradictions(self._seen.marks(labels.nodes), labels)
         self._tell(f"posterior, from {len(labels.nodes):,} labels of {labels.n_classes} classes")
         self._infer(labels)
         if not isinstance(X, Tall):
@@ -215,26 +187,13 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         labels = relabel(self.labels_, nodes, y, n_rows=self.graph_.n_nodes)
-        self._warn_of_contradictions(labels)
-        before = self.posterior_
-        if self.inference != "sample" and offers(before.model, "sites"):
-            after = _in_closed_form(before).with_labels(labels.nodes, labels.y)
-            if after.diagnostics().converged:
-                return self._believe(labels, after)
-        source = before.model if is_dataclass(before.model) else self._template
-        model = labeled(source, labels.nodes, labels.y, labels.n_classes)
-        return self._believe(labels, self._sample(before.prior, model))
+        warn_of_contradictions(self._seen.marks(labels.nodes), labels)
+        return self._believe(labels, with_labels(self, self._seen, self.posterior_, labels))
 
     def draw(self) -> GraphClassifier:
         """Sample the posterior: answers then come from exact draws, of a mixture from those of its components."""
         check_is_fitted(self)
-        before = self.posterior_
-        if not isinstance(before, Mixture):
-            return self._believe(self.labels_, self._sample(before.prior, before.model))
-        n_drawn = 1 + int(np.searchsorted(np.cumsum(before.weights), DRAWN_WEIGHT))
-        weights = before.weights[:n_drawn] / before.weights[:n_drawn].sum()
-        parts = tuple(self._sample(each.prior, each.model) for each in before.components[:n_drawn])
-        return self._believe(self.labels_, replace(before, components=parts, weights=weights))
+        return self._believe(self.labels_, drawn(self, self._seen, self.posterior_))
 
     def most_uncertain(self, n: int = 10) -> NDArray[np.int64]:
         """The rows of `fit` without a label whose class is least sure, least sure first."""
@@ -250,14 +209,16 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         known: dict[str, Any] = {
             "probability": self.label_distributions_,
             "spectrum": self.spectrum_,
-            "seed": self._seed,
+            "seed": self._seen.seed,
         }
         return queries.next_queries(self.posterior_, n, strategy=strategy, candidates=candidates, **known)
 
     def expected_gain(self, n: int = 1) -> queries.ExpectedGain:
         """The share of rows expected to be wrong now and after n more answers, and in words whether to go on."""
         check_is_fitted(self)
-        return queries.expected_gain(self.posterior_, n, probability=self.label_distributions_, seed=self._seed)
+        return queries.expected_gain(
+            self.posterior_, n, probability=self.label_distributions_, seed=self._seen.seed
+        )
 
     def relearn(self) -> GraphClassifier:
         """Learn the hyper-parameters again from all labels given since; the graph and its spectrum stay.
@@ -266,8 +227,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         it the labels that came in the meantime by `partial_fit_labels`.
         """
         check_is_fitted(self)
-        self._infer(self.labels_)
-        return self
+        return self._infer(self.labels_)
 
     def suspicious_labels(self, n: int | None = None) -> SuspiciousLabels:
         """The given labels from the most to the least suspicious: the probability that each is a mistake, given all others."""
@@ -303,15 +263,25 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return self_check(self.posterior_)
 
     @property
+    def graph_(self) -> graphs.Graph | graphs.LowRankGraph:
+        """The similarity graph."""
+        return self._seen.graph
+
+    @property
+    def spectrum_(self) -> Spectrum:
+        """Its eigenpairs: of a large graph as many as carry weight."""
+        return self._seen.spectrum
+
+    @property
     def label_distributions_(self) -> Array:
         """The probabilities of the classes at every row of `fit`."""
         check_is_fitted(self)
-        if self._distributions is None and self._tall is not None:
+        if self._distributions is None and self._seen.store is not None:
             self._distributions, self._errors = answers.in_memory(self)
         elif self._distributions is None:
             probability, error, self._kept = refreshed(self.posterior_, self._kept)
-            self._distributions = average_equal(probability, self._fingerprints)
-            self._errors = average_equal(error, self._fingerprints)
+            self._distributions = average_equal(probability, self._seen.fingerprints)
+            self._errors = average_equal(error, self._seen.fingerprints)
         return self._distributions
 
     @property
@@ -378,40 +348,13 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def locate(self, X: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_], NewRows | None]:
         """Which rows of `fit` rows of X are (-1 if none), which are new, and the new ones as `posterior_` takes them.
 
-        A row that was in `fit` is the node it was there. At any other the eigenvectors take the values that its
-        weights to the rows of `fit` give them (`spectrum.extend`).
+        A row that was in `fit` is the node it was there.
         """
         check_is_fitted(self)
         X = read_features(self, X, reset=False)
-        nodes = np.array([self._rows.get(row, -1) for row in fingerprints(X)], dtype=np.int64)
+        nodes = self._seen.nodes(X, labeled=self.labels_.nodes)
         new = nodes < 0
-        if not new.any():
-            return nodes, new, None
-        given = isinstance(self.graph_, graphs.Graph) and self.graph_.features is None
-        if given and self.graph != "precomputed":
-            raise TypeError("The graph was made from weights alone and cannot place new rows: fit them too.")
-        placed = self.graph_.place(X[new]) if isinstance(self.graph_, graphs.Graph) and not given else None
-        if isinstance(self.graph_, graphs.LowRankGraph):
-            extend = spectrum.extend(self.spectrum_, self.graph_, X[new])
-        else:
-            extend = spectrum.extend_weights(self.spectrum_, X[new] if placed is None else placed.weights)
-        like: Any = {} if placed is None else {"nearest": placed.nearest, "share": placed.share}
-        has_value = self._believed_modes()
-        if not self._learned:
-            return nodes, new, NewRows(extend, has_value, LEAST_QUANTILE, **like)
-        has_value[0], extend[:, 0] = True, 1.0  # as in the basis of the learned prior
-        if self._linear is None:
-            return nodes, new, NewRows(extend, has_value, LEAST_QUANTILE, **like)
-        columns, beyond = self._linear.within_reach(X[new])
-        has_value = np.concatenate([np.ones(columns.shape[1], dtype=bool), has_value])
-        return nodes, new, NewRows(np.hstack([columns, extend]), has_value, LEAST_QUANTILE, beyond, **like)
-
-    def _believed_modes(self) -> NDArray[np.bool_]:
-        """Those of the spectrum, looked for once."""
-        known = self.__dict__.get("_believed")
-        if known is None or known[0] is not self.spectrum_:
-            self._believed = known = (self.spectrum_, spectrum.believed_modes(self.spectrum_, self.graph_))
-        return np.array(known[1])
+        return nodes, new, self._seen.place(X[new], learned=self._learned) if new.any() else None
 
     def _tell(self, stage: str) -> None:
         """A line at the beginning of what may take long; bars are for terminals."""
@@ -420,136 +363,23 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
             tqdm.write(f"{stage} ...", file=sys.stderr)
 
-    def _check_features(self, X: Any) -> Any:
-        """Features as numbers: in memory, or, of a store or a file that would fill it, where they lie."""
-        large = isinstance(X, np.memmap) and 8.0 * X.size > LARGE_SHARE * room()
-        if not large and not is_store(X):
-            return read_features(self, X, ensure_min_samples=2)
-        if isinstance(self.graph, str) and self.graph not in TALL_GRAPHS:
-            raise SettingError("graph", f"must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
-        X = tall(X)
-        self.n_features_in_ = X.shape[1]
-        return X
-
-    def _warn_of_contradictions(self, labels: Labels) -> None:
-        if self._tall is None:
-            return warn_of_contradictions(self._fingerprints, labels)
-        rows = fingerprints(self._tall.rows(labels.nodes))
-        return warn_of_contradictions(dict(zip(labels.nodes.tolist(), rows, strict=True)), labels)
-
     def _see(self, X: Any, tell: Callable[[str], None]) -> None:
-        """The graph of all rows and its eigenpairs: all that needs no label."""
-        self._tall = X if isinstance(X, Tall) else None
-        tell(f"graph of {X.shape[0]:,} rows, {X.shape[1]:,} features")
+        """All that needs no label."""
         self.stages_: dict[str, float] = {}
-        with timed(self.stages_, "graph"):
-            self.graph_ = make_graph(self, X)
-        with timed(self.stages_, "rows"):  # of a store none is looked up again
-            self._fingerprints = [] if self._tall is not None else fingerprints(X)
-            self._rows = first_rows(self._fingerprints)
-        tell("eigenvectors of the graph")
-        with timed(self.stages_, "spectrum"):
-            self.spectrum_ = make_spectrum(self, self.graph_, n_modes=first_modes(self, X.shape[0]))
-        self._seed = seed_of(self)
-        with timed(self.stages_, "features"):
-            learned = self.graph != "precomputed" and self.prior == "learned"
-            self._linear = FeaturePiece.of(X, progress=shows_bars(self)) if learned else None
-            self._columns = None if self._linear is None else self._linear.columns(X)
+        self._seen = Seen.of(self, X, tell, self.stages_)
 
-    def _more_modes(self, found: Spectrum, factor: int = 4) -> Spectrum | None:
-        """So many times the modes, up to those asked for; None if these are there."""
-        wanted = min(self.n_modes, self.graph_.n_nodes)
-        if isinstance(self.graph_, graphs.LowRankGraph) or found.n_modes >= wanted:
-            return None
-        n_modes = min(factor * found.n_modes, wanted, max(found.n_modes, modes_that_fit(found.n_nodes)))
-        if n_modes < min(factor * found.n_modes, wanted):
-            warnings.warn(
-                f"There is memory for {n_modes} eigenvectors of the graph, and the labels ask for more: the answers may be "
-                "less sharp than they could be. Free memory, or ask for fewer n_modes.",
-                stacklevel=2,
-            )
-        if n_modes == found.n_modes:
-            return None
-        with timed(self.stages_, "spectrum"):
-            return make_spectrum(self, self.graph_, n_modes=n_modes, start=found)
-
-    def _infer(self, labels: Labels) -> None:
+    def _infer(self, labels: Labels) -> GraphClassifier:
         """The prior, made or learned, and the posterior."""
-        self.classes_ = labels.classes
-        self.hyperparameters_: dict[str, float] = {}
-        self.hyperparameter_spread_: dict[str, float] = {}
-        self._learned = self.prior == "learned"
-        model = self._model(labels)
-        for name in ("gamma", "epsilon"):
-            if isinstance(value := getattr(model, name, None), float):
-                self.hyperparameters_[name] = value
-        if self.prior == "learned":
-            beliefs = self._learn(labels, model)
-        else:
-            prior = make_prior(self, self.spectrum_)
-            if self.prior == "matern":
-                self.hyperparameters_ |= {"tau": float(self.tau), "alpha": float(self.alpha)}
-                warn_of_unlabeled_components(self.spectrum_, labels.nodes, stacklevel=4)
-            beliefs = GaussianPosterior.of(prior, model) if self.inference == "ep" else self._sample(prior, model)
-        self._believe(labels, beliefs)
-
-    def _model(self, labels: Labels) -> Model:
-        """The model of the labels, if it can do what is asked of it."""
-        self._template = model_template(self)
-        model = labeled(self._template, labels.nodes, labels.y, labels.n_classes)
-        if self.inference == "ep":
-            ask(model, "sites")  # or a sentence that says why not
-        if self.prior == "learned" and _has_evidence(model) and not isinstance(self.model, str):
-            refuse_ignored_noise(model)
-        return model
-
-    def _learn(self, labels: Labels, model: Any) -> Beliefs:
-        """The posterior averaged over the hyper-parameters that the labels speak for.
-
-        A model without evidence to climb, such as Ginzburg-Landau, gets the prior that probit learns.
-        """
-        has_evidence = _has_evidence(model)
-        climbed = model if has_evidence else labeled(Probit(), labels.nodes, labels.y, labels.n_classes)
-        believed = ask(climbed, "hyperprior")
-        if self.gamma is not None and has_evidence:
-            # Noise is the unit of the learned prior: to fix gamma where u has deviation 1 is to fix that of the graph.
-            fixed = {"gamma": LogNormal(float(self.gamma), 1.0)} if believed.gamma.factor > 1 else {}
-            believed = replace(believed, **(fixed or {"graph": LogNormal(1 / float(self.gamma), 1.0)}))
         self.stages_ = dict(self.stages_)  # that of a copy is its own
-        before, began = self.stages_["spectrum"], time.perf_counter()
-        if len(labels.nodes) >= self.n_modes:  # so many labels can tell all modes apart
-            self.spectrum_ = self._more_modes(self.spectrum_, self.n_modes) or self.spectrum_
-        found = learn(self.spectrum_, climbed, features=self._columns, hyperprior=believed, more=self._more_modes)
-        self.stages_["learning"] = time.perf_counter() - began - (self.stages_["spectrum"] - before)
-        self.spectrum_ = found.spectrum
-        spread = {name: float(np.exp(value)) for name, value in found.log_deviations._asdict().items()}
-        learned = found.hyperparameters._asdict()
-        for name in learned if has_evidence else learned.keys() - {"gamma", "mistakes"}:
-            if learned[name] > 0:
-                self.hyperparameters_[name] = learned[name]
-                if spread[name] > 1 + 1e-6:  # not one that is fixed, but for rounding
-                    self.hyperparameter_spread_[name] = spread[name]
-        if not has_evidence:
-            return self._sample(found.prior, model)
-        if self.inference == "sample":
-            return self._believe(labels, found.posterior).draw().posterior_
-        return found.posterior
+        found = infer(self, self._seen, labels, self.stages_)
+        self.classes_, self._seen, self._learned = labels.classes, found.seen, self.prior == "learned"
+        self.hyperparameters_, self.hyperparameter_spread_ = found.hyperparameters, found.spread
+        return self._believe(labels, found.posterior)
 
     def _believe(self, labels: Labels, beliefs: Beliefs) -> GraphClassifier:
         """All answers come from these beliefs."""
-        self.labels_ = labels
-        if self._tall is None:
-            # of equal rows a labeled one
-            self._rows |= {self._fingerprints[i]: int(i) for i in labels.nodes[::-1]}
-        self.posterior_ = beliefs
-        self._distributions = None
+        self.labels_, self.posterior_, self._distributions = labels, beliefs, None
         return self
-
-    def _sample(self, prior: GaussianPrior, model: Model) -> Draws:
-        run: dict[str, Any] = {"n_chains": self.n_chains, "seed": self._seed, "progress": shows_bars(self)}
-        if self.inference == "sample" or self.sampler is not None:
-            return sample(prior, model, self.sampler, n_steps=self.n_steps, n_warmup=self.n_steps, **run)
-        return sample_enough(prior, model, n_steps=self.n_steps, time_limit=self.time_limit, stacklevel=5, **run)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
@@ -559,33 +389,3 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.pairwise = self.graph == "precomputed"
         tags.input_tags.sparse = True
         return tags
-
-
-def _has_evidence(model: Model) -> bool:
-    """Whether its noise can be learned."""
-    return offers(model, "sites") and offers(model, "hyperprior")
-
-
-def _in_closed_form(beliefs: Beliefs) -> GaussianPosterior | Mixture:
-    """Draws as expectation propagation sees them; what is in closed form already stays."""
-
-    def closed(each: Draws | GaussianPosterior) -> GaussianPosterior:
-        return GaussianPosterior.of(each.prior, each.model) if isinstance(each, Draws) else each
-
-    if not isinstance(beliefs, Mixture):
-        return closed(beliefs)
-    return replace(beliefs, components=tuple(closed(each) for each in beliefs.components))
-
-
-def _refuse_one_versus_rest(labels: Labels, n_rows: int) -> None:
-    """scikit-learn's OneVsRestClassifier turns -1 into a class: everything is labeled then, and nothing is left to find."""
-    if len(labels.nodes) < n_rows or labels.n_classes > 2:
-        return
-    frame = sys._getframe(2)
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "sklearn.multiclass":
-            raise TypeError(
-                "GraphClassifier takes any number of classes itself: leave out the wrapper of sklearn.multiclass, which "
-                "would count the rows marked -1 as a class."
-            )
-        frame = frame.f_back  # type: ignore[assignment]

@@ -29,6 +29,11 @@ def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
         told = re.sub(r":?\narray=.*?\n(?=Reshape)", ". ", str(error), flags=re.DOTALL)
         told = re.sub(r"(?<=Complex data not supported)\n.*", ".", told, flags=re.DOTALL)
         known = isinstance(error, ValueError) or hasattr(X, "__array__") or isinstance(X, list | tuple)
+        if found := re.match(r"could not convert string to float: (.*)", told, flags=re.DOTALL):
+            raise ValueError(
+                f"X holds text, {found[1][:60]}, and features are numbers: turn texts into a sparse matrix, with "
+                "scikit-learn's TfidfVectorizer say, and categories into columns, with its OneHotEncoder."
+            ) from None
         about = "" if known else f"X must be a table of real numbers, got {called(X)}: "
         raise type(error)(about + " ".join(told.split())) from None
 
@@ -46,16 +51,11 @@ def fingerprints(X: Any) -> list[bytes]:
     return found
 
 
-def first_rows(rows: list[bytes]) -> dict[bytes, int]:
-    """The number of the first row that each fingerprint belongs to."""
-    return {row: i for i, row in reversed(list(enumerate(rows)))}
-
-
-def warn_of_contradictions(rows: list[bytes] | dict[int, bytes], labels: Labels) -> None:
-    """Say which rows are alike in every feature and labeled differently."""
+def warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:
+    """Say which labeled rows, given by their fingerprints, are alike in every feature and labeled differently."""
     first: dict[bytes, tuple[int, int]] = {}
-    for i, label in zip(labels.nodes, labels.y, strict=True):
-        j, other = first.setdefault(rows[i], (i, label))
+    for row, i, label in zip(rows, labels.nodes, labels.y, strict=True):
+        j, other = first.setdefault(row, (i, label))
         if label != other:
             told = (
                 "Rows {} and {} are the same in every feature but have different classes: the data cannot decide "

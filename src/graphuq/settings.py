@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from numbers import Real
@@ -18,6 +19,7 @@ from graphuq import prior as priors
 from graphuq._expect import (
     SettingError,
     SettingTypeError,
+    SettingWarning,
     called,
     expect,
     expect_number,
@@ -26,6 +28,7 @@ from graphuq._expect import (
 )
 from graphuq.memory import check_room, room
 from graphuq.models import GinzburgLandau, LevelSet, Probit
+from graphuq.models.base import has_evidence, offer
 from graphuq.prior import GaussianPrior
 from graphuq.spectrum.result import Spectrum
 from graphuq.tall import Tall
@@ -89,8 +92,12 @@ def check_settings(classifier: GraphClassifier) -> None:
 def without_effect(classifier: GraphClassifier) -> list[str]:
     """The settings that make no difference, since others rule them out."""
     graph, prior = classifier.graph, classifier.prior
-    named_model = isinstance(classifier.model, str)
-    by_ep = prior == "learned" and classifier.model == "probit"  # others may offer no evidence to learn from
+    template = model_template(classifier)
+    named = (
+        template is not classifier.model
+    )  # a model of a user's own takes no settings, and may offer no evidence
+    taken = offer(template, "numbers") if named else ()
+    by_ep = prior == "learned" and named and has_evidence(template)
     drawn = classifier.inference == "sample" or (classifier.inference == "auto" and not by_ep)
     counts = {
         "width": graph in ("gaussian", "nystrom"),
@@ -99,8 +106,8 @@ def without_effect(classifier: GraphClassifier) -> list[str]:
         "n_modes": graph != "cosine" and prior != "full",
         "tau": prior == "matern",
         "alpha": prior == "matern",
-        "gamma": named_model,
-        "epsilon": classifier.model == "ginzburg_landau",
+        "gamma": "gamma" in taken,
+        "epsilon": "epsilon" in taken,
         "time_limit": drawn and classifier.inference == "auto",
         **dict.fromkeys(("sampler", "n_steps", "n_chains"), drawn),
     }
@@ -149,6 +156,9 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
     if named in ("knn", "self_tuning"):
         build = graphs.knn if named == "knn" else graphs.self_tuning
         n_neighbors = min(classifier.n_neighbors, X.shape[0] - 1)
+        if n_neighbors < classifier.n_neighbors:
+            told = f"is {classifier.n_neighbors:,}, and a row has {n_neighbors:,} others: all of them are its neighbors."
+            warnings.warn(SettingWarning("n_neighbors", told), stacklevel=4)
         return build(X, n_neighbors=n_neighbors, n_components=n_components)
     build_own: Callable[[Any], Any] = classifier.graph
     made = build_own(X)
@@ -228,7 +238,6 @@ def model_template(classifier: GraphClassifier) -> Any:
     """The model that a classifier asks for, still without labels."""
     if not isinstance(classifier.model, str):
         return classifier.model
-    settings: dict[str, Any] = {} if classifier.gamma is None else {"gamma": float(classifier.gamma)}
-    if classifier.model == "ginzburg_landau":
-        settings["epsilon"] = float(classifier.epsilon)
-    return MODELS[classifier.model](**settings)
+    kind = MODELS[classifier.model]
+    given = {name: getattr(classifier, name) for name in kind.numbers}
+    return kind(**{name: float(value) for name, value in given.items() if value is not None})

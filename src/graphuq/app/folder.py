@@ -28,7 +28,7 @@ from graphuq.graph import Graph, LowRankGraph, cosine
 from graphuq.graph.features import Features
 from graphuq.graph.kernel import Kernel
 from graphuq.posterior.archive import pack, unpack
-from graphuq.rows import first_rows
+from graphuq.seen import Seen
 from graphuq.spectrum.result import Spectrum
 
 RUN, MODEL, REPORT, ANSWERS = "run.json", "model.npz", "report.html", "predictions.csv"
@@ -53,10 +53,11 @@ def refuse_objects(classifier: GraphClassifier) -> None:
 def write(folder: Path, classifier: GraphClassifier, rows: Rows, record: dict[str, Any]) -> None:
     """Write model.npz and run.json. Eigenvectors are stored once."""
     graph: Any = classifier.graph_
+    seen = classifier._seen
     found = {
         "features": getattr(graph, "features", None),
         "kernel": getattr(graph, "kernel", None),
-        "linear": classifier._linear,
+        "linear": seen.linear,
         "spectrum": classifier.spectrum_,
         "table": rows,
     }
@@ -68,7 +69,7 @@ def write(folder: Path, classifier: GraphClassifier, rows: Rows, record: dict[st
         "hyperparameters": classifier.hyperparameters_,
         "hyperparameter_spread": classifier.hyperparameter_spread_,
         "n_features": int(classifier.n_features_in_),
-        "seed": classifier._seed,
+        "seed": seen.seed,
     }
     parts: dict[str, archive.Arrays] = {"weights": _weights(graph)}
     for part, piece in found.items():
@@ -76,10 +77,10 @@ def write(folder: Path, classifier: GraphClassifier, rows: Rows, record: dict[st
             facts[part], parts[part] = _apart(piece)
     facts["posterior"], parts["posterior"] = pack(classifier.posterior_, classifier.spectrum_.vectors)
     parts["rows"] = {
-        "fingerprints": np.frombuffer(b"".join(classifier._fingerprints), dtype=np.uint8).reshape(-1, 16),
+        "fingerprints": np.frombuffer(b"".join(seen.fingerprints), dtype=np.uint8).reshape(-1, 16),
         "probability": classifier.label_distributions_,
         "error": classifier.label_errors_,
-        "linear": np.empty((graph.n_nodes, 0)) if classifier._columns is None else classifier._columns,
+        "linear": np.empty((graph.n_nodes, 0)) if seen.columns is None else seen.columns,
     }
     arrays = {f"{part} {name}": array for part, each in parts.items() for name, array in each.items()}
     archive.write(folder / MODEL, FORMAT, facts, arrays)
@@ -112,14 +113,18 @@ def read(folder: Path) -> tuple[GraphClassifier, Rows, dict[str, Any]]:
     piece = {part: kind(**facts[part], **parts[part]) for part, kind in _PIECES.items() if part in facts}
     rows = parts["rows"]
     classifier = GraphClassifier(**facts["settings"])
-    classifier.graph_ = _graph(parts["weights"], piece.get("features"), piece.get("kernel"))
-    classifier.spectrum_, classifier._linear = piece["spectrum"], piece.get("linear")
+    linear = piece.get("linear")
+    classifier._seen = Seen(
+        graph=_graph(parts["weights"], piece.get("features"), piece.get("kernel")),
+        spectrum=piece["spectrum"],
+        has_features=classifier.graph != "precomputed",
+        linear=linear,
+        columns=None if linear is None else rows["linear"],
+        fingerprints=[row.tobytes() for row in rows["fingerprints"]],
+        seed=facts["seed"],
+    )
     classifier._learned = classifier.prior == "learned"
-    classifier._columns = None if classifier._linear is None else rows["linear"]
     classifier.stages_ = {"spectrum": 0.0}  # nothing was computed here
-    classifier._fingerprints = [row.tobytes() for row in rows["fingerprints"]]
-    classifier._rows = first_rows(classifier._fingerprints)
-    classifier._seed = facts["seed"]
     classifier.classes_ = np.array(facts["classes"])
     classifier.hyperparameters_ = facts["hyperparameters"]
     classifier.hyperparameter_spread_ = facts["hyperparameter_spread"]

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from graphuq.app.tables import read_table
 from graphuq.app.wording import verdict, words_of_the_shell
-from graphuq.estimator import TALL_GRAPHS, GraphClassifier
+from graphuq.estimator import GraphClassifier
 from graphuq.files import whole_file
 from graphuq.passes import cluster
+from graphuq.seen import TALL_GRAPHS
 from graphuq.stages import peak_gigabytes
 from graphuq.tall import tall
 

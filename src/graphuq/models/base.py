@@ -25,6 +25,7 @@ class Model(Protocol):
     | ``n_classes`` | the number of classes K | 2 |
     | ``n_fields`` | columns of u: 1, whose sign is the class, or K, the largest of which is | 1 |
     | ``y`` | the class of each labeled node, 0 to K - 1 | labels cannot be doubted |
+    | ``numbers`` | names of its numbers that `GraphClassifier` tells, such as "gamma" | none |
     | ``noise`` | standard deviation of the noise that a label adds to u | 0 |
     | ``sees_all_nodes`` | whether `phi` takes u at every node instead of u[nodes] | False |
     | ``labels_are_real`` | whether the label of a node is u itself and not its sign | False |
@@ -72,6 +73,7 @@ SMALLEST = 1e-150  # of gamma and epsilon, which are squared
 DEFAULTS: dict[str, Any] = {
     "n_classes": 2,
     "n_fields": 1,
+    "numbers": (),
     "noise": 0.0,
     "sees_all_nodes": False,
     "labels_are_real": False,
@@ -101,6 +103,11 @@ def offer(model: Model, name: str) -> Any:
 def offers(model: Model, name: str) -> bool:
     """Whether a model has this to offer."""
     return getattr(model, name, None) is not None
+
+
+def has_evidence(model: Model) -> bool:
+    """Whether its noise can be learned."""
+    return offers(model, "sites") and offers(model, "hyperprior")
 
 
 def ask(model: Model, name: str, *arguments: Any) -> Any:
@@ -136,12 +143,12 @@ def labeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64], n_classe
     return cast(Model, made)
 
 
-def check_label_model(model: Any, *positive: str) -> None:
+def check_label_model(model: Any) -> None:
     """Doubt the labels and numbers of a frozen model, and keep them as arrays, numbers, and counts of classes.
 
     A model without labels is left for `labeled` to complete.
     """
-    for name in positive:
+    for name in model.numbers:
         object.__setattr__(model, name, check_positive(name, getattr(model, name)))
     if model.nodes is None and model.y is None:
         return
@@ -149,6 +156,8 @@ def check_label_model(model: Any, *positive: str) -> None:
     n_classes = max(2, int(y.max()) + 1) if model.n_classes is None else expect_whole(model.n_classes, "n_classes")
     if y.max() >= n_classes or n_classes < 2:
         raise ValueError(f"A label is {y.max()}, and with n_classes = {n_classes} they go up to {n_classes - 1}.")
+    if model.n_classes is None:
+        _warn_of_gaps(y)
     n_fields = (
         (1 if n_classes == 2 else n_classes)
         if model.n_fields is None
@@ -160,6 +169,19 @@ def check_label_model(model: Any, *positive: str) -> None:
         )
     for name, value in (("nodes", nodes), ("y", y), ("n_classes", n_classes), ("n_fields", n_fields)):
         object.__setattr__(model, name, value)
+
+
+def _warn_of_gaps(y: NDArray[np.int64]) -> None:
+    """Classes are counted from 0, and who writes 1 and 2 may mean two of them."""
+    found = np.unique(y)
+    gaps = np.flatnonzero(found != np.arange(found.size))
+    if found.size > 1 and gaps.size:
+        warnings.warn(
+            f"y holds classes up to {found[-1]}, counted from 0, and class {gaps[0]} has no label: {found[-1] + 1:,} classes "
+            f"are taken. Give n_classes={found[-1] + 1} if they are meant, and else number classes without gaps, as "
+            "np.unique(y, return_inverse=True)[1] does.",
+            stacklevel=5,
+        )
 
 
 def signs(y: Any) -> Any:

@@ -69,11 +69,12 @@ class GinzburgLandau:
     n_classes: int | None = static(default=None)
     n_fields: int | None = static(default=None)
 
+    numbers: ClassVar[tuple[str, ...]] = ("gamma", "epsilon")
     sees_all_nodes: ClassVar[bool] = True
     labels_are_real: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_label_model(self, "gamma", "epsilon")
+        check_label_model(self)
 
     def phi(self, v: jax.Array) -> jax.Array:
         """Minus the log of the well and the likelihood, v at all nodes."""

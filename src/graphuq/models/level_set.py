@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -35,8 +35,10 @@ class LevelSet:
     n_classes: int | None = static(default=None)
     n_fields: int | None = static(default=None)
 
+    numbers: ClassVar[tuple[str, ...]] = ("gamma",)
+
     def __post_init__(self) -> None:
-        check_label_model(self, "gamma")
+        check_label_model(self)
 
     def phi(self, u: jax.Array) -> jax.Array:
         """Minus the log likelihood of u at the labeled nodes."""

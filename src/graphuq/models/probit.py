@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -54,8 +54,10 @@ class Probit:
     n_classes: int | None = static(default=None)
     n_fields: int | None = static(default=None)
 
+    numbers: ClassVar[tuple[str, ...]] = ("gamma",)
+
     def __post_init__(self) -> None:
-        check_label_model(self, "gamma")
+        check_label_model(self)
         expect(self.delta, Real, "delta", "a number in [0, 0.5)")
         if not 0 <= self.delta < 0.5:
             raise ValueError(f"delta, the probability of a wrong label, must lie in [0, 0.5), got {self.delta}.")

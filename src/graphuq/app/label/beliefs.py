@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
 
 from graphuq.classes import Labels, relabel
 from graphuq.estimator import GraphClassifier
+from graphuq.seen import read_rows
 from graphuq.settings import check_settings
 
 
 def seen(classifier: GraphClassifier, X: NDArray[np.float64], tell: Callable[[str], None]) -> GraphClassifier:
     """The classifier with a graph of all rows and its eigenpairs, and no labels yet."""
     check_settings(classifier)
-    X = validate_data(classifier, X, dtype=np.float64, ensure_min_samples=2)
-    classifier._see(X, tell)
+    classifier._see(read_rows(classifier, X), tell)
     return classifier
 
 

@@ -1,0 +1,157 @@
+"""Labels of a seen table and the settings of a classifier in; the posterior that they ask for out, and how it follows labels."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import is_dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from graphuq.classes import Labels
+from graphuq.inference.auto import sample_enough
+from graphuq.inference.run import sample
+from graphuq.learning import LogNormal, learn, warn_of_unlabeled_components
+from graphuq.models import Model, Probit
+from graphuq.models.base import ask, has_evidence, labeled, offer, offers
+from graphuq.posterior import Draws, GaussianPosterior, Mixture
+from graphuq.prior import GaussianPrior
+from graphuq.seen import Seen, more_modes
+from graphuq.settings import make_prior, model_template, refuse_ignored_noise, shows_bars
+
+if TYPE_CHECKING:
+    from graphuq.estimator import GraphClassifier
+
+Beliefs = Draws | GaussianPosterior | Mixture
+
+# Components of a mixture that are drawn from: the heaviest that together weigh this much.
+DRAWN_WEIGHT = 0.9
+# What probit learns of the labels' noise: of no use to another model.
+NOISE = ("gamma", "mistakes")
+
+
+class Inferred(NamedTuple):
+    """A posterior; the table with as many eigenpairs as it took; hyper-parameters, and the factors within which they are known."""
+
+    posterior: Beliefs
+    seen: Seen
+    hyperparameters: dict[str, float]
+    spread: dict[str, float]
+
+
+def model_of(classifier: GraphClassifier, labels: Labels) -> Model:
+    """The model of the labels, if it can do what is asked of it."""
+    template = model_template(classifier)
+    model = labeled(template, labels.nodes, labels.y, labels.n_classes)
+    if classifier.inference == "ep":
+        ask(model, "sites")  # or a sentence that says why not
+    if classifier.prior == "learned" and has_evidence(model) and template is classifier.model:
+        refuse_ignored_noise(model)
+    return model
+
+
+def infer(classifier: GraphClassifier, seen: Seen, labels: Labels, stages: dict[str, float]) -> Inferred:
+    """The posterior under the prior that is asked for, made or learned; `stages` takes up the seconds of each part."""
+    model = model_of(classifier, labels)
+    numbers = {name: float(getattr(model, name)) for name in offer(model, "numbers")}
+    if classifier.prior == "learned":
+        return _learned(classifier, seen, labels, model, numbers, stages)
+    prior = make_prior(classifier, seen.spectrum)
+    if classifier.prior == "matern":
+        numbers |= {"tau": float(classifier.tau), "alpha": float(classifier.alpha)}
+        warn_of_unlabeled_components(seen.spectrum, labels.nodes, stacklevel=5)
+    by_ep = classifier.inference == "ep"
+    posterior = GaussianPosterior.of(prior, model) if by_ep else _sampled(classifier, seen, prior, model)
+    return Inferred(posterior, seen, numbers, {})
+
+
+def drawn(classifier: GraphClassifier, seen: Seen, before: Beliefs) -> Draws | Mixture:
+    """The same by draws, of a mixture by those of its heaviest components."""
+    if not isinstance(before, Mixture):
+        return _sampled(classifier, seen, before.prior, before.model)
+    n_drawn = 1 + int(np.searchsorted(np.cumsum(before.weights), DRAWN_WEIGHT))
+    weights = before.weights[:n_drawn] / before.weights[:n_drawn].sum()
+    parts = tuple(_sampled(classifier, seen, each.prior, each.model) for each in before.components[:n_drawn])
+    return replace(before, components=parts, weights=weights)
+
+
+def with_labels(classifier: GraphClassifier, seen: Seen, before: Beliefs, labels: Labels) -> Beliefs:
+    """The posterior under the same prior and other labels: by expectation propagation, or by draws where that fails."""
+    if classifier.inference != "sample" and offers(before.model, "sites"):
+        after = _in_closed_form(before).with_labels(labels.nodes, labels.y)
+        if after.diagnostics().converged:
+            return after
+    source = before.model if is_dataclass(before.model) else model_template(classifier)
+    model = labeled(source, labels.nodes, labels.y, labels.n_classes)
+    return _sampled(classifier, seen, before.prior, model)
+
+
+def _learned(
+    classifier: GraphClassifier,
+    seen: Seen,
+    labels: Labels,
+    model: Any,
+    numbers: dict[str, float],
+    stages: dict[str, float],
+) -> Inferred:
+    """The posterior averaged over the hyper-parameters that the labels speak for.
+
+    A model without evidence to climb, such as Ginzburg-Landau, gets the prior that probit learns.
+    """
+    climbs = has_evidence(model)
+    climbed = model if climbs else labeled(Probit(), labels.nodes, labels.y, labels.n_classes)
+    believed = ask(climbed, "hyperprior")
+    if classifier.gamma is not None and climbs:
+        # Noise is the unit of the learned prior: to fix gamma where u has deviation 1 is to fix that of the graph.
+        gamma = float(classifier.gamma)
+        fixed = {"gamma": LogNormal(gamma, 1.0)} if believed.gamma.factor > 1 else {}
+        believed = replace(believed, **(fixed or {"graph": LogNormal(1 / gamma, 1.0)}))
+    before, began = stages["spectrum"], time.perf_counter()
+    modes = seen.spectrum
+    if len(labels.nodes) >= classifier.n_modes:  # so many labels can tell all modes apart
+        modes = more_modes(classifier, seen.graph, modes, stages, classifier.n_modes) or modes
+    found = learn(
+        modes,
+        climbed,
+        features=seen.columns,
+        hyperprior=believed,
+        more=lambda known: more_modes(classifier, seen.graph, known, stages),
+    )
+    stages["learning"] = time.perf_counter() - began - (stages["spectrum"] - before)
+    seen = seen.with_spectrum(found.spectrum)
+    values = found.hyperparameters._asdict()
+    told = {name: value for name, value in values.items() if value > 0 and (climbs or name not in NOISE)}
+    factors = {name: float(np.exp(each)) for name, each in found.log_deviations._asdict().items() if name in told}
+    spread = {
+        name: each for name, each in factors.items() if each > 1 + 1e-6
+    }  # not what is fixed, but for rounding
+    if not climbs:
+        posterior: Beliefs = _sampled(classifier, seen, found.prior, model)
+    else:
+        posterior = (
+            found.posterior if classifier.inference != "sample" else drawn(classifier, seen, found.posterior)
+        )
+    return Inferred(posterior, seen, numbers | told, spread)
+
+
+def _sampled(classifier: GraphClassifier, seen: Seen, prior: GaussianPrior, model: Model) -> Draws:
+    run: dict[str, Any] = {
+        "n_chains": classifier.n_chains,
+        "seed": seen.seed,
+        "progress": shows_bars(classifier),
+        "n_steps": classifier.n_steps,
+    }
+    if classifier.inference == "sample" or classifier.sampler is not None:
+        return sample(prior, model, classifier.sampler, n_warmup=classifier.n_steps, **run)
+    return sample_enough(prior, model, time_limit=classifier.time_limit, stacklevel=6, **run)
+
+
+def _in_closed_form(beliefs: Beliefs) -> GaussianPosterior | Mixture:
+    """Draws as expectation propagation sees them; what is in closed form already stays."""
+
+    def closed(each: Draws | GaussianPosterior) -> GaussianPosterior:
+        return GaussianPosterior.of(each.prior, each.model) if isinstance(each, Draws) else each
+
+    if not isinstance(beliefs, Mixture):
+        return closed(beliefs)
+    return replace(beliefs, components=tuple(closed(each) for each in beliefs.components))

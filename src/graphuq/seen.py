@@ -1,0 +1,168 @@
+"""A table of features in; what needs no label out: its graph, eigenpairs and columns, and where new rows lie among them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq import spectrum
+from graphuq._expect import SettingError
+from graphuq.feature_piece import FeaturePiece
+from graphuq.graph import Graph, LowRankGraph
+from graphuq.memory import room
+from graphuq.prior import NewRows
+from graphuq.rows import fingerprints, read_features
+from graphuq.settings import first_modes, make_graph, make_spectrum, modes_that_fit, seed_of, shows_bars
+from graphuq.spectrum.result import Spectrum
+from graphuq.stages import timed
+from graphuq.tall import Tall, is_store, tall
+
+if TYPE_CHECKING:
+    from graphuq.estimator import GraphClassifier
+
+Array = NDArray[np.float64]
+Nodes = NDArray[np.int64]
+
+# A new row has at least the prior variance that all but this share of the rows of fit have.
+LEAST_QUANTILE = 0.05
+# A file mapped to memory is read in blocks if it would fill more than this share of what is free.
+LARGE_SHARE = 0.25
+# Graphs that features in a store can have: others compare all pairs.
+TALL_GRAPHS = ("cosine", "nystrom", "knn")
+
+
+def read_rows(classifier: GraphClassifier, X: Any) -> Any:
+    """Features as numbers: in memory, or, of a store or a file that would fill it, where they lie."""
+    large = isinstance(X, np.memmap) and 8.0 * X.size > LARGE_SHARE * room()
+    if not large and not is_store(X):
+        return read_features(classifier, X, ensure_min_samples=2)
+    if isinstance(classifier.graph, str) and classifier.graph not in TALL_GRAPHS:
+        raise SettingError("graph", f"must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
+    X = tall(X)
+    classifier.n_features_in_ = X.shape[1]
+    return X
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """All of a table that needs no label.
+
+    Attributes:
+        graph, spectrum: of all rows.
+        has_features: whether rows are features, and not weights to the rows of the table.
+        linear, columns: the function of the features that a learned prior has, and its columns at all rows.
+        fingerprints: of each row; none of a store, where no row is looked up again.
+        store: the features, if they are in a store.
+        seed: of all that is random.
+    """
+
+    graph: Graph | LowRankGraph
+    spectrum: Spectrum
+    has_features: bool
+    linear: FeaturePiece | None
+    columns: Any
+    fingerprints: list[bytes]
+    seed: int
+    store: Tall | None = None
+
+    @classmethod
+    def of(
+        cls, classifier: GraphClassifier, X: Any, tell: Callable[[str], None], stages: dict[str, float]
+    ) -> Seen:
+        """By the settings of a classifier; `stages` takes up the seconds of each part."""
+        store = X if isinstance(X, Tall) else None
+        tell(f"graph of {X.shape[0]:,} rows, {X.shape[1]:,} features")
+        with timed(stages, "graph"):
+            graph = make_graph(classifier, X)
+        with timed(stages, "rows"):
+            rows = [] if store is not None else fingerprints(X)
+        tell("eigenvectors of the graph")
+        with timed(stages, "spectrum"):
+            modes = make_spectrum(classifier, graph, n_modes=first_modes(classifier, X.shape[0]))
+        has_features, seed = classifier.graph != "precomputed", seed_of(classifier)
+        with timed(stages, "features"):
+            learned = has_features and classifier.prior == "learned"
+            linear = FeaturePiece.of(X, progress=shows_bars(classifier)) if learned else None
+            columns = None if linear is None else linear.columns(X)
+        return cls(graph, modes, has_features, linear, columns, rows, seed, store)
+
+    def with_spectrum(self, found: Spectrum) -> Seen:
+        """The same with more eigenpairs."""
+        return self if found is self.spectrum else replace(self, spectrum=found)
+
+    def marks(self, nodes: Nodes) -> list[bytes]:
+        """The fingerprints of some rows."""
+        if self.store is not None:
+            return fingerprints(self.store.rows(nodes))
+        return [self.fingerprints[node] for node in nodes]
+
+    def nodes(self, X: Any, *, labeled: Nodes) -> Nodes:
+        """The row of the table that each row of X is, of equal ones a labeled or else the first; -1 if none."""
+        if self.store is not None:
+            return np.full(X.shape[0], -1)
+        known = {self.fingerprints[node]: int(node) for node in labeled[::-1]}
+        return np.array([known.get(row, self._first.get(row, -1)) for row in fingerprints(X)], dtype=np.int64)
+
+    @cached_property
+    def _first(self) -> dict[bytes, int]:
+        """The number of the first row that each fingerprint belongs to."""
+        return {row: i for i, row in reversed(list(enumerate(self.fingerprints)))}
+
+    def place(self, X: Any, *, learned: bool) -> NewRows:
+        """New rows as the posterior takes them, under a learned prior or another.
+
+        The eigenvectors take the values that the weights of a new row to those of the table give them (`spectrum.extend`).
+        """
+        like: Any = {}
+        if isinstance(self.graph, LowRankGraph):
+            extended = spectrum.extend(self.spectrum, self.graph, X)
+        elif self.graph.features is not None:
+            placed = self.graph.place(X)
+            extended = spectrum.extend_weights(self.spectrum, placed.weights)
+            like = {"nearest": placed.nearest, "share": placed.share}
+        elif self.has_features:
+            raise TypeError("The graph was made from weights alone and cannot place new rows: fit them too.")
+        else:
+            extended = spectrum.extend_weights(self.spectrum, X)
+        has_value, beyond = self._believed_modes.copy(), None
+        if learned:
+            has_value[0], extended[:, 0] = True, 1.0  # as in the basis of the learned prior
+        if learned and self.linear is not None:
+            columns, beyond = self.linear.within_reach(X)
+            has_value = np.concatenate([np.ones(columns.shape[1], dtype=bool), has_value])
+            extended = np.hstack([columns, extended])
+        return NewRows(extended, has_value, LEAST_QUANTILE, beyond, **like)
+
+    @cached_property
+    def _believed_modes(self) -> NDArray[np.bool_]:
+        return np.array(spectrum.believed_modes(self.spectrum, self.graph))
+
+
+def more_modes(
+    classifier: GraphClassifier,
+    graph: Graph | LowRankGraph,
+    found: Spectrum,
+    stages: dict[str, float],
+    factor: int = 4,
+) -> Spectrum | None:
+    """So many times the modes, up to those asked for; None if these are there."""
+    wanted = min(classifier.n_modes, graph.n_nodes)
+    if isinstance(graph, LowRankGraph) or found.n_modes >= wanted:
+        return None
+    n_modes = min(factor * found.n_modes, wanted, max(found.n_modes, modes_that_fit(found.n_nodes)))
+    if n_modes < min(factor * found.n_modes, wanted):
+        warnings.warn(
+            f"There is memory for {n_modes} eigenvectors of the graph, and the labels ask for more: the answers may be "
+            "less sharp than they could be. Free memory, or ask for fewer n_modes.",
+            stacklevel=2,
+        )
+    if n_modes == found.n_modes:
+        return None
+    with timed(stages, "spectrum"):
+        return make_spectrum(classifier, graph, n_modes=n_modes, start=found)
