@@ -78,9 +78,9 @@ def check_settings(classifier: GraphClassifier) -> None:
         if (number := getattr(classifier, name)) is not None or name not in MAY_BE_NONE:
             expect_number(number, name)
             # compared with u and eigenvalues, both of order one; a width is squared
-            least, most = ("1e-150", "1e150") if name == "width" else ("1e-9", "1e9")
-            if not float(least) <= number <= float(most):
-                raise SettingError(name, f"must lie between {least} and {most}, got {number}.")
+            low, high = ("1e-150", "1e150") if name == "width" else ("1e-9", "1e9")
+            if not float(low) <= number <= float(high):
+                raise SettingError(name, f"must lie between {low} and {high}, got {number}.")
     if not isinstance(limit := classifier.time_limit, Real) or not limit > 0:
         raise SettingError("time_limit", f"must be a number above 0, of seconds, got {called(limit)}.")
     if classifier.graph in ("gaussian", "nystrom") and classifier.width is None:
@@ -158,7 +158,7 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
         n_neighbors = min(classifier.n_neighbors, X.shape[0] - 1)
         if n_neighbors < classifier.n_neighbors:
             told = f"is {classifier.n_neighbors:,}, and a row has {n_neighbors:,} others: all of them are its neighbors."
-            warnings.warn(SettingWarning("n_neighbors", told), stacklevel=4)
+            warnings.warn(SettingWarning("n_neighbors", told), stacklevel=5)
         return build(X, n_neighbors=n_neighbors, n_components=n_components)
     build_own: Callable[[Any], Any] = classifier.graph
     made = build_own(X)

@@ -17,27 +17,18 @@ import typer
 from graphuq import __version__
 from graphuq.app.label.command import label
 from graphuq.app.options import (
-    Categories,
-    Columns,
-    Components,
-    Dropped,
-    FitGraph,
-    FitGraphOption,
     Force,
-    Imputing,
+    Graph,
     Inference,
     Json,
     ModelName,
     Prior,
     Quiet,
-    RowId,
-    Scale,
-    Scaling,
-    Seed,
+    Reading,
     Separator,
+    Similarity,
     Unknown,
-    Unlabeled,
-    Width,
+    grouped,
 )
 from graphuq.app.shell import exit_on_signals, one_sentence, printable, whole_output
 from graphuq.files import check_target
@@ -50,38 +41,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _check_settings(classifier: Any, given: dict[str, Any]) -> None:
-    """Refuse bad settings, and those that were given but that this graph, prior or inference would not look at."""
-    from graphuq.app.wording import OPTIONS, words_of_the_shell
-    from graphuq.settings import check_settings, without_effect
-
-    with words_of_the_shell():
-        check_settings(classifier)
-    purposes = {
-        "n_neighbors": "--graph knn and self_tuning",
-        "width": "--graph gaussian and nystrom",
-        "tau": "--prior matern",
-        "alpha": "--prior matern",
-        "epsilon": "--model ginzburg_landau",
-        "n_components": "distances, which --graph cosine does not take",
-        "n_modes": "the first eigenvectors of a graph, and --graph cosine and --prior full take all",
-        "n_steps": "--inference sample, and for priors that are not learned",
-        "time_limit": "--inference auto where draws are made: with priors that are not learned",
-    }
-    for name in without_effect(classifier):
-        if name in given:
-            raise ValueError(f"{OPTIONS[name]} is for {purposes[name]}: leave it out.")
-
-
-def _refuse_columns(*given: Any) -> None:
-    """Refuse what is said of the columns of a table where there is none."""
-    if any(given):
-        raise ValueError(
-            "Features in a store are numbers, taken as they are: leave out --id, --truth, --column, --drop, --category, "
-            "--impute, --unlabeled, --separator and --scale."
-        )
 
 
 def _version(asked: bool) -> None:
@@ -121,6 +80,7 @@ def demo(
 
 
 @app.command()
+@grouped
 def fit(
     table: Annotated[
         Path,
@@ -130,6 +90,7 @@ def fit(
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder to write: predictions.csv, report.html, the model.")],
+    *,
     label: Annotated[
         str | None, typer.Option(help="Column with the class of some rows; empty or -1 where unknown.")
     ] = None,
@@ -140,23 +101,10 @@ def fit(
         str | None, typer.Option(help="Address of a Dask scheduler that does the work, with --labels.")
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes that do it, with --labels.")] = None,
-    row_id: RowId = None,
+    reading: Reading,
     truth: Annotated[str | None, typer.Option(help="Column with true classes, to judge the answers by.")] = None,
-    column: Columns = None,
-    drop: Dropped = None,
-    category: Categories = None,
-    scale: Scaling = Scale.auto,
-    impute: Imputing = None,
-    unlabeled: Unlabeled = "",
-    separator: Separator = None,
-    graph: FitGraphOption = FitGraph.knn,
-    neighbors: Annotated[
-        int | None, typer.Option(help="Neighbors of each row in the graph; by default 5.")
-    ] = None,
-    width: Width = None,
-    components: Components = None,
+    similarity: Similarity,
     prior: Annotated[Prior, typer.Option(help="What is believed before any label.")] = Prior.learned,
-    modes: Annotated[int | None, typer.Option(help="Eigenvectors of the graph to use; by default 300.")] = None,
     model: Annotated[ModelName, typer.Option(help="How labels follow from the function.")] = ModelName.probit,
     tau: Annotated[float | None, typer.Option(help="Inverse length scale of matern; by default 0.1.")] = None,
     alpha: Annotated[float | None, typer.Option(help="Smoothness of matern; by default 2.")] = None,
@@ -173,7 +121,6 @@ def fit(
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds after which drawing stops; by default 60.")
     ] = None,
-    seed: Seed = 0,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -182,50 +129,29 @@ def fit(
     with one_sentence():
         if (label is None) == (labels is None):
             raise ValueError("Give --label with the column of a table, or --labels with a table for a store.")
-        if labels is None and (dask_scheduler or workers or graph == FitGraph.nystrom):
+        if labels is None and (dask_scheduler or workers or similarity.graph == Graph.nystrom):
             raise ValueError(
                 "--dask-scheduler, --workers and --graph nystrom are for features in a store: use --labels."
             )
         if dask_scheduler and workers:
             raise ValueError("--dask-scheduler has workers of its own: leave out --workers.")
-        from graphuq.app.fitting import Question, fit_folder
-        from graphuq.estimator import GraphClassifier
-
-        question = Question(
-            table=table,
-            label=label or "",
-            row_id=row_id,
-            truth=truth,
-            columns=tuple(column or ()),
-            drop=tuple(drop or ()),
-            categories=tuple(category or ()),
-            scale=scale.value,
-            impute=impute.value if impute else None,
-            unlabeled=unlabeled,
-            separator=separator,
-        )
-        optional = {
-            "n_neighbors": neighbors, "width": width, "n_components": components, "n_modes": modes, "tau": tau,
-            "alpha": alpha, "epsilon": epsilon, "n_steps": draws, "time_limit": time_limit,
-        }  # fmt: skip
-        given: dict[str, Any] = {name: value for name, value in optional.items() if value is not None}
-        classifier = GraphClassifier(
-            graph=graph.value,
+        numbers = {"tau": tau, "alpha": alpha, "epsilon": epsilon, "n_steps": draws, "time_limit": time_limit}
+        classifier = similarity.classifier(
+            numbers,
             prior=prior.value,
             model=model.value,
             gamma=gamma,
             inference=inference.value,
-            random_state=seed,
             verbose=not (quiet or json),
-            **given,
         )
-        _check_settings(classifier, given)
         if labels is not None:
             from graphuq.app import large
 
-            _refuse_columns(
-                row_id, truth, column, drop, category, impute, unlabeled, separator, scale != Scale.auto
-            )
+            if truth or reading != Reading():
+                raise ValueError(
+                    "Features in a store are numbers, taken as they are: leave out --id, --truth, --column, --drop, "
+                    "--category, --impute, --unlabeled, --separator and --scale."
+                )
             cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
             found = large.fit_store(
                 table, labels, classifier, out, **cluster, tell=lambda line: _tell(line, quiet or json)
@@ -233,6 +159,9 @@ def fit(
             if json or not quiet:
                 typer.echo(jsons.dumps(found) if json else large.in_words(found))
             return
+        from graphuq.app.fitting import fit_folder
+
+        question = reading.question(table, label or "", truth=truth)
         summary = fit_folder(
             question, classifier, out, replace=force, tell=lambda line: _tell(line, quiet or json)
         )

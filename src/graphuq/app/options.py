@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
-from typing import Annotated
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+if TYPE_CHECKING:
+    from graphuq.app.fitting import Question
+    from graphuq.estimator import GraphClassifier
+
 # What an option may be; in help they are listed.
-Graph = StrEnum("Graph", ["knn", "self_tuning", "gaussian", "cosine"])
-FitGraph = StrEnum("FitGraph", ["knn", "self_tuning", "gaussian", "cosine", "nystrom"])
+Graph = StrEnum("Graph", ["knn", "self_tuning", "gaussian", "cosine", "nystrom"])
 Prior = StrEnum("Prior", ["learned", "matern", "approximate", "project", "full"])
 ModelName = StrEnum("ModelName", ["probit", "level_set", "ginzburg_landau"])
 Inference = StrEnum("Inference", ["auto", "ep", "sample"])
@@ -17,7 +25,6 @@ Scale = StrEnum("Scale", ["auto", "standard", "none"])
 Impute = StrEnum("Impute", ["median", "mean"])
 Unknown = StrEnum("Unknown", ["refuse", "ignore"])
 
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same answer.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
@@ -25,17 +32,120 @@ Separator = Annotated[
     str | None, typer.Option(help="Between the cells of a text file; by default as the file looks.")
 ]
 
-# How a table is read, and what graph is made of it.
-RowId = Annotated[str | None, typer.Option("--id", help="Column that names the rows.")]
-Columns = Annotated[list[str] | None, typer.Option(help="A feature to use; repeat. By default all others.")]
-Dropped = Annotated[list[str] | None, typer.Option(help="A column that is no feature; repeat.")]
-Categories = Annotated[
-    list[str] | None, typer.Option(help="A feature that holds categories; repeat, or 'all' for all text.")
-]
-Scaling = Annotated[Scale, typer.Option(help="Numbers to mean 0 and variance 1; auto: but not pixels.")]
-Imputing = Annotated[Impute | None, typer.Option(help="Fill missing values; by default they are refused.")]
-Unlabeled = Annotated[str, typer.Option(help="A further text that marks an unlabeled row.")]
-GraphOption = Annotated[Graph, typer.Option(help="How similar rows are.")]
-FitGraphOption = Annotated[FitGraph, typer.Option(help="How similar rows are; nystrom with --labels alone.")]
-Width = Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian and nystrom.")]
-Components = Annotated[int | None, typer.Option(help="Principal components to keep first.")]
+# What a setting that makes no difference would be for.
+_PURPOSES = {
+    "n_neighbors": "--graph knn and self_tuning",
+    "width": "--graph gaussian and nystrom",
+    "tau": "--prior matern",
+    "alpha": "--prior matern",
+    "epsilon": "--model ginzburg_landau",
+    "n_components": "distances, which --graph cosine does not take",
+    "n_modes": "the first eigenvectors of a graph, and --graph cosine and --prior full take all",
+    "n_steps": "--inference sample, and for priors that are not learned",
+    "time_limit": "--inference auto where draws are made: with priors that are not learned",
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a table is read."""
+
+    row_id: Annotated[str | None, typer.Option("--id", help="Column that names the rows.")] = None
+    column: Annotated[list[str] | None, typer.Option(help="A feature to use; repeat. By default all others.")] = (
+        None
+    )
+    drop: Annotated[list[str] | None, typer.Option(help="A column that is no feature; repeat.")] = None
+    category: Annotated[
+        list[str] | None, typer.Option(help="A feature that holds categories; repeat, or 'all' for all text.")
+    ] = None
+    scale: Annotated[Scale, typer.Option(help="Numbers to mean 0 and variance 1; auto: but not pixels.")] = (
+        Scale.auto
+    )
+    impute: Annotated[Impute | None, typer.Option(help="Fill missing values; by default they are refused.")] = None
+    unlabeled: Annotated[str, typer.Option(help="A further text that marks an unlabeled row.")] = ""
+    separator: Separator = None
+
+    def question(self, table: Path, label: str, *, truth: str | None = None) -> Question:
+        """What is asked of a table with a column of classes."""
+        from graphuq.app.fitting import Question
+
+        return Question(
+            table=table,
+            label=label,
+            row_id=self.row_id,
+            truth=truth,
+            columns=tuple(self.column or ()),
+            drop=tuple(self.drop or ()),
+            categories=tuple(self.category or ()),
+            scale=self.scale.value,
+            impute=self.impute.value if self.impute else None,
+            unlabeled=self.unlabeled,
+            separator=self.separator,
+        )
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """What graph is made of it."""
+
+    graph: Annotated[Graph, typer.Option(help="How similar rows are; nystrom with fit --labels alone.")] = (
+        Graph.knn
+    )
+    neighbors: Annotated[int | None, typer.Option(help="Neighbors of each row in the graph; by default 5.")] = None
+    width: Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian and nystrom.")] = None
+    components: Annotated[int | None, typer.Option(help="Principal components to keep first.")] = None
+    modes: Annotated[int | None, typer.Option(help="Eigenvectors of the graph to use; by default 300.")] = None
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same answer.")] = 0
+
+    def classifier(self, optional: dict[str, Any] | None = None, **settings: Any) -> GraphClassifier:
+        """One of this graph, with settings that all have and those that were given.
+
+        Bad ones are refused, and those that were given but that this graph, prior or inference would not look at.
+        """
+        from graphuq.app.wording import OPTIONS, words_of_the_shell
+        from graphuq.estimator import GraphClassifier
+        from graphuq.settings import check_settings, without_effect
+
+        asked = {
+            "n_neighbors": self.neighbors,
+            "width": self.width,
+            "n_components": self.components,
+            "n_modes": self.modes,
+            **(optional or {}),
+        }
+        given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        made = GraphClassifier(graph=self.graph.value, random_state=self.seed, **settings, **given)
+        with words_of_the_shell():
+            check_settings(made)
+        for name in without_effect(made):
+            if name in given:
+                raise ValueError(f"{OPTIONS[name]} is for {_PURPOSES[name]}: leave it out.")
+        return made
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with groups of options, such as `Reading`, among its parameters, for typer: it sees one by one what they hold."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    flat: list[Parameter] = []
+    for name, each in signature(command).parameters.items():
+        if name not in groups:
+            flat.append(each.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name]))
+            continue
+        held = get_type_hints(groups[name], include_extras=True)
+        flat += [
+            Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=held[field.name])
+            for field in fields(groups[name])
+        ]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        made = {
+            name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**given, **made)
+
+    run.__annotations__ = {each.name: each.annotation for each in flat}
+    run.__signature__ = Signature(flat)  # type: ignore[attr-defined]
+    return run

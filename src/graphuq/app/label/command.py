@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from graphuq.app.options import (
-    Categories,
-    Columns,
-    Components,
-    Dropped,
-    Force,
-    Graph,
-    GraphOption,
-    Imputing,
-    Quiet,
-    RowId,
-    Scale,
-    Scaling,
-    Seed,
-    Separator,
-    Unlabeled,
-    Width,
-)
+from graphuq.app.options import Force, Graph, Quiet, Reading, Similarity, grouped
 from graphuq.app.shell import one_sentence, printable
 from graphuq.files import check_target
 
 
+@grouped
 def label(
     table: Annotated[Path, typer.Argument(help="The table, as for fit; it need not have any labels.")],
     label: Annotated[
@@ -37,6 +21,7 @@ def label(
     out: Annotated[
         Path, typer.Option(help="Folder for the results, as fit makes it; answers are kept beside it.")
     ],
+    *,
     classes: Annotated[
         list[str] | None,
         typer.Option("--class", help="A class to choose from; repeat. More can be added on the page."),
@@ -57,20 +42,8 @@ def label(
     ] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; by default any that is free.")] = None,
     browse: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
-    row_id: RowId = None,
-    column: Columns = None,
-    drop: Dropped = None,
-    category: Categories = None,
-    scale: Scaling = Scale.auto,
-    impute: Imputing = None,
-    unlabeled: Unlabeled = "",
-    separator: Separator = None,
-    graph: GraphOption = Graph.knn,
-    neighbors: Annotated[int, typer.Option(help="Neighbors of each row in the graph.")] = 5,
-    width: Width = None,
-    components: Components = None,
-    modes: Annotated[int, typer.Option(help="Eigenvectors of the graph to use.")] = 300,
-    seed: Seed = 0,
+    reading: Reading,
+    similarity: Similarity,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -85,42 +58,25 @@ def label(
 
     with one_sentence():
         check_target(export, force)
-        from graphuq.app.fitting import Question
+        if similarity.graph == Graph.nystrom:
+            raise ValueError("--graph nystrom is for features in a store: use fit with --labels.")
         from graphuq.app.label import exchange, run
-        from graphuq.estimator import GraphClassifier
 
         desk = run.Desk(
-            question=Question(
-                table=table,
-                label=label,
-                row_id=row_id,
-                columns=tuple(column or ()),
-                drop=tuple(drop or ()),
-                categories=tuple(category or ()),
-                scale=scale.value,
-                impute=impute.value if impute else None,
-                unlabeled=unlabeled,
-                separator=separator,
-            ),
+            question=reading.question(table, label),
             out=out,
             show=tuple(show or ()),
             pictures=pictures,
             picture_column=picture_column,
             classes=tuple(classes or ()),
         )
-        settings: dict[str, Any] = {
-            "graph": graph.value,
-            "n_neighbors": neighbors,
-            "n_modes": modes,
-            "width": width,
-        }
-        classifier = GraphClassifier(**settings, n_components=components, random_state=seed)
+        classifier = similarity.classifier()
         served = take is None and export is None
         if served:
             run.check_server()
         with run.opened(desk, classifier, tell, at=(host, port) if served else None, force=force) as running:
             if take is not None:
-                tell(exchange.take(running.session, take, label=label, row_id=row_id))
+                tell(exchange.take(running.session, take, label=label, row_id=reading.row_id))
             if export is not None:
                 tell(
                     exchange.export(
