@@ -4,6 +4,7 @@ Three tables: what people write in Python, what they type at a shell, and what s
 """
 
 import os
+import re
 import shlex
 import warnings
 
@@ -488,7 +489,15 @@ PYTHON = [
     ("fit(X=Y, y=X)", "Expected 2D array, got 1D array instead"),
     ("fit(X=MASKED)", "X has masked entries"),
     ("fit(X=X + 1j)", "Complex data not supported"),
-    ("fit(X=X.astype(str) + 'a')", "could not convert string to float"),
+    ("fit(X=X.astype(str) + 'a')", "X holds text, '0.12573022"),
+    (
+        "fit(X=['red shoes'] * 40)",
+        "X holds text, 'red shoes', and features are numbers: turn texts into a sparse matrix",
+    ),
+    (
+        "fit(X=pd.DataFrame({'a': ['x'] * 40}))",
+        "with scikit-learn's TfidfVectorizer say, and categories into columns",
+    ),
     ("fit(X=None)", "Expected 2D array, got scalar array instead"),
     ("fit(X=X[:, :0])", "Found array with 0 feature(s)"),
     ("fit(X=X * np.inf)", "contains infinity|contains NaN"),
@@ -560,7 +569,7 @@ PYTHON = [
     ("C.predict(X[:, :1])", "X has 1 features, but GraphClassifier is expecting 2 features"),
     ("C.predict(MASKED)", "X has masked entries"),
     ("C.predict(X * np.nan)", "contains NaN"),
-    ("C.predict([['a', 'b']])", "could not convert string to float"),
+    ("C.predict([['a', 'b']])", "X holds text, 'a', and features are numbers"),
     ("C.predict_proba(X + 1j)", "Complex data not supported"),
     ("C.score(X, None)", "y should be a 1d array"),
     ("C.score(X, Y * 0 - 1)", "No row of y has a class to compare with"),
@@ -590,6 +599,30 @@ def test_what_is_wrong_in_python(given, sentence):
     assert any(each in str(caught.value) for each in sentence.split("|")), caught.value
     assert "\n" not in str(caught.value)
     assert isinstance(caught.value, ValueError | TypeError) or given == "graphuq.Probit"
+
+
+# What is taken, but perhaps not as it was meant, and the warning that says how.
+TAKEN = [
+    (
+        "models.Probit([0, 1], [1, 2])",
+        "y holds classes up to 2, counted from 0, and class 0 has no label: 3 classes",
+    ),
+    (
+        "models.LevelSet([0, 1, 2], [0, 1, 5])",
+        "class 2 has no label: 6 classes are taken. Give n_classes=6 if they",
+    ),
+    ("models.GinzburgLandau([0, 1], [0, 2])", "class 1 has no label: 3 classes are taken"),
+    ("models.Probit([0, 1], [1, 1])", "Every label is class 1"),
+    ("fit(n_neighbors=99)", "n_neighbors is 99, and a row has 39 others: all of them are its neighbors"),
+    ("fit(graph='self_tuning', n_neighbors=2**40)", "and a row has 39 others: all of them are its neighbors"),
+]
+
+
+@pytest.mark.parametrize(("given", "sentence"), TAKEN, ids=[given for given, _ in TAKEN])
+def test_what_is_taken_another_way_is_told(given, sentence):
+    with pytest.warns(UserWarning, match=re.escape(sentence)) as caught:
+        eval(given)  # noqa: S307
+    assert caught[0].filename in (__file__, "<string>")
 
 
 def test_input_of_other_types_gives_the_same_answers():

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class SettingError(ValueError):
-    """A setting that is refused: its name, which may be another at a shell, and what is told of it."""
+class AboutSetting(Exception):
+    """What is told of a setting: its name, which may be another at a shell, and the rest of the sentence."""
 
     def __init__(self, name: str, told: str) -> None:
         super().__init__(f"{name} {told}")
@@ -22,6 +22,14 @@ class SettingError(ValueError):
 
     def __reduce__(self) -> Any:
         return type(self), (self.name, self.told)
+
+
+class SettingError(AboutSetting, ValueError):
+    """A setting that is refused."""
+
+
+class SettingWarning(AboutSetting, UserWarning):
+    """A setting that is not taken as it was given."""
 
 
 class SettingTypeError(SettingError, TypeError):

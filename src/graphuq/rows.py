@@ -29,7 +29,7 @@ def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
         told = re.sub(r":?\narray=.*?\n(?=Reshape)", ". ", str(error), flags=re.DOTALL)
         told = re.sub(r"(?<=Complex data not supported)\n.*", ".", told, flags=re.DOTALL)
         known = isinstance(error, ValueError) or hasattr(X, "__array__") or isinstance(X, list | tuple)
-        if found := re.match(r"could not convert string to float: (.*)", told, flags=re.DOTALL):
+        if found := re.match(r"could not convert string to float: (?:np\.str_\()?('[^']*')", told):
             raise ValueError(
                 f"X holds text, {found[1][:60]}, and features are numbers: turn texts into a sparse matrix, with "
                 "scikit-learn's TfidfVectorizer say, and categories into columns, with its OneHotEncoder."

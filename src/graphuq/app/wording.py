@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq._expect import AboutRows, SettingError
+from graphuq._expect import AboutRows, AboutSetting
 from graphuq.app.shell import printable
 from graphuq.inference.auto import ENOUGH
 from graphuq.inference.diagnostics import ESS_LIMIT, R_HAT_LIMIT, Diagnostics
@@ -71,7 +71,7 @@ def vague(spread: Mapping[str, float]) -> list[str]:
 
 def in_words(told: BaseException | str, names: Sequence[str]) -> str:
     """What the library says, with options where it names settings, and what the rows are called where it counts them."""
-    if isinstance(told, SettingError):
+    if isinstance(told, AboutSetting):
         return f"{OPTIONS.get(told.name, told.name)} {told.told}"
     if isinstance(told, AboutRows):
         return told.told.format(*(printable(names[row]) for row in told.rows))

@@ -156,8 +156,6 @@ def check_label_model(model: Any) -> None:
     n_classes = max(2, int(y.max()) + 1) if model.n_classes is None else expect_whole(model.n_classes, "n_classes")
     if y.max() >= n_classes or n_classes < 2:
         raise ValueError(f"A label is {y.max()}, and with n_classes = {n_classes} they go up to {n_classes - 1}.")
-    if model.n_classes is None:
-        _warn_of_gaps(y)
     n_fields = (
         (1 if n_classes == 2 else n_classes)
         if model.n_fields is None
@@ -167,6 +165,8 @@ def check_label_model(model: Any) -> None:
         raise ValueError(
             f"n_fields must be {n_classes}, one for each class, or 1 for two classes, got {n_fields}."
         )
+    if model.n_classes is None:
+        _warn_of_gaps(y)
     for name, value in (("nodes", nodes), ("y", y), ("n_classes", n_classes), ("n_fields", n_fields)):
         object.__setattr__(model, name, value)
 
