@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.record import table
 
-HELPERS = {"__init__", "__main__", "page", "problems", "record"}
+HELPERS = {"__init__", "__main__", "exact_answers", "page", "problems", "record", "small_problems"}
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import table_data, table_scores, tables
+from experiments import calibration, graphlearning_peers, separable, table_data, table_scores, tables
 from experiments.experiment import Record
 from experiments.runner import read_record, save_figure
 from experiments.table_peers import BARE, SHARES
@@ -25,16 +25,19 @@ HEAD = """# Are the probabilities right?
 
 A probability of 0.9 should be right nine times in ten, with few labels too. Here `GraphClassifier`, with its settings
 as they come, stands beside other tools on data that none of its settings was chosen on. The page and its figure are
-made by `python -m experiments.calibration_page` from the record of `python -m experiments.tables`.
+made by `python -m experiments.calibration_page` from the records of `python -m experiments.tables`, `python -m
+experiments.separable` and `python -m benchmarks.small_posteriors`.
 """
 
 TOOLS = """**Tools.** All see the same labels. scikit-learn's `LogisticRegression` (C = 1, and C by cross-validation),
 `GaussianProcessClassifier` (a scaled Gaussian kernel, learned), `RandomForestClassifier` and
 `HistGradientBoostingClassifier` (as they are, and calibrated by sigmoids in three folds where each class has three
-labels), `LabelSpreading` and `LabelPropagation`; harmonic functions and Poisson learning of `graphuq.baselines`; and
-the share of each class among the labels, bare or with one more label of each, which any tool should beat. `+ T` is a
-temperature, fitted to labels held out in up to five folds. Tools that work on a graph get one of ten neighbors, joined
-where it falls apart, which suits them better than our five.
+labels), `LabelSpreading` and `LabelPropagation`; harmonic functions and Poisson learning of `graphuq.baselines`;
+GraphLearning's Laplace learning, Poisson learning and Poisson-MBO, told the true share of each class or that among the
+labels; and the share of each class among the labels, bare or with one more label of each, which any tool should beat.
+`+ T` is a temperature, fitted to labels held out in up to five folds, two for Poisson-MBO, which takes long; scores
+that come without a scale get one from their own spread where there is no temperature. Tools that work on a graph get
+one of ten neighbors, joined where it falls apart, which suits them better than our five.
 
 **Measures.** Log-loss; ECE, the expected calibration error of the confidence in ten bins; accuracy; all on the rows
 without a label. Errors are standard errors over draws of labels. ECE alone is no contest: the class shares have a small
@@ -43,8 +46,8 @@ one and know nothing of a row.
 
 MORE = """## More
 
-- [reproduction.md](reproduction.md#calibration): separable data with GraphLearning's methods among the tools, in full,
-  recorded with the prior of the graph alone.
+- [reproduction.md](reproduction.md#calibration): the earlier record of separable data in full, with the prior of the
+  graph alone and more of GraphLearning's methods.
 - [reproduction.md](reproduction.md#ep_accuracy): expectation propagation against exact chains. With up to 20 labels its
   probabilities are corrected label by label (`inference/marginals.py`): few labels under a smooth prior leave a
   posterior that is cut off on one side, which no Gaussian is. With more labels Gaussian marginals are close enough.
@@ -61,13 +64,15 @@ def main() -> None:
     asked = parser.parse_args()
     record = read_record(asked.records / "tables.json")
     save_figure(tables.draw(record), asked.records / "tables.png")
-    text = page(record, asked.records.name)
+    text = page(record, asked.records)
     with whole_file(asked.target) as part:
         part.write_text(text, encoding="utf-8")
 
 
-def page(record: Record, folder: str) -> str:
-    """The whole page; the figure is in `folder`."""
+def page(record: Record, records: Path) -> str:
+    """The whole page; the figure and the other records are in a folder, whose name it is found by."""
+    folder = records.name
+    others = ((earlier, "separable"), (converged, "small_posteriors"))
     parts = [
         HEAD,
         answer(record),
@@ -78,6 +83,7 @@ def page(record: Record, folder: str) -> str:
         every_tool(record),
         shares(record),
         wrong_labels(record),
+        *(section(records) for section, name in others if (records / f"{name}.json").exists()),
         MORE,
         f"{record.level.capitalize()} run, {record.seconds / 60:.0f} core-minutes on {record.machine}, graphuq "
         f"{record.version}.\n",
@@ -201,6 +207,10 @@ def every_tool(record: Record) -> str:
             cells.append(" / ".join(f"{mean:.3f}" for mean in means))
         cells.append(str(n_worse(record, name)) if name != SHARES else "–")
         lines.append(cells)
+    lines += [
+        [name, *[graphlearning_peers.NOT_INSTALLED] * len(groups), "–"]
+        for name in graphlearning_peers.missing(found[0]["scores"])
+    ]
     text = wrapped(
         f"""Log-loss / ECE, means over data sets and numbers of labels; and in how many of
         {len(record.values["cells"])} cases the log-loss is worse than that of the class shares by more than
@@ -239,6 +249,62 @@ def wrong_labels(record: Record) -> str:
         right label may be the stranger one."""
     )
     return f"## Finding wrong labels\n\n{text}\n{table(['data, labels', 'AUROC'], lines)}"
+
+
+def earlier(records: Path) -> str:
+    """Every row of the earlier page: then, then run again, and now."""
+    kept = {
+        (row["data"], row["n_labels"], row["flipped"]): row["scores"]
+        for row in read_record(records / "calibration.json").values["rows"]
+    }
+    found = read_record(records / "separable.json").values["rows"]
+    lines, worse, better = [], 0, 0
+    for row in found:
+        scores = kept[row["data"], row["n_labels"], row["flipped"]]
+        rivals = {name: each["log_loss"][0] for name, each in scores.items() if not calibration.is_ours(name)}
+        best = min(rivals, key=lambda name: rivals[name])
+        mean, error = row["difference"][LOG_LOSS]
+        worse += mean > (error or 0.0)
+        better += -mean > (error or 0.0)
+        then, now = row["then"][LOG_LOSS], row["now"][LOG_LOSS]
+        old = with_error(scores[calibration.OURS]["log_loss"])
+        mark = " *" if mean > (error or 0.0) else ""
+        cells = [separable.row_name(row), old, with_error(then), with_error(now), with_error([mean, error]) + mark]
+        lines.append([*cells, f"{rivals[best]:.3f} {best}"])
+    text = wrapped(
+        f"""An earlier version of this page, on separable data alone, had the prior of the graph alone, on a graph chosen
+        for each data set, and reported the sign of u. Its log-loss stands beside that of the same method run again, and
+        of `GraphClassifier` as it comes, on the same {found[0]["n_draws"]} draws of labels. The difference is now less
+        then, draw by draw: {better} of {len(found)} rows are better by more than a standard error, {worse}, with a star,
+        worse. The last column is the best other tool of that page, after the fact."""
+    )
+    heading = [
+        "data, labels",
+        "earlier record",
+        "earlier, again",
+        "now",
+        "difference",
+        "best other, earlier record",
+    ]
+    return f"## Separable data, then and now\n\n{text}\n{table(heading, lines)}"
+
+
+def converged(records: Path) -> str:
+    """How often chains say Converged, and are wrong."""
+    record = read_record(records / "small_posteriors.json")
+    values = record.values
+    lines = [
+        [name, *(str(each[key]) for key in ("runs", "converged", "false"))]
+        for name, each in values["samplers"].items()
+    ]
+    text = wrapped(
+        f"""Where chains are asked for, the report says whether they converged. {values["n_problems"]} small posteriors
+        with answers by quadrature or importance sampling, adversarial ones among them (nearly equal rows with
+        contradictory labels, noise from 1e-5 to 10, twins, bridges, one class alone), {record.config["n_seeds"]} seeds
+        each. False: it says Converged, and a class probability is off by more than 0.05 and five Monte-Carlo errors.
+        `python -m benchmarks.small_posteriors`."""
+    )
+    return f"## Does Converged mean it?\n\n{text}\n{table(['sampler', 'runs', 'Converged', 'false'], lines)}"
 
 
 def with_error(value: list[float | None]) -> str:

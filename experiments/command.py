@@ -23,7 +23,7 @@ def main(
     page: Callable[[Record, Path], Path] | None = None,
     data: str = "",
 ) -> int:
-    """Run what is not done yet, and write the record; then the page.
+    """Run what is not done yet, and write the record; then the page. 1 where a claim that should hold does not.
 
     Args:
         name: of the experiment.
@@ -49,6 +49,7 @@ def main(
         os.environ[data] = str(asked.data.absolute())
     out = asked.out or (SCRATCH / "quick" if asked.quick else RECORDS)
     os.environ.setdefault("JAX_PLATFORMS", "cpu")  # nothing here would gain from an accelerator
+    wrong = False
     if not asked.page:
         (outcome,) = runner.reproduce(
             [name],
@@ -61,12 +62,13 @@ def main(
         )
         for claim in outcome.claims:
             print(f"{claim.what}: {claim.ours}")
+        wrong = any(claim.agrees is False for claim in outcome.claims)
         if outcome.record is None:
             print(*outcome.errors[:3], outcome.missing, sep="\n")
             return 1
     path = out / f"{name.rpartition('.')[2]}.json"
     if page is None or find_spec("matplotlib") is None:
         print(f"{path}{'' if page is None else ': the page needs matplotlib, --page.'}")
-        return 0
-    print(path, page(runner.read_record(path), out))
-    return 0
+    else:
+        print(path, page(runner.read_record(path), out))
+    return int(wrong)

@@ -86,8 +86,8 @@ def available() -> list[str]:
 
 
 def load(name: str) -> Experiment:
-    """The module of an experiment."""
-    module: Any = import_module(f"experiments.{name}")
+    """The module of an experiment; a name with a dot is that of the module."""
+    module: Any = import_module(name if "." in name else f"experiments.{name}")
     return module
 
 
@@ -267,7 +267,7 @@ def run_trial(job: Job) -> dict[str, Any]:
 
 def _needs_a_package(error: Exception) -> bool:
     """Whether a package is not installed, rather than a name of ours being wrong."""
-    ours = ("graphuq", "experiments")
+    ours = ("graphuq", "experiments", "benchmarks")
     return isinstance(error, ImportError) and (error.name or "").split(".")[0] not in ours
 
 
@@ -302,9 +302,10 @@ def _outcome(name: str, level: str, answers: Sequence[dict[str, Any]], out: Path
             machine="; ".join(sorted({answer["machine"] for answer in answers})),
         )
         claims = tuple(experiment.claims(record))
+        stem = name.rpartition(".")[2]
         if figures:
-            save_figure(experiment.draw(record), out / f"{name}.png")
-        _write(out / f"{name}.json", asdict(record))
+            save_figure(experiment.draw(record), out / f"{stem}.png")
+        _write(out / f"{stem}.json", asdict(record))
     except Exception:  # one experiment must not take the others down with it
         return Outcome(name, errors=(f"{name}, after its trials:\n{traceback.format_exc()}",))
     return Outcome(name, record, claims)

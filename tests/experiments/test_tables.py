@@ -252,10 +252,10 @@ def test_a_trial_gives_the_same_twice_and_becomes_a_record(prepared_file):
     record = runner.Record("tables", "quick", runner.plain(vars(SMALL)), values, 1.0, "0", "a machine")
     assert len(tables.claims(record)) == 3
     assert tables.draw(record).axes
-    assert "pima" in calibration_page.page(record, "here")
+    assert "pima" in calibration_page.page(record, Path("here"))
 
 
 def test_the_page_is_made_from_the_record():
     record = runner.read_record(RECORDS / "tables.json")
-    assert (RECORDS.parent / "calibration.md").read_text() == calibration_page.page(record, RECORDS.name)
+    assert (RECORDS.parent / "calibration.md").read_text() == calibration_page.page(record, RECORDS)
     assert record.config["tables"] == list(table_data.REPORTING)

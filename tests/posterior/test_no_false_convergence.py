@@ -7,16 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks.small_posteriors import (
-    LENGTH,
-    TOLERANCE,
-    claim,
-    importance,
-    judge,
-    on_labels,
-    problems,
-    samplers,
-)
+from benchmarks.exact_answers import importance
+from benchmarks.small_posteriors import LENGTH, TOLERANCE, claim, judge, samplers
+from benchmarks.small_problems import on_labels, problems
 
 from graphuq import Orthant, sample
 from graphuq.inference import contradictions
