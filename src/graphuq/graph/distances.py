@@ -32,6 +32,12 @@ def squared_distances(X: Array, Y: Array) -> Array:
     return squared
 
 
+def nearest_among(X: Array, rows: Indices, among: Indices, n: int) -> Indices:
+    """The n rows `among` some that are nearest to each of others, nearest first, shape (n_rows, n)."""
+    order = np.argsort(squared_distances(X[rows], X[among]), axis=1, kind="stable")
+    return among[order[:, :n]]
+
+
 def nonzero_pairs(table: NDArray[np.bool_]) -> tuple[Indices, Indices]:
     """Rows and columns of the true entries: as np.nonzero, but several times faster where they are few."""
     i, j = np.divmod(np.flatnonzero(table), table.shape[1])

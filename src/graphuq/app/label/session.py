@@ -18,6 +18,7 @@ from graphuq.app.report.content import MAX_POINTS
 from graphuq.app.tables.text import MISSING
 from graphuq.classes import UNLABELED_TEXT
 from graphuq.estimator import GraphClassifier
+from graphuq.graph.distances import nearest_among
 
 Array = NDArray[np.floating]
 
@@ -118,6 +119,8 @@ class Session:
         """All that is shown of a row: itself, what the model thinks, and the nearest rows that have a class."""
         self._check_row(row)
         labels = self.labels()
+        labeled = np.array([other for other in labels if other != row], dtype=np.int64)
+        nearest = nearest_among(np.asarray(self._X, float), np.array([row]), labeled, N_NEIGHBORS)[0].tolist()
         return {
             "row": row,
             **self._appearance(row),
@@ -126,7 +129,7 @@ class Session:
             "p": self._thought(row),
             "neighbors": [
                 {"row": other, **self._appearance(other, NEIGHBOR_CELLS), "class": self._number(labels[other])}
-                for other in self._nearest(row, [each for each in labels if each != row])
+                for other in nearest
             ],
         }
 
@@ -199,10 +202,6 @@ class Session:
         known = self.classes()
         names = classifier.classes_.tolist()
         return [(known.index(names[k]), round(float(p[k]), 6)) for k in order if names[k] in known]
-
-    def _nearest(self, row: int, labeled: list[int]) -> list[int]:
-        distance = np.linalg.norm(self._X[labeled] - self._X[row], axis=1)
-        return [labeled[i] for i in np.argsort(distance, kind="stable")[:N_NEIGHBORS]]
 
     def _appearance(self, row: int, most: int | None = None) -> dict[str, Any]:
         look = self.look

@@ -18,7 +18,7 @@ from graphuq.app.report.palette import SHAPES
 from graphuq.app.report.words import Suspicious, measures, sentences, tiles
 from graphuq.app.wording import VAGUE, verdict
 from graphuq.estimator import GraphClassifier
-from graphuq.graph.distances import squared_distances
+from graphuq.graph.distances import nearest_among
 from graphuq.inference.diagnostics import Diagnostics
 from graphuq.models.base import offers
 from graphuq.posterior import Draws, Mixture, Posterior
@@ -233,9 +233,8 @@ def _nearest(classifier: GraphClassifier, listed: Nodes, shown: Nodes) -> dict[i
     labeled = np.intersect1d(classifier.labels_.nodes, shown)
     if features is None or not len(labeled):
         return {}
-    squared = squared_distances(features.points[listed], features.points[labeled])
-    order = np.argsort(squared, axis=1, kind="stable")[:, :N_NEAREST]
-    return {int(node): labeled[near].tolist() for node, near in zip(listed, order, strict=True)}
+    found = nearest_among(features.points, listed, labeled, N_NEAREST)
+    return dict(zip(listed.tolist(), found.tolist(), strict=True))
 
 
 def _errors(classifier: GraphClassifier, shown: Nodes, answer: Nodes) -> list[float | None]:
