@@ -16,8 +16,11 @@ Matrix = NDArray[np.float64]
 # Sweeps are accelerated once no moment is off by more posterior deviations than this: farther out the step
 # likelihood of level-set is not linear enough, and leaps led astray.
 CLOSE = 0.1
-# From so many sweeps back.
-ACCELERATION_MEMORY = 4
+# From so many sweeps back, unless one is off by so many times what another was. A label that looks like a mistake makes
+# a fixed point from which single sweeps lead away; many sweeps together still point at it.
+ACCELERATION_MEMORY, ASTRAY = 16, 3.0
+# A step that leaves more to change than this times what there was is followed by one half as long.
+WORSE = 1.05
 
 
 class Beliefs(Protocol):
@@ -83,15 +86,16 @@ def settle(
         posterior = posterior_of(site)
     assert posterior is not None  # the prior is proper
     step, last = 1.0, np.inf
-    history: list[tuple[Vector, Vector]] = []
+    history: list[tuple[Vector, Vector, float]] = []
     for sweep in range(n_sweeps + 1, n_sweeps + max_sweeps + 1):
         target = match(posterior.cavity_mean, posterior.cavity_variance)
         change = np.concatenate([target.precision, target.shift]) - site
         size = np.abs(_in_deviations(change, posterior)).max()
         if size < tolerance:
             return Settled(site, posterior, sweep, True)
-        history = [*history[-ACCELERATION_MEMORY:], (site, change)] if size < min(last, CLOSE) else []
-        step = max(step / 2, 0.02) if size > last else min(1.0, 1.2 * step)
+        leaping = size < min([CLOSE, *(ASTRAY * earlier for _, _, earlier in history)])
+        history = [*history[-ACCELERATION_MEMORY:], (site, change, size)] if leaping else []
+        step = max(step / 2, 0.02) if size > WORSE * last else min(1.0, 1.2 * step)
         last = size
         new = site + (_leap(history, posterior) if len(history) > 1 else step * change)
         moved = posterior_of(new)
@@ -112,9 +116,9 @@ def _in_deviations(change: Matrix, posterior: Beliefs) -> Matrix:
     return np.concatenate([to_precision * posterior.variance, to_mean], axis=-1)
 
 
-def _leap(history: list[tuple[Vector, Vector]], posterior: Beliefs) -> Vector:
+def _leap(history: list[tuple[Vector, Vector, float]], posterior: Beliefs) -> Vector:
     """The step to where a linear model of the last sweeps, least squares in their changes, has no change left."""
-    sites, changes = (np.array(each) for each in zip(*history, strict=True))
+    sites, changes, _ = (np.array(each) for each in zip(*history, strict=True))
     moves, turns = np.diff(sites, axis=0), np.diff(changes, axis=0)
     now = changes[-1]
     weights = np.linalg.lstsq(_in_deviations(turns, posterior).T, _in_deviations(now, posterior), rcond=1e-8)[0]
