@@ -109,6 +109,14 @@ def test_other_graphs_and_priors(settings, file):
     np.testing.assert_allclose(found.predict_proba(new), whole.predict_proba(new), atol=1e-6)
 
 
+def test_many_classes_are_asked_in_single_precision_unless_noise_is_small(file, monkeypatch):
+    y = np.where(np.arange(N) % 20 == 0, np.arange(N) // 20 % 5, -1)
+    single = GraphClassifier(graph="cosine").fit(tall(file), y).label_distributions_
+    monkeypatch.setattr(answers, "LEAST_NOISE", np.inf)
+    double = GraphClassifier(graph="cosine").fit(tall(file), y).label_distributions_
+    assert 0 < np.abs(single - double).max() < 1e-4
+
+
 def test_three_classes_and_more_labels(file):
     y = np.where(np.arange(N) % 20 == 0, np.arange(N) // 20 % 3, -1)
     whole, found = (GraphClassifier(graph="cosine").fit(each, y) for each in (X, tall(file)))

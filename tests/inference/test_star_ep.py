@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from graphuq.inference import ep, star_ep, stars
+from graphuq.inference import ep, star_ep
 from graphuq.inference.sites import Sites
 from graphuq.inference.star_ep import evidence_gradient, gaussian, moments, propagate
 from graphuq.inference.stars import StarSites
@@ -272,9 +272,14 @@ def test_moments_at_nodes_are_those_of_z(shape, monkeypatch):
         least = np.linalg.eigvalsh(each.cross)[:, 0]
         np.testing.assert_allclose(least, 0, atol=1e-12)  # not negative, and no more could be common
         assert (each.variance >= 0).all()
-    monkeypatch.setattr(stars, "BLOCK", 1)  # one node at a time
+    monkeypatch.setattr(star_ep, "CACHED", 1)
+    monkeypatch.setattr(star_ep, "LEAST_ROWS", 1)  # one node at a time
     for one, other in zip(found, moments(result, M, deviation), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
+    single, double = (star_ep.fields_at(result, M.astype(dtype), deviation) for dtype in (np.float32, np.float64))
+    for one, other in zip(single, double, strict=True):
+        assert one.dtype == np.float32
+        np.testing.assert_allclose(one, other, atol=1e-6 * np.abs(M).max() ** 2 * shape[2])
 
 
 def test_an_earlier_result_saves_sweeps():

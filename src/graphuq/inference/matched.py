@@ -12,6 +12,7 @@ fields are independent, or equally correlated, and for three fields unless one o
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,9 +31,10 @@ NARROWEST, WIDEST = 0.25, 3.0
 # The points of the integral reach so many deviations out.
 REACH = 6.0
 # Of the first pass, which only finds the weights, and of the second.
-N_FIRST, N_POINTS = 16, 32
-# Rows at a time, always as many: another number would be compiled anew, which takes longer than a million rows.
-BLOCK_ROWS = 2**10
+N_FIRST, N_POINTS = 8, 28
+# Rows at a time, always as many: another number would be compiled anew, which takes longer than a million rows. With
+# many classes fewer, so that one array has no more than the second number of fields.
+MOST_ROWS, LEAST_ROWS, MOST_FIELDS = 2**10, 2**6, 2**14
 # A weight of exactly half the sum leaves one variance undetermined.
 UNDETERMINED = 1e-4
 
@@ -48,54 +50,82 @@ def largest_probability_matched(mean: Array, variance: Array, cross: Array) -> A
         variance: common to the fields, shape (n_nodes,).
         cross: shape (n_nodes, n_classes, n_classes), symmetric and positive semi-definite.
     """
-    return independent_probability(mean, matched_variances(mean, variance, cross))
+    found = _in_blocks(_largest, mean, variance, cross)
+    return _sure(found, mean, (variance == 0) & (np.einsum("nkk->n", cross) == 0))
 
 
 def matched_variances(mean: Array, variance: Array, cross: Array) -> Array:
     """The variances d of independent fields that stand for correlated ones, shape (n_nodes, n_classes)."""
-    own = np.einsum("nkk->nk", cross) + variance[:, None]
-    first = _matched(own, variance, cross, np.full_like(own, 1 / own.shape[1]))
-    weights = independent_probability(mean, first, n_points=N_FIRST) + LEAST_WEIGHT / own.shape[1]
-    return _matched(own, variance, cross, weights)
-
-
-def _matched(own: Array, variance: Array, cross: Array, w: Array) -> Array:
-    """The variances d; the equations are a diagonal matrix and one of rank one."""
-    total = w.sum(axis=1, keepdims=True)
-    pulled = variance[:, None] * w + (cross @ w[:, :, None])[:, :, 0]
-    right = total * own + np.sum(w * own, axis=1, keepdims=True) - 2 * pulled
-    diagonal = total - 2 * w
-    diagonal = np.where(np.abs(diagonal) < UNDETERMINED, UNDETERMINED, diagonal)
-    share = w / diagonal
-    common = np.sum(share * right, axis=1, keepdims=True) / (1 + share.sum(axis=1, keepdims=True))
-    d = (right - common) / diagonal
-    usual = np.sum(w * np.maximum(d, 0), axis=1, keepdims=True) / total
-    return np.clip(d, NARROWEST**2 * usual, WIDEST**2 * usual)
+    return _in_blocks(_matched_variances, mean, variance, cross)
 
 
 def independent_probability(
-    mean: Array, variance: Array, *, n_points: int = N_POINTS, block_rows: int = BLOCK_ROWS
+    mean: Array, variance: Array, *, n_points: int = N_POINTS, block_rows: int | None = None
 ) -> Array:
     """P(g_k is the largest) of independent fields ``g_k ~ N(mean_k, variance_k)``, shape (n_nodes, n_classes).
 
     Integrated in single precision, to 3e-4 where no deviation is twelve times another.
     """
-    deviation, found = np.sqrt(variance), np.empty(mean.shape, mean.dtype)
+    found = _in_blocks(partial(_independent, n_points=n_points), mean, variance, block_rows=block_rows)
+    return _sure(found, mean, variance.max(axis=1, initial=0) == 0)
+
+
+def rows_at_once(n_classes: int) -> int:
+    """How many rows make a block, a power of two."""
+    return min(MOST_ROWS, max(LEAST_ROWS, 2 ** int(np.log2(MOST_FIELDS / n_classes))))
+
+
+def _in_blocks(function: Any, mean: Array, *more: Array, block_rows: int | None = None) -> Array:
+    """What a function in single precision makes of some rows at a time, shape and precision as of `mean`."""
+    block_rows, found = block_rows or rows_at_once(mean.shape[1]), np.empty(mean.shape, mean.dtype)
     for first in range(0, len(mean), block_rows):
         rows = slice(first, min(first + block_rows, len(mean)))
-        padding = ((0, first + block_rows - rows.stop), (0, 0))
-        block = (np.pad(each[rows].astype(np.float32), padding) for each in (mean, deviation))
-        found[rows] = np.asarray(_block(*block, n_points=n_points))[: rows.stop - first]
-    sure = deviation.max(axis=1, initial=0) == 0
+        short = first + block_rows - rows.stop
+        block = [each[rows].astype(np.float32, copy=False) for each in (mean, *more)]
+        if short:
+            block = [np.pad(each, ((0, short), *[(0, 0)] * (each.ndim - 1))) for each in block]
+        found[rows] = np.asarray(function(*block))[: rows.stop - first]
+    return found
+
+
+def _sure(found: Array, mean: Array, sure: NDArray[np.bool_]) -> Array:
+    """Where nothing is left to chance, the largest mean has it all."""
     if sure.any():
         found[sure] = largest_probability(mean[sure], 0.0)
     return found
 
 
+@jax.jit
+def _largest(mean: jax.Array, variance: jax.Array, cross: jax.Array) -> jax.Array:
+    return _independent(mean, _matched_variances(mean, variance, cross), n_points=N_POINTS)
+
+
+@jax.jit
+def _matched_variances(mean: jax.Array, variance: jax.Array, cross: jax.Array) -> jax.Array:
+    """The variances d, from weights all alike, then from those that these bring."""
+    own = cross.reshape(len(cross), -1)[:, :: mean.shape[1] + 1].T + variance
+    first = _matched(own, variance, cross, jnp.full_like(own, 1 / len(own)))
+    weights = _independent(mean, first.T, n_points=N_FIRST).T + LEAST_WEIGHT / len(own)
+    return _matched(own, variance, cross, weights).T
+
+
+def _matched(own: jax.Array, variance: jax.Array, cross: jax.Array, w: jax.Array) -> jax.Array:
+    """The variances d, shape (n_classes, n_rows) as `own` and w; the equations are a diagonal and one of rank one."""
+    total = w.sum(axis=0)
+    pulled = variance * w + jnp.einsum("nkl,nl->nk", cross, w.T).T
+    right = total * own + (w * own).sum(axis=0) - 2 * pulled
+    diagonal = total - 2 * w
+    diagonal = jnp.where(jnp.abs(diagonal) < UNDETERMINED, UNDETERMINED, diagonal)
+    share = w / diagonal
+    d = (right - (share * right).sum(axis=0) / (1 + share.sum(axis=0))) / diagonal
+    usual = (w * jnp.maximum(d, 0)).sum(axis=0) / total
+    return jnp.clip(d, NARROWEST**2 * usual, WIDEST**2 * usual)
+
+
 @partial(jax.jit, static_argnames="n_points")
-def _block(mean: jax.Array, deviation: jax.Array, *, n_points: int) -> jax.Array:
+def _independent(mean: jax.Array, variance: jax.Array, *, n_points: int) -> jax.Array:
     """``int phi((y - m_k) / s_k) / s_k prod_{l != k} Phi((y - m_l) / s_l) dy``, shape (n_rows, n_classes)."""
-    m, s = mean.T, jnp.where(deviation.max(axis=1, keepdims=True) > 0, deviation, 1).T
+    m, s = mean.T, jnp.sqrt(jnp.where(variance.max(axis=1, keepdims=True) > 0, variance, 1)).T
     m = (m - m.max(axis=0)) / s.max(axis=0)
     s = s / s.max(axis=0)
     low, high = (m - REACH * s).max(axis=0), (m + REACH * s).max(axis=0)

@@ -264,4 +264,4 @@ def _factor(prior: GaussianPrior, where: Where) -> Array:
     """The rows of ``F = Q sqrt(v)`` at nodes or new rows, modes of no variance left out."""
     active = prior.variances > 0
     rows = prior.rows(where)
-    return (rows if active.all() else rows[:, active]) * np.sqrt(prior.variances[active])
+    return (rows if active.all() else rows[:, active]) * np.sqrt(prior.variances[active]).astype(rows.dtype)

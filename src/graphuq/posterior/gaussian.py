@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from graphuq._expect import expect_generator, expect_in_graph
 from graphuq.inference.ep import blas_threads
 from graphuq.inference.fit import Fit
+from graphuq.inference.matched import rows_at_once
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
 from graphuq.models.base import Model, ask, offer
 from graphuq.posterior import base
@@ -119,14 +120,19 @@ class GaussianPosterior:
         """Number of classes K."""
         return int(offer(self.model, "n_classes"))
 
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows are answered together: of several fields as many as their integral takes."""
+        n_fields, most = int(offer(self.model, "n_fields")), max(1, BLOCK_NUMBERS // self.whitening.n_latent)
+        return most if n_fields == 1 else min(8 * most, rows_at_once(n_fields))
+
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows, in closed form."""
         rows, deviation = chosen_rows(self, where), float(offer(self.model, "noise")) if noise else 0.0
-        size = max(1, BLOCK_NUMBERS // (self.whitening.n_latent * int(offer(self.model, "n_fields"))))
         found = np.concatenate(
             [
                 self.fit.classes(self.whitening.matrix(part), self.whitening.std(part), deviation, self.n_points)
-                for part in blocks(rows, size)
+                for part in blocks(rows, self.rows_at_once)
             ]
         )
         if not noise and not isinstance(rows, NewRows):

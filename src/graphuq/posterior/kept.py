@@ -16,7 +16,7 @@ from graphuq import uncertainty
 from graphuq.inference.whiten import OnModes
 from graphuq.models.base import offer
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, blocks
-from graphuq.posterior.gaussian import BLOCK_NUMBERS, GaussianPosterior
+from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import GaussianPrior
 
@@ -96,10 +96,9 @@ def _means(posterior: GaussianPosterior, nodes: Nodes) -> Array:
 
 def _variances(posterior: GaussianPosterior, nodes: Nodes) -> Array:
     whitening, noise = posterior.whitening, float(offer(posterior.model, "noise"))
-    size = max(1, BLOCK_NUMBERS // (whitening.n_latent * int(offer(posterior.model, "n_fields"))))
     return np.concatenate(
         [
             posterior.fit.independent_variances(whitening.matrix(part), whitening.std(part), noise)
-            for part in blocks(nodes, size)
+            for part in blocks(nodes, posterior.rows_at_once)
         ]
     )
