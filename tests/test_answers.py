@@ -17,6 +17,7 @@ from graphuq import GraphClassifier, answers, graph, passes
 from graphuq import tall as talls
 from graphuq._expect import RowError
 from graphuq.passes import SchedulerLost, cluster
+from graphuq.posterior import gaussian
 from graphuq.tall import tall
 
 zarr = pytest.importorskip("zarr")
@@ -112,7 +113,7 @@ def test_other_graphs_and_priors(settings, file):
 def test_many_classes_are_asked_in_single_precision_unless_noise_is_small(file, monkeypatch):
     y = np.where(np.arange(N) % 20 == 0, np.arange(N) // 20 % 5, -1)
     single = GraphClassifier(graph="cosine").fit(tall(file), y).label_distributions_
-    monkeypatch.setattr(answers, "LEAST_NOISE", np.inf)
+    monkeypatch.setattr(gaussian, "LEAST_NOISE", np.inf)
     double = GraphClassifier(graph="cosine").fit(tall(file), y).label_distributions_
     assert 0 < np.abs(single - double).max() < 1e-4
 

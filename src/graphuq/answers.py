@@ -18,7 +18,6 @@ from graphuq.files import lock, whole_file
 from graphuq.inference.whiten import positions
 from graphuq.learning.evidence import learned_basis
 from graphuq.memory import check_disk, check_room
-from graphuq.models.base import offer
 from graphuq.passes import each_block
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import Mixture
@@ -32,9 +31,6 @@ LEDGER = (
     "_graphuq.jsonl"  # what was asked, and a line for each block that is there; readers of Parquet pass over "_"
 )
 SAMPLED_ROWS = 1000
-# Of many fields, whose probabilities are known to 2e-3, rows are asked in single precision unless the noise is less than
-# this share of the prior's variance: it moves probabilities by less than 1e-4, and takes half the time.
-LEAST_NOISE = 3e-5
 
 
 def in_memory(classifier: GraphClassifier) -> tuple[Array, Array]:
@@ -131,17 +127,8 @@ def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
     known = posterior.classes(nodes)
     light = tuple(_light(each, nodes) for each in parts)
     asked = replace(posterior, components=light) if isinstance(posterior, Mixture) else light[0]
-    single = posterior.n_classes > 3 and all(_blurred(each, nodes) for each in parts)
-    precision = np.float32 if single else np.float64
-    return basis, _Ask(asked, nodes, (known.probability, known.error), precision)
-
-
-def _blurred(posterior: Any, nodes: NDArray[np.int64]) -> bool:
-    """Whether noise hides what single precision loses of a closed form."""
-    noise = float(offer(posterior.model, "noise")) ** 2
-    return isinstance(posterior, GaussianPosterior) and bool(
-        noise > LEAST_NOISE * posterior.prior.marginal_variance(nodes).max()
-    )
+    single = all(isinstance(each, GaussianPosterior) and each.blurred for each in parts)
+    return basis, _Ask(asked, nodes, (known.probability, known.error), np.float32 if single else np.float64)
 
 
 def _light(posterior: Any, nodes: NDArray[np.int64]) -> Any:

@@ -50,8 +50,7 @@ def largest_probability_matched(mean: Array, variance: Array, cross: Array) -> A
         variance: common to the fields, shape (n_nodes,).
         cross: shape (n_nodes, n_classes, n_classes), symmetric and positive semi-definite.
     """
-    found = _in_blocks(_largest, mean, variance, cross)
-    return _sure(found, mean, (variance == 0) & (np.einsum("nkk->n", cross) == 0))
+    return independent_probability(mean, matched_variances(mean, variance, cross))
 
 
 def matched_variances(mean: Array, variance: Array, cross: Array) -> Array:
@@ -67,7 +66,10 @@ def independent_probability(
     Integrated in single precision, to 3e-4 where no deviation is twelve times another.
     """
     found = _in_blocks(partial(_independent, n_points=n_points), mean, variance, block_rows=block_rows)
-    return _sure(found, mean, variance.max(axis=1, initial=0) == 0)
+    sure = variance.max(axis=1, initial=0) == 0
+    if sure.any():
+        found[sure] = largest_probability(mean[sure], 0.0)
+    return found
 
 
 def rows_at_once(n_classes: int) -> int:
@@ -86,18 +88,6 @@ def _in_blocks(function: Any, mean: Array, *more: Array, block_rows: int | None 
             block = [np.pad(each, ((0, short), *[(0, 0)] * (each.ndim - 1))) for each in block]
         found[rows] = np.asarray(function(*block))[: rows.stop - first]
     return found
-
-
-def _sure(found: Array, mean: Array, sure: NDArray[np.bool_]) -> Array:
-    """Where nothing is left to chance, the largest mean has it all."""
-    if sure.any():
-        found[sure] = largest_probability(mean[sure], 0.0)
-    return found
-
-
-@jax.jit
-def _largest(mean: jax.Array, variance: jax.Array, cross: jax.Array) -> jax.Array:
-    return _independent(mean, _matched_variances(mean, variance, cross), n_points=N_POINTS)
 
 
 @jax.jit

@@ -7,18 +7,22 @@ computed. Fields count as independent there, see `matched`.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import uncertainty
+from graphuq.inference.ep import blas_threads
 from graphuq.inference.whiten import OnModes
 from graphuq.models.base import offer
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, blocks
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import Mixture
-from graphuq.prior import GaussianPrior
+from graphuq.prior import GaussianPrior, NewRows
 
 Nodes = NDArray[np.int64]
 
@@ -52,14 +56,16 @@ def refreshed(
     if not can_keep or len(nodes) * posterior.n_classes * len(parts) < FEW_NUMBERS:
         found = posterior.classes(nodes)
         return found.probability, found.error, ()
-    now, probabilities = [], []
-    for each in parts:
+
+    def now_of(each: GaussianPosterior) -> tuple[Kept, Array]:
         old = next((old for old in before if old.prior is each.prior), None)
         kept, probability = _asked(each, nodes) if old is None else _followed(each, nodes, old)
-        now.append(kept)
-        probabilities.append(np.clip(probability, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY))
+        return kept, np.clip(probability, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+
+    with blas_threads(0), ThreadPoolExecutor(min(len(parts), os.cpu_count() or 1)) as pool:
+        now, probabilities = zip(*pool.map(now_of, parts), strict=True)
     mixed = posterior.mixed(probabilities) if isinstance(posterior, Mixture) else probabilities[0]
-    return mixed, np.zeros_like(mixed), tuple(now)
+    return mixed, np.zeros_like(mixed), now
 
 
 def _asked(posterior: GaussianPosterior, nodes: Nodes) -> tuple[Kept, Array]:
@@ -95,10 +101,11 @@ def _means(posterior: GaussianPosterior, nodes: Nodes) -> Array:
 
 
 def _variances(posterior: GaussianPosterior, nodes: Nodes) -> Array:
-    whitening, noise = posterior.whitening, float(offer(posterior.model, "noise"))
-    return np.concatenate(
-        [
-            posterior.fit.independent_variances(whitening.matrix(part), whitening.std(part), noise)
-            for part in blocks(nodes, posterior.rows_at_once)
-        ]
-    )
+    prior, noise = posterior.prior, float(offer(posterior.model, "noise"))
+    precision = np.float32 if posterior.blurred else np.float64
+    whitening = OnModes(replace(prior, first=0), posterior.model.nodes)  # of rows in any precision
+    found = []
+    for part in blocks(nodes, posterior.rows_at_once):
+        rows = NewRows(prior.rows(part).astype(precision, copy=False))
+        found.append(posterior.fit.independent_variances(whitening.matrix(rows), whitening.std(rows), noise))
+    return np.concatenate(found)
