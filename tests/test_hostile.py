@@ -372,7 +372,6 @@ PYTHON = [
     ("laplacian.dirichlet_energy(L, X[:, 0] * np.nan)", "u must have a finite value for each of 40 nodes"),
     ("MU.energy(X[:3, 0])", "u must have a finite value for each of 40 nodes, got the shape (3,)"),
     ("MU.precision('a')", "u must be real numbers, got 'a'"),
-    ("MU.resolvent(X[:, 0], -1)", f"beta {NUMBER} -1"),
     ("MU.sample(2**40)", "n_draws must be a whole number between 1 and 2147483647"),
     ("MU.sample(seed='a')", "seed must be a whole number, got 'a'"),
     ("P.latent([0], seed=-1)", "seed must be a whole number between 0 and"),

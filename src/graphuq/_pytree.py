@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
+from jax.tree_util import Partial
 
 T = TypeVar("T")
 
@@ -48,3 +49,8 @@ def pytree(cls: type[T]) -> type[T]:
 def is_pytree(value: object) -> bool:
     """Whether JAX looks into `value` rather than treating it as one leaf."""
     return not jax.tree_util.all_leaves([value])
+
+
+def traced(owner: Any, name: str) -> Partial:
+    """A method as JAX takes it: traced through a pytree, so that other values need no new compilation, else a constant."""
+    return Partial(getattr(type(owner), name), owner) if is_pytree(owner) else Partial(getattr(owner, name))

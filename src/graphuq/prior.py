@@ -221,12 +221,6 @@ class GaussianPrior:
         inverse = np.divide(1.0, self.variances, out=np.zeros_like(self.variances), where=self.variances > 0)
         return self._apply(u, inverse, 1 / self.tail_variance if self.tail_variance > 0 else 0.0)
 
-    def resolvent(self, u: ArrayLike, beta: float) -> Array:
-        """``(I + beta P)^-1 u`` (line 4 of Algorithm 4); directions of no variance are removed."""
-        expect_number(beta, "beta")
-        tail = self.tail_variance / (self.tail_variance + beta)
-        return self._apply(u, self.variances / (self.variances + beta), tail)
-
     def energy(self, u: ArrayLike) -> float:
         """``<u, P u> / 2``, infinite where u leaves the support of the prior."""
         u = expect_field(u, self.n_nodes)

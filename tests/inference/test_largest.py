@@ -240,36 +240,3 @@ def test_a_singular_covariance_without_more_is_taken():
     np.testing.assert_allclose(p, share, atol=0.02)
     certain = largest_probability_correlated(mean, np.zeros(8), np.zeros((8, 3, 3)))
     assert (certain == np.eye(3)[mean.argmax(axis=1)]).all()
-
-
-@pytest.mark.parametrize(
-    ("mean", "deviation", "words"),
-    [
-        (1.0, 1.0, "shape"),
-        ([[1.0]], [1.0], "2 or more classes"),
-        ([[1.0, np.nan]], [1.0], "mean must be finite"),
-        ([[1.0, 2.0]], [-1.0], "not negative, got -1"),
-        ([[1.0, 2.0]], [np.inf], "finite"),
-        ([[1.0, 2.0]], [1.0, 2.0], "deviation must have shape"),
-    ],
-)
-def test_bad_fields_are_refused(mean, deviation, words):
-    with pytest.raises(ValueError, match=words):
-        largest_probability(mean, deviation)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"variance": np.ones(3)}, "shapes"),
-        ({"variance": -np.ones(2)}, "variance must be"),
-        ({"cross": np.ones((2, 3))}, "shapes"),
-        ({"cross": np.full((2, 3, 3), np.nan)}, "cross must be"),
-        ({"n_points": 3}, "4 or more, got 3"),
-        ({"n_points": 9.5}, "whole number"),
-    ],
-)
-def test_bad_covariances_are_refused(change, words):
-    good = {"mean": np.zeros((2, 3)), "variance": np.ones(2), "cross": np.zeros((2, 3, 3))}
-    with pytest.raises(ValueError, match=words):
-        largest_probability_correlated(**(good | change))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,21 +16,12 @@ from scipy.stats import norm
 from graphuq import prior as priors
 from graphuq.inference.map import find_mode, find_modes
 from graphuq.models import GinzburgLandau, LevelSet, Probit
-from graphuq.spectrum import Spectrum
+from tests.oracles import dense_covariance, random_spectrum
 
 N_NODES = 24
 
 
-def spectrum(n_nodes: int, seed: int = 0) -> Spectrum:
-    """All eigenpairs of the normalized Laplacian of a random weighted graph."""
-    x = np.random.default_rng(seed).standard_normal((n_nodes, 2))
-    weights = np.exp(-np.square(x[:, None] - x[None]).sum(axis=-1))
-    np.fill_diagonal(weights, 0)
-    degrees = weights.sum(axis=1)
-    values, vectors = np.linalg.eigh(np.eye(n_nodes) - weights / np.sqrt(np.outer(degrees, degrees)))
-    values[0] = 0
-    return Spectrum(values, vectors, np.zeros(n_nodes), degrees, 1, True, "dense")
-
+spectrum = partial(random_spectrum, scale=0.5**0.5)
 
 PRIORS = {
     "full": priors.full(spectrum(N_NODES)),
@@ -144,7 +136,11 @@ def test_a_step_is_that_of_algorithm_4_and_not_with_the_printed_precision(model)
 def test_a_step_over_all_nodes_is_the_resolvent_of_the_prior(prior):
     model, u, beta = MODELS["ginzburg-landau"], prior.sample(seed=3)[0], 0.05
     step = find_mode(prior, model, start=u, beta=beta, n_steps=1, tolerance=0)
-    assert np.allclose(step.u, prior.resolvent(u - beta * phi(model, u)[1], beta), atol=1e-12)
+    dense = dense_covariance(prior)
+    resolvent = np.linalg.solve(
+        dense + beta * np.eye(prior.n_nodes), dense
+    )  # (I + beta P)^-1, line 4 of Algorithm 4
+    assert np.allclose(step.u, resolvent @ (u - beta * phi(model, u)[1]), atol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:1 of 1 modes")

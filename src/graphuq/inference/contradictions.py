@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
-from jax.tree_util import Partial
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
-from graphuq._pytree import is_pytree
 from graphuq.inference.diagnostics import standard_error
+from graphuq.inference.fields import agreement, at_each_draw, drawn_fields
 from graphuq.inference.whiten import Whitening
 from graphuq.models.base import Model, ask, offer, offers
 from graphuq.prior import GaussianPrior
@@ -118,8 +115,7 @@ def missed(whitening: Whitening, model: Model, z: NDArray[Any]) -> tuple[float, 
     )  # Phi is an integral there
     n_draws = min(N_DRAWS, z.shape[1], max(8, MOST_NUMBERS // (size * N_TRIES * z.shape[0])))
     some = z[:, np.linspace(0, z.shape[1] - 1, n_draws).astype(int)].astype(float)
-    flat = whitening.mean(some.reshape(-1, whitening.n_latent), nodes)
-    u = np.moveaxis(flat.reshape(*some.shape[:2], n_fields, len(nodes)), 2, 3)[:, :, None]
+    u = drawn_fields(whitening, some, nodes, n_fields)[:, :, None]
     phi, rng = _phi(model, u), np.random.default_rng(0)
     worst, place = 0.0, -1
     for one, other, width in zip(*pairs, strict=True):
@@ -152,27 +148,11 @@ def _log_weight(t: Array, thin: float) -> Array:
 
 
 def _sides(model: Model, u: Array, pair: list[int], y: Nodes) -> Array:
-    """How far u speaks for the labels of a pair, 0 no and 1 yes: for each, and for both; shape (..., 3)."""
-    values, classes = u[..., pair, :], y[pair]
-    if u.shape[-1] == 1:
-        lead = values[..., 0] * (2 * classes - 1)
-    else:
-        own = np.arange(u.shape[-1]) == classes[:, None]
-        lead = np.where(own, values, 0).sum(axis=-1) - np.where(own, -np.inf, values).max(axis=-1)
-    noise = float(offer(model, "noise"))
-    side = ndtr(lead / noise) if noise > 0 else (lead >= 0).astype(float)
+    """How far u speaks for the labels of a pair: for each, and for both; shape (..., 3)."""
+    side = agreement(model, u[..., pair, :], y[pair])
     return np.concatenate([side, side.prod(axis=-1, keepdims=True)], axis=-1)
 
 
 def _phi(model: Model, u: Array) -> Array:
     """Phi of each u, shape (..., n_labeled, n_fields), in double precision."""
-    bound: Any = Partial(type(model).phi, model) if is_pytree(model) else Partial(model.phi)
-    flat = u.reshape(-1, *u.shape[-2:])
-    with jax.enable_x64(True):
-        found = _each_phi(bound, flat[..., 0] if u.shape[-1] == 1 else flat)
-    return np.asarray(found).reshape(u.shape[:-2])
-
-
-@jax.jit
-def _each_phi(phi: Partial, u: jax.Array) -> jax.Array:
-    return jax.lax.map(phi, u, batch_size=64)
+    return at_each_draw(model, "phi", u.reshape(-1, *u.shape[-2:])).reshape(u.shape[:-2])

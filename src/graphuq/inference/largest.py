@@ -50,9 +50,11 @@ def largest_probability(mean: ArrayLike, deviation: ArrayLike) -> Array:
         mean: shape (..., n_classes); single precision is computed in and returned as such, all else double.
         deviation: shape (...), or one that broadcasts to it.
     """
-    m, s = _check_fields(mean, deviation)
+    m = np.asarray(mean)
+    m = m.astype(np.float32 if m.dtype in (np.float32, np.float16) else np.float64, copy=False)
     shape, n_classes = m.shape, m.shape[-1]
-    m, s = m.reshape(-1, n_classes), s.reshape(-1)
+    s = np.broadcast_to(np.asarray(deviation).astype(m.dtype), shape[:-1]).reshape(-1)
+    m = m.reshape(-1, n_classes)
     found = np.empty_like(m)
     most = _most_rows(n_classes)
     with jax.enable_x64(m.dtype == np.float64):
@@ -66,7 +68,7 @@ def largest_probability(mean: ArrayLike, deviation: ArrayLike) -> Array:
 
 
 def largest_probability_correlated(
-    mean: ArrayLike, variance: ArrayLike, cross: ArrayLike, *, n_points: int = 64, seed: int = 0
+    mean: Array, variance: Array, cross: Array, *, n_points: int = 64, seed: int = 0
 ) -> Array:
     """P(g_k is the largest), where ``g ~ N(mean, variance I + cross)`` at each node, shape (n_nodes, n_classes).
 
@@ -82,22 +84,19 @@ def largest_probability_correlated(
         n_points: 4 or more; no fewer than ``2 (n_classes - 2)`` are used where there are more than three classes.
         seed: of the points.
     """
-    fields, common, coupling = _check_correlated(mean, variance, cross)
-    if n_points != int(n_points) or n_points < 4:
-        raise ValueError(f"n_points must be a whole number, 4 or more, got {n_points}.")
-    n_classes = fields.shape[1]
+    n_classes = mean.shape[1]
     if n_classes == 2:  # the variance of the difference, half for each
-        pair = common + (coupling[:, 0, 0] + coupling[:, 1, 1]) / 2 - coupling[:, 0, 1]
-        return largest_probability(fields, np.sqrt(np.maximum(pair, 0)))
-    deviation, factor, rank = _split(fields, common, coupling)
-    found = np.empty_like(fields)
+        pair = variance + (cross[:, 0, 0] + cross[:, 1, 1]) / 2 - cross[:, 0, 1]
+        return largest_probability(mean, np.sqrt(np.maximum(pair, 0)))
+    deviation, factor, rank = _split(mean, variance, cross)
+    found = np.empty_like(mean)
     for n_dims in np.unique(rank):
         points, weights = _points(int(n_dims), int(n_points), seed)
         nodes = np.flatnonzero(rank == n_dims)
         size = max(1, _most_rows(n_classes) // len(points))
         for part in np.split(nodes, range(size, len(nodes), size)):
             moved = points @ np.swapaxes(factor[part][:, :, :n_dims], 1, 2)
-            each = largest_probability(fields[part, None] + moved.astype(fields.dtype), deviation[part, None])
+            each = largest_probability(mean[part, None] + moved.astype(mean.dtype), deviation[part, None])
             found[part] = np.einsum("npk,p->nk", each, weights)
     return found
 
@@ -208,38 +207,3 @@ def _points(n_dims: int, n_points: int, seed: int) -> tuple[Array, Array]:
     spread, turn = np.linalg.eigh(half.T @ half / n_pairs)
     half = half @ (turn / np.sqrt(spread)) @ turn.T
     return np.concatenate([half, -half]), np.full(2 * n_pairs, 0.5 / n_pairs)
-
-
-def _check_fields(mean: ArrayLike, deviation: ArrayLike) -> tuple[Array, Array]:
-    """Arrays of one precision, the deviation one for each row of means."""
-    m = np.asarray(mean)
-    m = m.astype(np.float32 if m.dtype in (np.float32, np.float16) else np.float64, copy=False)
-    s = np.asarray(deviation).astype(m.dtype)
-    if m.ndim == 0 or m.shape[-1] < 2:
-        raise ValueError(f"mean must have shape (..., n_classes) with 2 or more classes, got {m.shape}.")
-    if m.size and not (np.isfinite(m.min()) and np.isfinite(m.max())):
-        raise ValueError("mean must be finite.")
-    if not ((s >= 0) & (s < np.inf)).all():
-        raise ValueError(f"deviation must be finite and not negative, got {s[~((s >= 0) & (s < np.inf))][0]}.")
-    try:
-        return m, np.broadcast_to(s, m.shape[:-1])
-    except ValueError:
-        raise ValueError(
-            f"deviation must have shape {m.shape[:-1]}, one for each row of mean, got {s.shape}."
-        ) from None
-
-
-def _check_correlated(mean: ArrayLike, variance: ArrayLike, cross: ArrayLike) -> tuple[Array, Array, Array]:
-    """Arrays of shapes (n_nodes, n_classes), (n_nodes,) and (n_nodes, n_classes, n_classes)."""
-    m, _ = _check_fields(mean, 0.0)
-    v, c = np.asarray(variance, float), np.asarray(cross, float)
-    if m.ndim != 2 or v.shape != m.shape[:1] or c.shape != (*m.shape, m.shape[1]):
-        raise ValueError(
-            "mean, variance and cross must have shapes (n_nodes, n_classes), (n_nodes,) and "
-            f"(n_nodes, n_classes, n_classes), got {m.shape}, {v.shape} and {c.shape}."
-        )
-    if not ((v >= 0) & (v < np.inf)).all():
-        raise ValueError("variance must be finite and not negative.")
-    if not np.isfinite(c).all():
-        raise ValueError("cross must be finite.")
-    return m, v, c

@@ -16,7 +16,7 @@ from jax.tree_util import Partial
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, qr
 
-from graphuq._pytree import is_pytree
+from graphuq._pytree import traced
 from graphuq.inference.whiten import whiten
 from graphuq.models.base import Model, offer
 from graphuq.prior import GaussianPrior
@@ -67,14 +67,9 @@ def _energy(field: Any, model: Model, x: Array) -> tuple[float, Array, Array]:
     """
     u = field.at_labels(x)
     with jax.enable_x64(True):
-        phi, gradient = (np.asarray(each) for each in _first_derivatives(_bound(model), jnp.asarray(u)))
-        curvature = np.asarray(_second_derivatives(_bound(model), jnp.asarray(u)))
+        phi, gradient = (np.asarray(each) for each in _first_derivatives(traced(model, "phi"), jnp.asarray(u)))
+        curvature = np.asarray(_second_derivatives(traced(model, "phi"), jnp.asarray(u)))
     return float(x @ field.metric(x) / 2 + phi), gradient, curvature if u.ndim > 1 else np.maximum(curvature, 0.0)
-
-
-def _bound(model: Model) -> Partial:
-    bound: Any = type(model).phi
-    return Partial(bound, model) if is_pytree(model) else Partial(model.phi)
 
 
 @jax.jit

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import Partial
 
-from graphuq._pytree import is_pytree, pytree, static
+from graphuq._pytree import pytree, static, traced
 from graphuq.models.base import Model, offer, offers
 
 
@@ -87,15 +85,10 @@ class Target:
 
     @classmethod
     def of(cls, field: Linear | LinearWithTail, model: Model, dtype: str = "float32") -> Target:
-        """The target of a model, every number in one precision.
-
-        A model that is a pytree is traced, so that other labels need no new compilation; one that is
-        not is held as a constant.
-        """
+        """The target of a model, every number in one precision."""
         n_fields = offer(model, "n_fields")
-        bound: Callable[..., Any] = type(model).phi
-        phi = Partial(bound, model) if is_pytree(model) else Partial(model.phi)
-        return _cast(cls(field if n_fields == 1 else Fields(field, n_fields), phi), dtype)
+        field_of_all = field if n_fields == 1 else Fields(field, n_fields)
+        return _cast(cls(field_of_all, traced(model, "phi")), dtype)
 
     @property
     def n_latent(self) -> int:

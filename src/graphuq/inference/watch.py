@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
-from jax.tree_util import Partial
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
-from graphuq._pytree import is_pytree
 from graphuq.inference.diagnostics import split_r_hat
+from graphuq.inference.fields import agreement, at_each_draw, drawn_fields
 from graphuq.inference.whiten import Whitening
 from graphuq.models.base import Model, offer, offers
 
 Nodes = NDArray[np.int64]
 
 N_EACH = 10  # watched nodes with a label, and as many without
-N_AT_ONCE = 16  # draws whose Phi is computed together
 MOST_NUMBERS = 2**27  # of u at the seen nodes, beyond which Phi is not computed again for every draw
 
 
@@ -58,7 +54,7 @@ def quantities(
     """
     chosen = watched_nodes(whitening, model) if nodes is None else nodes
     n_fields = int(offer(model, "n_fields"))
-    u = _fields(whitening, z, chosen, n_fields)
+    u = drawn_fields(whitening, z, chosen, n_fields)
     if n_fields > 1:  # only differences between fields matter
         u = u - u.mean(axis=3, keepdims=True)
     found = [u[..., k] for k in range(n_fields)]
@@ -77,27 +73,13 @@ def quantities(
     return np.concatenate(found, axis=2), names, np.array(places, dtype=np.int64)
 
 
-def _fields(whitening: Whitening, z: NDArray[Any], nodes: Nodes, n_fields: int) -> NDArray[Any]:
-    """u at some nodes, shape (n_chains, n_draws, n_nodes, n_fields)."""
-    flat = whitening.mean(z.reshape(-1, whitening.n_latent), nodes)
-    return np.moveaxis(flat.reshape(*z.shape[:2], n_fields, len(nodes)), 2, 3)
-
-
 def _sides(whitening: Whitening, model: Model, z: NDArray[Any], n_fields: int) -> tuple[NDArray[Any], Nodes]:
     """How far u speaks for the label, at the labeled nodes where chains differ most: 0 no, 1 yes."""
     empty = np.zeros((*z.shape[:2], 0)), np.empty(0, dtype=np.int64)
     if not offers(model, "y") or len(model.nodes) * z.shape[0] * z.shape[1] > MOST_NUMBERS:
         return empty
-    y = np.asarray(model.y)  # type: ignore[attr-defined]
-    u = _fields(whitening, z, model.nodes, n_fields)
-    if n_fields == 1:
-        lead = u[..., 0] * (2 * y - 1)
-    else:
-        own = np.take_along_axis(u, y[:, None][None, None], axis=3)[..., 0]
-        rivals = np.where(np.arange(n_fields) == y[:, None], -np.inf, u)
-        lead = own - rivals.max(axis=3)
-    noise = float(offer(model, "noise"))
-    side = ndtr(lead / noise) if noise > 0 else (lead >= 0).astype(float)
+    u = drawn_fields(whitening, z, model.nodes, n_fields)
+    side = agreement(model, u, np.asarray(model.y))  # type: ignore[attr-defined]
     moves = np.ptp(side, axis=(0, 1)) > 1e-3
     if not moves.any():
         return empty
@@ -111,16 +93,6 @@ def _phi(whitening: Whitening, model: Model, z: NDArray[Any], n_fields: int) -> 
     """Phi of every draw, shape (n_chains, n_draws); None where that would take long, or it does not vary."""
     if len(whitening.nodes) * n_fields * z.shape[0] * z.shape[1] > MOST_NUMBERS:
         return None
-    u = _fields(whitening, z, whitening.nodes, n_fields)
-    bound: Any = Partial(type(model).phi, model) if is_pytree(model) else Partial(model.phi)
-    with jax.enable_x64(z.dtype == np.float64):
-        found = np.stack(
-            [np.asarray(at_each_draw(bound, chain[..., 0] if n_fields == 1 else chain)) for chain in u]
-        )
+    u = drawn_fields(whitening, z, whitening.nodes, n_fields).astype(z.dtype, copy=False)
+    found = np.stack([at_each_draw(model, "phi", chain) for chain in u])
     return found if np.ptp(found) > 0 else None
-
-
-@jax.jit
-def at_each_draw(function: Partial, u: jax.Array) -> jax.Array:
-    """A function of u at one draw after another, some at a time: Phi of several fields is an integral, which takes room."""
-    return jax.lax.map(function, u, batch_size=N_AT_ONCE)

@@ -12,15 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
-from jax.tree_util import Partial
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq._expect import expect_generator, expect_nodes
-from graphuq._pytree import is_pytree
 from graphuq.inference.contradictions import missed
 from graphuq.inference.diagnostics import Diagnostics, batch_starts, diagnose, error_of_batches
+from graphuq.inference.fields import at_each_draw, drawn_fields
 from graphuq.inference.largest import largest_probability
-from graphuq.inference.watch import at_each_draw, quantities, watched_nodes
+from graphuq.inference.watch import quantities, watched_nodes
 from graphuq.inference.whiten import Where, Whitening
 from graphuq.models.base import Model, offer
 from graphuq.posterior import base
@@ -181,12 +180,8 @@ class Draws:
 
     def _log_likelihood(self) -> NDArray[Any]:
         """That of every label at every draw, shape (n_chains, n_draws, n_labeled)."""
-        u = self._conditional(self.whitening.nodes)[0]
-        model: Any = self.model
-        each = Partial(type(model).log_likelihood, model) if is_pytree(model) else Partial(model.log_likelihood)
-        with jax.enable_x64(self.z.dtype == np.float64):
-            chains = [at_each_draw(each, chain[..., 0] if self.n_fields == 1 else chain) for chain in u]
-            return np.stack([np.asarray(chain) for chain in chains])
+        u = self._conditional(self.whitening.nodes)[0].astype(self.z.dtype, copy=False)
+        return np.stack([at_each_draw(self.model, "log_likelihood", chain) for chain in u])
 
     def _blocks(self, where: ArrayLike | NewRows | None) -> Any:
         """The rows asked for, a block at a time."""
@@ -195,9 +190,7 @@ class Draws:
 
     def _conditional(self, where: Where) -> tuple[NDArray[Any], Array]:
         """``m_j(z)`` of every draw, shape (chains, draws, rows, fields), and ``s_j``."""
-        flat = self.whitening.mean(self.z.reshape(-1, self.whitening.n_latent), where)
-        m = flat.reshape(self.n_chains, self.n_draws, self.n_fields, len(where))
-        return np.moveaxis(m, 2, 3), self.whitening.std(where)
+        return drawn_fields(self.whitening, self.z, where, self.n_fields), self.whitening.std(where)
 
     probability, save = base.probability, base.save
     label_mean, label_variance, mean_label_variance = (

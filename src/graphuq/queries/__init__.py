@@ -70,11 +70,6 @@ class ExpectedGain:
         """Rows that are expected to be wrong: now, after one more answer, and so on."""
         return tuple(self.n_rows * each for each in self.errors)
 
-    @property
-    def n_corrected(self) -> float:
-        """Rows that are expected to be wrong now and right after all the answers."""
-        return self.n_wrong[0] - self.n_wrong[-1]
-
     def in_words(self) -> str:
         """What is wrong now, what would be after one more and after all answers, and whether to go on."""
         now, one, last = self.n_wrong[0], self.n_wrong[min(1, self.n_answers)], self.n_wrong[-1]

@@ -1,0 +1,45 @@
+"""Draws of z in; the fields u at nodes, how far they speak for labels, and what a model says of them, out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.tree_util import Partial
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from graphuq._pytree import traced
+from graphuq.inference.whiten import Where, Whitening
+from graphuq.models.base import Model, offer
+
+N_AT_ONCE = 16  # draws for which a model is asked together: Phi of several fields is an integral, which takes room
+
+
+def drawn_fields(whitening: Whitening, z: NDArray[Any], where: Where, n_fields: int) -> NDArray[Any]:
+    """The mean of u given z at rows, shape (n_chains, n_draws, n_rows, n_fields)."""
+    flat = whitening.mean(z.reshape(-1, whitening.n_latent), where)
+    return np.moveaxis(flat.reshape(*z.shape[:2], n_fields, len(where)), 2, 3)
+
+
+def agreement(model: Model, u: NDArray[Any], y: NDArray[np.int64]) -> NDArray[Any]:
+    """How far u, shape (..., n_nodes, n_fields), speaks for classes y, 0 no and 1 yes, shape (..., n_nodes)."""
+    if u.shape[-1] == 1:
+        lead = u[..., 0] * (2 * y - 1)
+    else:
+        own = np.arange(u.shape[-1]) == y[:, None]
+        lead = np.where(own, u, 0).sum(axis=-1) - np.where(own, -np.inf, u).max(axis=-1)
+    noise = float(offer(model, "noise"))
+    return ndtr(lead / noise) if noise > 0 else (lead >= 0).astype(float)
+
+
+def at_each_draw(model: Model, name: str, u: NDArray[Any]) -> NDArray[Any]:
+    """`phi` or another function of a model, at u of shape (n_draws, n_seen, n_fields), in the precision of u."""
+    with jax.enable_x64(u.dtype == np.float64):
+        return np.asarray(_each(traced(model, name), u[..., 0] if u.shape[-1] == 1 else u))
+
+
+@jax.jit
+def _each(function: Partial, u: jax.Array) -> jax.Array:
+    return jax.lax.map(function, u, batch_size=N_AT_ONCE)
