@@ -57,13 +57,16 @@ def contradictions(prior: GaussianPrior, model: Model) -> Pairs:
         return Pairs(none, none, np.empty(0))
     nodes, y = np.asarray(model.nodes), np.asarray(model.y)  # type: ignore[attr-defined]
     deviation = np.sqrt(prior.marginal_variance(nodes) + float(offer(model, "noise")) ** 2)
-    nearest, correlation = np.empty(len(nodes), dtype=np.int64), np.empty(len(nodes))
-    for first in range(0, len(nodes), BLOCK):
-        some = slice(first, first + BLOCK)
-        found = prior.covariance(nodes[some], nodes) / np.maximum(np.outer(deviation[some], deviation), 1e-300)
-        found[y[some, None] == y] = -np.inf
-        nearest[some] = found.argmax(axis=1)
-        correlation[some] = found.max(axis=1)
+    nearest, correlation = np.zeros(len(nodes), dtype=np.int64), np.full(len(nodes), -np.inf)
+    rows = prior.rows(nodes) / np.maximum(deviation, 1e-150)[:, None]
+    scaled = rows * (prior.variances - prior.tail_variance)
+    for label in np.unique(y):
+        mine, others = np.flatnonzero(y == label), np.flatnonzero(y != label)
+        for first in range(0, len(mine) if others.size else 0, BLOCK):
+            some = mine[first : first + BLOCK]
+            found = scaled[some] @ rows[others].T
+            place = found.argmax(axis=1)
+            nearest[some], correlation[some] = others[place], found[np.arange(len(some)), place]
     near = np.flatnonzero(correlation > NEAR)
     near = near[np.argsort(-correlation[near], kind="stable")]
     one = near[np.linspace(0, len(near) - 1, min(MOST_PAIRS, len(near))).astype(int)]
