@@ -35,8 +35,8 @@ TOOLS = """**Tools.** All see the same labels. scikit-learn's `LogisticRegressio
 labels), `LabelSpreading` and `LabelPropagation`; harmonic functions and Poisson learning of `graphuq.baselines`;
 GraphLearning's Laplace learning, Poisson learning and Poisson-MBO, told the true share of each class or that among the
 labels; and the share of each class among the labels, bare or with one more label of each, which any tool should beat.
-`+ T` is a temperature, fitted to labels held out in up to five folds, two for Poisson-MBO, which takes long; scores
-that come without a scale get one from their own spread where there is no temperature. Tools that work on a graph get
+`+ T` is a temperature, fitted to labels held out in up to five folds, two for Poisson-MBO with the true shares, which
+takes long; scores that come without a scale get one from their own spread where there is no temperature. Tools that work on a graph get
 one of ten neighbors, joined where it falls apart, which suits them better than our five.
 
 **Measures.** Log-loss; ECE, the expected calibration error of the confidence in ten bins; accuracy; all on the rows

@@ -205,7 +205,7 @@ def page(record: Record, folder: str) -> str:
         "probabilities, for others from labels held out in up to five folds; with one label a class there are none to "
         "hold out. Poisson learning has scores but no probabilities of its own; threshold dynamics (MBO) are told the "
         "true share of each class where it says so, the others are not. GraphLearning's methods stand beside ours of the "
-        "same name; labels are held out in two folds for its MBO, which takes long. "
+        "same name; labels are held out in two folds for its MBO with true shares, which takes long. "
         "Made by `python -m experiments.digits_ten`.\n",
         f"![Accuracy, log-loss and calibration error by number of labels]({folder}/digits_ten.png)\n",
     ]

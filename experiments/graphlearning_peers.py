@@ -22,9 +22,8 @@ Nodes = NDArray[np.int64]
 
 LAPLACE, POISSON, MBO = (f"GraphLearning {name}" for name in ("Laplace", "Poisson", "Poisson-MBO"))
 TOLD = f"{MBO}, true shares"
-NAMES = (LAPLACE, POISSON, MBO, TOLD)
 # Without and with a temperature.
-LINES = tuple(f"{name}{mark}" for name in NAMES for mark in ("", " + T"))
+LINES = (LAPLACE, f"{LAPLACE} + T", POISSON, f"{POISSON} + T", MBO, TOLD, f"{TOLD} + T")
 NOT_INSTALLED = "not installed"
 # What the package's acquisition functions are called here.
 ACQUISITIONS = {
@@ -34,7 +33,8 @@ ACQUISITIONS = {
 }
 # Modes of the covariance that they are handed, as in the package's examples.
 N_MODES = 50
-# Threshold dynamics take a hundred times as long as the others: fewer folds for their temperature.
+# Threshold dynamics take a hundred times as long as the others: a temperature for those that know most alone, and from
+# fewer folds.
 FOLDS_OF_MBO = 2
 
 
@@ -68,7 +68,7 @@ def peers(graph: Graph, shares: Array) -> dict[str, Peer]:
     return {
         LAPLACE: Peer(lambda nodes, y: scores(ssl.laplace(W), nodes, y), clipped),
         POISSON: Peer(lambda nodes, y: scores(ssl.poisson(W), nodes, y)),
-        MBO: Peer(threshold, n_folds=FOLDS_OF_MBO),
+        MBO: Peer(threshold, has_scores=False),
         TOLD: Peer(lambda nodes, y: threshold(nodes, y, shares), n_folds=FOLDS_OF_MBO),
     }
 
