@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from graphuq import answers, queries, uncertainty
 from graphuq import graph as graphs
 from graphuq._expect import expect_numbers
+from graphuq._progress import stages_told
 from graphuq.beliefs import Beliefs, drawn, infer, model_of, with_labels
 from graphuq.classes import Labels, read_labels, refuse_one_versus_rest, relabel
 from graphuq.posterior import Draws, Mixture
@@ -76,7 +76,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         n_chains: independent chains.
         time_limit: seconds after which "auto" stops drawing, and says so.
         random_state: the same number gives the same answer.
-        verbose: tell each stage on standard error, with bars where that is a terminal.
+        verbose: tell each stage on standard error, with bars where that is a terminal; False for never, and None, the
+            default, where fitting takes over a second in a terminal or a notebook.
 
     Attributes:
         classes_: the classes, in order.
@@ -119,7 +120,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         n_chains: int = 8,
         time_limit: float = 60.0,
         random_state: int | np.random.RandomState | None = 0,
-        verbose: bool = False,
+        verbose: bool | None = None,
     ) -> None:
         self.graph = graph
         self.n_neighbors = n_neighbors
@@ -161,13 +162,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         refuse_one_versus_rest(labels, X.shape[0])
         model_of(self, labels)  # one that cannot do what is asked is refused before any work
         began = time.perf_counter()
-        self._see(X, self._tell)
-        warn_of_contradictions(self._seen.marks(labels.nodes), labels)
-        self._tell(f"posterior, from {len(labels.nodes):,} labels of {labels.n_classes} classes")
-        self._infer(labels)
-        if not isinstance(X, Tall):
-            with timed(self.stages_, "answers"):
-                _ = self.label_distributions_  # where it is told what takes time, and not when first asked for
+        with stages_told(self.verbose) as tell:
+            self._see(X, tell)
+            warn_of_contradictions(self._seen.marks(labels.nodes), labels)
+            tell(f"posterior, from {len(labels.nodes):,} labels of {labels.n_classes} classes")
+            self._infer(labels)
+            if not isinstance(X, Tall):
+                with timed(self.stages_, "answers"):
+                    _ = self.label_distributions_  # where it is told what takes time, and not when first asked for
         self.seconds_, self.peak_gigabytes_ = time.perf_counter() - began, peak_gigabytes()
         return self
 
@@ -355,13 +357,6 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         nodes = self._seen.nodes(X, labeled=self.labels_.nodes)
         new = nodes < 0
         return nodes, new, self._seen.place(X[new], learned=self._learned) if new.any() else None
-
-    def _tell(self, stage: str) -> None:
-        """A line at the beginning of what may take long; bars are for terminals."""
-        if self.verbose:
-            from tqdm import tqdm
-
-            tqdm.write(f"{stage} ...", file=sys.stderr)
 
     def _see(self, X: Any, tell: Callable[[str], None]) -> None:
         """All that needs no label."""

@@ -58,7 +58,7 @@ class FeaturePiece:
     center: Array
 
     @classmethod
-    def of(cls, X: Any, *, progress: bool = False) -> FeaturePiece | None:
+    def of(cls, X: Any, *, progress: bool | None = None) -> FeaturePiece | None:
         """From dense or sparse features, or those in a store, which are read twice; None where no feature varies."""
         if issparse(X):
             sparse: Any = X
@@ -147,7 +147,7 @@ class _Centered:
             return X.sum(axis=0), X.T @ X if X.shape[1] <= MOST_IN_COVARIANCE else np.square(X).sum(axis=0)
 
 
-def _moments(X: Tall, progress: bool) -> tuple[Array, Array, Array | None]:
+def _moments(X: Tall, progress: bool | None) -> tuple[Array, Array, Array | None]:
     """Mean and deviation of each feature, and, of not too many, their covariance, in one pass."""
     start = X[:BLOCK_ROWS].mean(axis=0)  # near the mean: nothing is lost to cancellation
     total, products = summed(X, _Centered(start), shown=progress, desc="features")

@@ -72,7 +72,7 @@ def client() -> Any:
         return None
 
 
-def summed(X: Tall, work: Callable[[Array], Sums], *, shown: bool = False, desc: str | None = None) -> Sums:
+def summed(X: Tall, work: Callable[[Array], Sums], *, shown: bool | None = False, desc: str | None = None) -> Sums:
     """The results of work on all rows, added up; in their order, so that the sum does not depend on who did what.
 
     Work is handed no more rows at a time than stay in the cache.
@@ -89,7 +89,7 @@ def each_block(
     work: Work,
     *,
     chosen: Sequence[slice] | None = None,
-    shown: bool = False,
+    shown: bool | None = False,
     desc: str | None = None,
 ) -> Iterator[Any]:
     """What work makes of each block of rows, or of those chosen, in their order."""

@@ -183,9 +183,9 @@ def _random(classifier: GraphClassifier) -> np.random.RandomState:
     return found
 
 
-def shows_bars(classifier: GraphClassifier) -> bool:
+def shows_bars(classifier: GraphClassifier) -> bool | None:
     """Whether long stages show how far they are: in a file bars would be a mess."""
-    return bool(classifier.verbose) and sys.stderr.isatty()
+    return None if classifier.verbose is None else bool(classifier.verbose) and sys.stderr.isatty()
 
 
 def make_spectrum(

@@ -88,7 +88,7 @@ class LowRankGraph:
 
 
 @recipe
-def cosine(X: MatrixLike | Tall, *, progress: bool = False) -> LowRankGraph:
+def cosine(X: MatrixLike | Tall, *, progress: bool | None = None) -> LowRankGraph:
     """Cosine similarity between all nodes (Sec. 5.1, hyperspectral image).
 
     ``a_ij = <x_i, x_j> / (|x_i| |x_j|)``, so F is X with rows of length one: exact, and never of higher
@@ -124,7 +124,7 @@ def nystrom(
     landmarks: Literal["kmeans", "random"] = "kmeans",
     n_components: int | None = None,
     seed: int = 0,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> LowRankGraph:
     """Gaussian weights of one scale between all nodes, through a few landmarks Z.
 

@@ -30,7 +30,7 @@ def sample_enough(
     time_limit: float = 60.0,
     n_chains: int = 8,
     seed: int = 0,
-    progress: bool = False,
+    progress: bool | None = None,
     stacklevel: int = 2,
 ) -> Draws:
     """Draws until R-hat is below 1.01 with 400 effective draws.
@@ -45,7 +45,7 @@ def sample_enough(
         time_limit: seconds after which the sampler stops, with a warning.
         n_chains: independent chains.
         seed: the same seed gives the same draws.
-        progress: show a bar.
+        progress: show a bar, see `sample`.
         stacklevel: of that warning.
     """
     run: dict[str, Any] = {"n_chains": n_chains, "seed": seed}

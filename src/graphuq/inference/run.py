@@ -50,7 +50,7 @@ def sample(
     start: str | NDArray[Any] = "prior",
     stop: Stop | Sequence[Stop] = (),
     checkpoint: str | Path | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     dtype: str = "auto",
 ) -> Draws:
     """Sample the posterior of u given the labels.
@@ -71,7 +71,7 @@ def sample(
         stop: rules that may end the run before `n_steps`: `EffectiveSize`, `SteadyMean`, `TimeLimit`;
             the first one reached ends it.
         checkpoint: a file from which a killed run resumes with the same draws.
-        progress: show a bar with acceptance and the worst R-hat.
+        progress: show a bar with acceptance and the worst R-hat; None where it takes over a second and a person looks on.
         dtype: "float32", "float64" for double precision inside the chains, or "auto": double where near rows have
             contradictory labels, or the noise is small, which single precision would blur.
 
@@ -157,7 +157,7 @@ def sample(
                     keys = jax.random.split(jax.random.fold_in(key, 2 + log.n_blocks), n_chains)
                     state, draws, info = _block(sampler, warm, size, gap, keys, state, problem)
                     log.append(state, None if warm else {"z": draws, **info._asdict()})
-                    if progress:
+                    if not bar.disable:
                         told = "warm-up" if warm else "sampling, at most" if stops else "sampling"
                         _show(bar, told, log, so_far, info.acceptance, thin)
             except KeyboardInterrupt:

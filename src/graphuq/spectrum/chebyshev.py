@@ -55,7 +55,7 @@ def leading(
     n_modes: int,
     tolerance: float = 1e-6,
     seed: int = 0,
-    progress: bool = False,
+    progress: bool | None = None,
     start: Spectrum | None = None,
 ) -> Spectrum:
     """The first `n_modes` eigenpairs of L (2.3), sparse or dense.
@@ -67,7 +67,7 @@ def leading(
             largest eigenvalue. An eigenvalue is then right to about the residual squared over the gap. From
             1e-4 on vectors are in single precision, which halves time and memory.
         seed: of the random start; the same seed gives the same vectors.
-        progress: show a bar of converged modes.
+        progress: show a bar of converged modes; None where it takes over a second and a person looks on.
         start: fewer modes of the same Laplacian, found before: they are kept, and the others found beside them.
     """
     expect(L, Laplacian, "L", "a Laplacian, as laplacian.normalized(graph) makes")

@@ -27,7 +27,7 @@ _SIGN_ROWS = 10_000  # rows of a store, evenly spread, whose largest entry decid
 
 
 def low_rank(
-    graph: LowRankGraph, *, n_modes: int | None = None, at_most: int | None = None, progress: bool = False
+    graph: LowRankGraph, *, n_modes: int | None = None, at_most: int | None = None, progress: bool | None = None
 ) -> Spectrum:
     """The spectrum of ``L = I - S S^T`` with ``S = D^{-1/2} F``, for weights ``A = F F^T`` (2.1).
 

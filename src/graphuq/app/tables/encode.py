@@ -19,6 +19,7 @@ SCALES = ("auto", "standard", "none")
 IMPUTES = ("median", "mean")
 LARGEST = 1e100  # distances between rows are sums of squares, which end at 1e308
 MOST_TOLD = 8  # columns, or rows, that a sentence names
+SEVERAL_WORDS = 4  # a cell, and it is a sentence rather than the name of something
 MIN_UNIQUE, NEARLY = 10, 0.9  # so many rows, of which such a share differs, hold names
 
 S = TypeVar("S")
@@ -253,6 +254,12 @@ def _text(table: Table, name: str, wrong: list[str]) -> ColumnError:
         many = f"{len(wrong):,} of {present:,} cells"
         return ColumnError(
             f"column {name!r} holds numbers, and text ({told}) in {many}: empty those", f"--drop {quote(name)}"
+        )
+    if np.median([len(cell.split()) for cell in wrong]) >= SEVERAL_WORDS:
+        return ColumnError(
+            f"column {name!r} holds free text ({told}), which is compared by the words in it: turn it into numbers, as "
+            "scikit-learn's TfidfVectorizer does, and save those as an NPZ file or fit them in Python; or leave it out",
+            f"--drop {quote(name)}",
         )
     if present >= MIN_UNIQUE and len(set(values)) > NEARLY * present:
         return ColumnError(
