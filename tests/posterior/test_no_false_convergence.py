@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks import small_posteriors
 from benchmarks.exact_answers import importance
 from benchmarks.small_posteriors import LENGTH, TOLERANCE, claim, judge, samplers
 from benchmarks.small_problems import on_labels, problems
+from experiments.experiment import Record
 
 from graphuq import Orthant, sample
 from graphuq.inference import contradictions
@@ -31,6 +33,24 @@ STUCK = "LevelSet, modes: two cliques 1e-06 wide, gamma 0.37"
 
 def test_there_are_enough_problems_and_each_has_a_name_of_its_own():
     assert len(PROBLEMS) == len(problems()) >= 30
+
+
+def test_false_claims_are_counted_for_each_sampler():
+    right, wrong = ({"converged": True, "off": off, "false": off > TOLERANCE} for off in (0.01, 0.4))
+    silent = {"converged": False, "off": 0.6, "false": False}
+    trial = {"kind": "a kind", "problem": "a problem", "answer_error": 0.001}
+    results = [
+        {**trial, "sampler": "PCN", "claims": [right, wrong, silent]},
+        {**trial, "sampler": "Orthant", "claims": [right, right]},
+        {"kind": "a kind", "problem": "another", "sampler": "NUTS", "refused": "Phi is flat"},
+    ]
+    values = small_posteriors.summarize(small_posteriors.FULL, results)
+    assert values["n_problems"] == 2
+    assert values["samplers"]["PCN"] == {"runs": 3, "converged": 2, "false": 1, "refused": 0}
+    assert values["samplers"]["NUTS"] == {"runs": 0, "converged": 0, "false": 0, "refused": 1}
+    record = Record("small_posteriors", "full", {}, values, 1.0, "0", "a machine")
+    assert [each.agrees for each in small_posteriors.claims(record)] == [False, True, True]
+    assert small_posteriors.draw(record).axes
 
 
 @pytest.mark.parametrize("name", CHOSEN)
