@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from sklearn import metrics
 
 from graphuq import calibration
@@ -251,18 +249,6 @@ def test_probabilities_in_single_precision_are_taken():
     p, y = many_classes(n_classes=10)
     single = calibration.brier(p.astype(np.float32), y)
     assert np.isclose(single, calibration.brier(p, y), rtol=1e-5)
-
-
-def test_the_diagram_shows_every_bin_with_its_count():
-    p, y = many_classes(n=300)
-    table = calibration.reliability(p, y, n_bins=8)
-    ax = Figure().subplots()
-    assert calibration.reliability_diagram(table, ax) is ax
-    kept = table.counts > 0
-    assert [int(text.get_text()) for text in ax.texts] == table.counts[kept].tolist()
-    assert np.allclose([bar.get_height() for bar in ax.patches], table.frequency[kept])
-    assert f"{table.ece:.3f}" in ax.get_title("left")
-    plt.close(calibration.reliability_diagram(table).figure)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -237,36 +236,6 @@ def summary(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> Su
         equal_mass=reliability(probability, truth, n_bins=n_bins, bins="mass"),
         risk_coverage=risk_coverage(probability, truth),
     )
-
-
-def reliability_diagram(reliability: Reliability, ax: Any = None) -> Any:
-    """Draw frequency against confidence on `ax`, or on a new one, with the count of every bin; return it.
-
-    Bars above the dashed line are under-confident, bars below it over-confident. The vertical lines
-    are two standard errors of the frequency were the confidence right.
-    """
-    expect(reliability, Reliability, "reliability", "a Reliability, as calibration.reliability makes")
-    import matplotlib.pyplot as plt
-
-    if ax is None:
-        _, ax = plt.subplots(figsize=(5, 4.5), layout="constrained")
-    kept = reliability.counts > 0
-    counts, confidence = reliability.counts[kept], reliability.confidence[kept]
-    left, right = reliability.edges[:-1][kept], reliability.edges[1:][kept]
-    frequency = reliability.frequency[kept]
-    low = reliability.edges[0]
-    error = 2 * np.sqrt(confidence * (1 - confidence) / counts)
-    # blue and vermilion of Okabe and Ito, which people with any color vision tell apart
-    ax.bar(left, frequency, right - left, align="edge", color="#0072B2", alpha=0.35, edgecolor="#0072B2")
-    ax.errorbar(confidence, confidence, error, fmt="none", ecolor="0.35", capsize=2, label="if calibrated")
-    ax.plot([low, 1], [low, 1], "--", color="0.35", linewidth=1)
-    ax.plot(confidence, frequency, "o", color="#D55E00", markersize=5, label="observed")
-    for x, count in zip((left + right) / 2, counts, strict=True):
-        ax.text(x, 0.01, f"{count:,}", rotation=90, ha="center", va="bottom", fontsize="small")
-    ax.set(xlabel="confidence", ylabel="share right", xlim=(low, 1), ylim=(0, 1.02))
-    ax.set_title(f"expected calibration error {reliability.ece:.3f}", loc="left")
-    ax.legend(loc="upper left", frameon=False)
-    return ax
 
 
 def _columns(probability: ArrayLike) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,7 +143,13 @@ def in_words(classes: NDArray[Any], most: int = 8) -> str:
     names = [repr(each) for each in classes[:most].tolist()]
     if len(classes) > most:
         return f"{', '.join(names)} and {len(classes) - most} more"
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return listed(names)
+
+
+def listed(parts: Iterable[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _several_classes(found: NDArray[Any], minus_one: bool) -> NDArray[Any]:

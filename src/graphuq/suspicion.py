@@ -13,6 +13,8 @@ from graphuq.posterior.base import Posterior
 
 # A label is worth a look when the others give it less than the first, and another class more than the second.
 DOUBTED, CLEAR = 0.2, 0.5
+# Labels up to which a page leaves each of them out: it costs their number cubed.
+MAX_LEFT_OUT = 2000
 
 
 @dataclass(frozen=True, eq=False)

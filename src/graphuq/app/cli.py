@@ -9,6 +9,7 @@ import json as jsons
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,7 +31,7 @@ from graphuq.app.options import (
     Unknown,
     grouped,
 )
-from graphuq.app.shell import exit_on_signals, one_sentence, printable, whole_output
+from graphuq.app.shell import exit_on_signals, one_sentence, printable, tell, whole_output
 from graphuq.files import check_target
 
 app = typer.Typer(
@@ -71,7 +72,7 @@ def demo(
     with one_sentence():
         silent = quiet or json
         found = shown.run(
-            out, seed=seed, tell=lambda line: _tell(line, silent), progress=sys.stderr.isatty() and not silent
+            out, seed=seed, tell=partial(tell, silent=silent), progress=sys.stderr.isatty() and not silent
         )
     if json:
         typer.echo(jsons.dumps(found.as_json()))
@@ -154,7 +155,7 @@ def fit(
                 )
             cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
             found = large.fit_store(
-                table, labels, classifier, out, **cluster, tell=lambda line: _tell(line, quiet or json)
+                table, labels, classifier, out, **cluster, tell=partial(tell, silent=quiet or json)
             )
             if json or not quiet:
                 typer.echo(jsons.dumps(found) if json else large.in_words(found))
@@ -162,9 +163,7 @@ def fit(
         from graphuq.app.fitting import fit_folder
 
         question = reading.question(table, label or "", truth=truth)
-        summary = fit_folder(
-            question, classifier, out, replace=force, tell=lambda line: _tell(line, quiet or json)
-        )
+        summary = fit_folder(question, classifier, out, replace=force, tell=partial(tell, silent=quiet or json))
     summary["report"] = str(out / "report.html")
     if json:
         typer.echo(jsons.dumps(summary))
@@ -294,11 +293,6 @@ def _in_clone(package: str, *words: str) -> None:
     raise typer.Exit(subprocess.run([sys.executable, "-m", package, *words], check=False).returncode)
 
 
-def _tell(line: str, silent: bool) -> None:
-    if not silent:
-        typer.echo(printable(line), err=True)
-
-
 def _for_eyes(columns: dict[str, Sequence[Any]]) -> dict[str, list[Any]]:
     """A table that goes to a terminal."""
     return {
@@ -309,7 +303,7 @@ def _for_eyes(columns: dict[str, Sequence[Any]]) -> dict[str, list[Any]]:
 
 def _note(notes: list[str], silent: bool) -> None:
     for each in notes:
-        _tell(f"Note: {each}", silent)
+        tell(f"Note: {each}", silent)
 
 
 def _print_fit(summary: dict[str, Any], out: Path) -> None:
@@ -337,11 +331,13 @@ def _print_fit(summary: dict[str, Any], out: Path) -> None:
 
 def _found(counts: dict[str, int], most: int = 8) -> str:
     """How many rows of each class, or of the largest, in words."""
+    from graphuq.classes import listed
+
     names = list(counts) if len(counts) <= most else sorted(counts, key=lambda name: -counts[name])[:most]
     told = [f"{counts[name]:,} of class {printable(name)}" for name in names]
     if len(counts) > most:
         told.append(f"{sum(counts.values()) - sum(counts[name] for name in names):,} of {len(counts) - most} more")
-    return f"{', '.join(told[:-1])} and {told[-1]}"
+    return listed(told)
 
 
 def main() -> None:

@@ -37,6 +37,12 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
+def tell(line: str, silent: bool = False) -> None:
+    """A line on standard error, unless none is wanted."""
+    if not silent:
+        typer.echo(printable(line), err=True)
+
+
 def exit_on_signals() -> None:
     """Let a request to end unwind the stack, so that nothing half-written stays; the exit code is 128 + its number.
 

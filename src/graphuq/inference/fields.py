@@ -25,13 +25,16 @@ def drawn_fields(whitening: Whitening, z: NDArray[Any], where: Where, n_fields: 
 
 def agreement(model: Model, u: NDArray[Any], y: NDArray[np.int64]) -> NDArray[Any]:
     """How far u, shape (..., n_nodes, n_fields), speaks for classes y, 0 no and 1 yes, shape (..., n_nodes)."""
+    ahead, noise = lead(u, y), float(offer(model, "noise"))
+    return ndtr(ahead / noise) if noise > 0 else (ahead >= 0).astype(float)
+
+
+def lead(u: NDArray[Any], y: NDArray[np.int64]) -> NDArray[Any]:
+    """The field of class y at each node less the largest of the others, shape (..., n_nodes); of one field u, or -u."""
     if u.shape[-1] == 1:
-        lead = u[..., 0] * (2 * y - 1)
-    else:
-        own = np.arange(u.shape[-1]) == y[:, None]
-        lead = np.where(own, u, 0).sum(axis=-1) - np.where(own, -np.inf, u).max(axis=-1)
-    noise = float(offer(model, "noise"))
-    return ndtr(lead / noise) if noise > 0 else (lead >= 0).astype(float)
+        return u[..., 0] * (2 * y - 1)
+    own = np.arange(u.shape[-1]) == y[:, None]
+    return np.asarray(np.where(own, u, 0).sum(axis=-1) - np.where(own, -np.inf, u).max(axis=-1))
 
 
 def at_each_draw(model: Model, name: str, u: NDArray[Any]) -> NDArray[Any]:

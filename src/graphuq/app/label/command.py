@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from graphuq.app.options import Force, Graph, Quiet, Reading, Similarity, grouped
-from graphuq.app.shell import one_sentence, printable
+from graphuq.app.shell import one_sentence, tell
 from graphuq.files import check_target
 
 
@@ -51,11 +52,7 @@ def label(
 
     The same command goes on where it was left, whatever happened. Ctrl-C ends it and writes the results.
     """
-
-    def tell(line: str) -> None:
-        if not quiet:
-            typer.echo(printable(line), err=True)
-
+    say = partial(tell, silent=quiet)
     with one_sentence():
         check_target(export, force)
         if similarity.graph == Graph.nystrom:
@@ -74,17 +71,14 @@ def label(
         served = take is None and export is None
         if served:
             run.check_server()
-        with run.opened(desk, classifier, tell, at=(host, port) if served else None, force=force) as running:
+        with run.opened(desk, classifier, say, at=(host, port) if served else None, force=force) as running:
             if take is not None:
-                tell(exchange.take(running.session, take, label=label, row_id=reading.row_id))
+                say(exchange.take(running.session, take, label=label, row_id=reading.row_id))
             if export is not None:
-                tell(
-                    exchange.export(
-                        running.session, export, label=label, force=force, marks=running.data.table.marks
-                    )
-                )
+                marks = running.data.table.marks
+                say(exchange.export(running.session, export, label=label, force=force, marks=marks))
             if served:
                 try:
-                    run.serve(running, host, tell, browse=browse)
+                    run.serve(running, host, say, browse=browse)
                 finally:
-                    run.leave(running, tell)
+                    run.leave(running, say)

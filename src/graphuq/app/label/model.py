@@ -24,7 +24,7 @@ from graphuq.app.report import plots
 from graphuq.app.shell import sentence
 from graphuq.estimator import GraphClassifier
 from graphuq.posterior.kept import Kept, refreshed
-from graphuq.suspicion import SuspiciousLabels, suspicious_labels
+from graphuq.suspicion import MAX_LEFT_OUT, SuspiciousLabels, suspicious_labels
 
 Array = NDArray[Any]
 Rows = NDArray[np.int64]
@@ -32,7 +32,6 @@ Rows = NDArray[np.int64]
 N_AHEAD = 6  # questions weighed at a time: one for each of a few people
 N_GAIN = 10  # answers whose worth is told
 FIRST = 30.0  # seconds that the first question of all may take
-MAX_LEFT_OUT = 2000  # labels up to which each is left out: it costs their number cubed
 
 
 class Situation(NamedTuple):

@@ -24,7 +24,7 @@ from graphuq.models.base import offers
 from graphuq.posterior import Draws, Mixture, Posterior
 from graphuq.self_check import SelfCheck, self_check
 from graphuq.settings import without_effect
-from graphuq.suspicion import suspicious_labels
+from graphuq.suspicion import MAX_LEFT_OUT, suspicious_labels
 
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
@@ -45,7 +45,6 @@ IN_WORDS = {
     "mistakes": "share of labels that are mistakes (mistakes)",
     "epsilon": "width of the wells (epsilon)",
 }
-MAX_CHECKED_LABELS = 2000  # leaving each out costs their number cubed
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,7 +284,7 @@ def _components(posterior: Posterior) -> list[tuple[float, str, str]]:
 def _doubts(posterior: Posterior) -> tuple[list[Suspicious] | None, SelfCheck | None]:
     """Labels that the others speak against, and what leaving each out shows; None where unknown, or where it takes long."""
     model = posterior.model
-    if not (offers(model, "sites") and offers(model, "y")) or len(model.nodes) > MAX_CHECKED_LABELS:
+    if not (offers(model, "sites") and offers(model, "y")) or len(model.nodes) > MAX_LEFT_OUT:
         return None, None
     left_out = posterior.left_out()
     found = suspicious_labels(posterior, left_out=left_out)

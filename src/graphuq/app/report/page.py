@@ -18,9 +18,10 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined, Template
 
 from graphuq import __version__
-from graphuq.app.report.content import MAX_CHECKED_LABELS, N_MARGINALS, Content
+from graphuq.app.report.content import N_MARGINALS, Content
 from graphuq.app.report.palette import SHAPES, variables
 from graphuq.app.wording import percent
+from graphuq.suspicion import MAX_LEFT_OUT
 
 GENERATOR = '<meta name="generator" content="graphuq'  # how a page of ours is known
 MAX_LEGEND = 12  # classes of a legend that are shown without asking
@@ -77,7 +78,7 @@ def render(content: Content) -> str:
         tall="tall" if n_classes > 4 and max(map(len, content.classes)) > 4 else "",
         shapes=SHAPES,
         max_legend=MAX_LEGEND,
-        max_checked=MAX_CHECKED_LABELS,
+        max_checked=MAX_LEFT_OUT,
         style=variables(n_classes) + style,
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

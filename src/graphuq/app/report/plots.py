@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from graphuq import uncertainty
 from graphuq.calibration import Reliability
 from graphuq.inference.diagnostics import Diagnostics
+from graphuq.inference.fields import lead
 from graphuq.posterior import Draws, Posterior
 from graphuq.spectrum.result import Spectrum
 
@@ -125,10 +126,7 @@ def traces(posterior: Draws, diagnosis: Diagnostics, answer: Nodes) -> list[dict
 def _speaks_for(posterior: Posterior, nodes: Nodes, classes: Nodes) -> NDArray[Any]:
     """Draws of the field of one class at each node, less the largest of the others; of two classes u itself."""
     u = posterior.latent(nodes)
-    if u.ndim == 3:  # one field: its sign is the class
-        return u
-    own = np.arange(u.shape[3]) == classes[:, None]
-    return np.where(own, u, -np.inf).max(axis=3) - np.where(own, -np.inf, u).max(axis=3)
+    return lead(u[..., None] if u.ndim == 3 else u, classes)
 
 
 def reliability(found: Reliability) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from graphuq import uncertainty
 from graphuq.calibration import Summary
+from graphuq.classes import listed
 from graphuq.self_check import SelfCheck
 
 Array = NDArray[np.float64]
@@ -83,7 +84,7 @@ def sentences(
 def _given(named: Sequence[str], given: NDArray[np.int64]) -> str:
     """How many labels there were: of each class, or where there are many of a class at least and at most."""
     if len(named) <= MAX_NAMED:
-        return f"{given.sum():,} had a class: {_listed(f'{n:,} had {name}' for n, name in zip(given, named, strict=True))}"
+        return f"{given.sum():,} had a class: {listed(f'{n:,} had {name}' for n, name in zip(given, named, strict=True))}"
     low, high = given.min(), given.max()
     each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     return f"{given.sum():,} had one of {len(named)} classes, {each} row{'s' if high > 1 else ''} of each"
@@ -93,7 +94,7 @@ def _answer(named: Sequence[str], found: NDArray[np.int64]) -> str:
     """How many rows are of each class, or which class is the most frequent and which the rarest."""
     if len(named) <= MAX_NAMED:
         likely = "more likely" if len(named) == 2 else "most likely"
-        return _listed(
+        return listed(
             f"{_count(int(n), 'is', 'are')} {likely} {name}" for n, name in zip(found, named, strict=True)
         )
     most, least = int(found.argmax()), int(found.argmin())
@@ -101,12 +102,6 @@ def _answer(named: Sequence[str], found: NDArray[np.int64]) -> str:
         f"the most frequent class is {named[most]} with {_rows(found[most])}, the rarest {named[least]} with "
         f"{_rows(found[least])}"
     )
-
-
-def _listed(parts: Iterable[str]) -> str:
-    """ "a", "a and b", "a, b and c"."""
-    *first, last = parts
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _rows(n: int) -> str:
