@@ -10,6 +10,7 @@ from graphuq import tall as talls
 from graphuq.side_by_side import beside, first_one
 from graphuq.stores import Grouped
 from graphuq.tall import Tall, tall
+from tests.decay import attempt, decayed
 
 dask = pytest.importorskip("dask")
 zarr = pytest.importorskip("zarr")
@@ -192,6 +193,29 @@ def test_a_damaged_chunk_of_a_zarr_array_is_told(tmp_path):
     np.testing.assert_array_equal(leaf[:30], 1)
     with pytest.raises(ValueError, match=r"Rows of .*x\.zarr cannot be read, a chunk is damaged"):
         leaf.rows(slice(25, 45))
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.zarr", "x.parquet"])
+def test_stores_that_decayed_are_read_or_refused_in_one_sentence(tmp_path, name):
+    """Nothing tells that a number has changed which its writer gave no checksum; but nothing worse comes of it."""
+    path = tmp_path / name
+    if name == "x.npy":
+        np.save(path, X[:20])
+    elif name == "x.parquet":
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.table({"a": X[:20, 0], "b": X[:20, 1]}), path)
+    else:
+        zarr.create_array(path, shape=(20, 2), chunks=(10, 2), dtype=float)[:] = X[:20, :2]
+    for file in [path] if path.is_file() else [path / "zarr.json", path / "c/1/0"]:
+        content, refused = file.read_bytes(), 0
+        for each in decayed(content):
+            file.write_bytes(each)
+            found, told = attempt(lambda store: tall(store).rows(np.arange(len(tall(store)))), path)
+            refused += found is None
+            assert found is not None or (name in told and "\n" not in told)
+        file.write_bytes(content)
+        assert refused > 40
 
 
 def test_missing_numbers_of_parquet_are_nan(tmp_path):

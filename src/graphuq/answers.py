@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,12 +58,13 @@ def write(classifier: GraphClassifier, path: Any, *, force: bool = False) -> Pat
     put = _to_zarr if folder.suffix == ".zarr" else _to_parquet
     basis, ask = _question(classifier)
     n_blocks = len(basis.slices())
-    question = {"form": "graphuq answers 1", "rows": n_rows, "blocks": n_blocks, "of": _key(classifier)}
+    question = {"form": "graphuq answers 2", "rows": n_rows, "blocks": n_blocks, "of": _key(classifier)}
     if force and folder.exists() and _ledger(folder)[0] != question:
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / LEDGER) as ledger:
-        known, done = _ledger(folder)
+        known, listed = _ledger(folder)
+        done = {number for number in listed if _place(folder, number).exists()}
         if known not in (None, question):
             raise ValueError(f"{folder} holds the answers of another fit: choose another folder, or replace it.")
         check_disk(folder, 8.0 * (n_classes + 2) * n_rows * (1 - len(done) / n_blocks), "Writing all rows")
@@ -75,7 +77,7 @@ def write(classifier: GraphClassifier, path: Any, *, force: bool = False) -> Pat
         )
         for (number, rows), (probability, _) in zip(left, found, strict=True):
             block(number, rows, probability)
-            ledger.write(f"{number}\n".encode())
+            ledger.write(_line(number))
             ledger.flush()
     return folder
 
@@ -157,9 +159,22 @@ def _ledger(folder: Path) -> tuple[Any, set[int]]:
     path = folder / LEDGER
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     try:
-        return (json.loads(lines[0]) if lines else None), {int(line) for line in lines[1:]}
-    except ValueError:
+        done = [int(line.split()[0]) for line in lines[1:]]
+        if [line + b"\n" for line in lines[1:]] != [_line(number) for number in done]:
+            raise ValueError
+        return (json.loads(lines[0]) if lines else None), set(done)
+    except (ValueError, IndexError):
         raise ValueError(f"{path} is damaged: choose another folder, or remove this one.") from None
+
+
+def _line(number: int) -> bytes:
+    """What the ledger holds of a block, with a checksum: a flipped digit would leave out another block."""
+    return f"{number} {crc32(str(number).encode()):08x}\n".encode()
+
+
+def _place(folder: Path, number: int) -> Path:
+    """Where a block lies."""
+    return folder / (f"c/{number}/0" if folder.suffix == ".zarr" else f"part-{number:06d}.parquet")
 
 
 def _to_parquet(
@@ -180,8 +195,8 @@ def _to_parquet(
             "probability": found[np.arange(len(found)), best],
         }
         columns |= {f"p_{name}": found[:, k] for k, name in enumerate(classes.tolist())}
-        with whole_file(folder / f"part-{number:06d}.parquet") as part:
-            parquet.write_table(pyarrow.table(columns), part)
+        with whole_file(_place(folder, number)) as part:
+            parquet.write_table(pyarrow.table(columns), part, write_page_checksum=True)
 
     return put
 
@@ -196,7 +211,9 @@ def _to_zarr(folder: Path, classes: NDArray[Any], n_rows: int, chunk: int) -> Ca
         array = zarr.open_array(folder, mode="r+")
     else:
         shape, chunks = (n_rows, len(classes)), (chunk, len(classes))
-        array = zarr.create_array(folder, shape=shape, chunks=chunks, dtype="float64", fill_value=float("nan"))
+        settings: Any = {"dtype": "float64", "fill_value": float("nan")}
+        sealed = zarr.codecs.ZstdCodec(checksum=True)
+        array = zarr.create_array(folder, shape=shape, chunks=chunks, compressors=sealed, **settings)
         array.attrs["classes"] = classes.tolist()
 
     def put(number: int, rows: slice, found: Array) -> None:

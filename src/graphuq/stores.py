@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq.archive import DAMAGE
 from graphuq.tall import NEEDS, Array, Index, Tall, delayed, merged, tall
 
 
@@ -20,7 +21,7 @@ def open_store(path: Path) -> Tall:
     if path.suffix == ".npy":
         try:
             return tall(np.load(path, mmap_mode="r"))
-        except (ValueError, EOFError, OSError) as error:
+        except DAMAGE as error:
             raise ValueError(
                 f"{path} is no NPY file of numbers, or ends before its last row: {_why(error)}."
             ) from None
@@ -121,7 +122,9 @@ class Grouped:
         file, k = self.groups[number]
         try:
             table = _open_parquet(self.files[file]).read_row_group(k)
-        except OSError as error:
+            if len(table) != self.first[number + 1] - self.first[number]:
+                raise OSError("it has another number of rows than the file says")
+        except DAMAGE as error:
             raise ValueError(f"Row group {k} of {self.files[file]} cannot be read: {_why(error)}.") from None
         return np.column_stack([column.to_numpy().astype(np.float64) for column in table.columns])
 
@@ -132,7 +135,7 @@ def _open_parquet(path: Path) -> Any:
     except ImportError:
         raise ImportError(NEEDS.format("Parquet files", "pyarrow")) from None
     try:
-        return parquet.ParquetFile(path)
+        return parquet.ParquetFile(path, page_checksum_verification=True)
     except (ArrowException, OSError) as error:
         raise ValueError(f"{path} is not a Parquet file, or ends early: {_why(error)}.") from None
 
