@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, qr
+from scipy.linalg import cho_factor, cho_solve
 
 from graphuq._pytree import traced
-from graphuq.inference.whiten import whiten
+from graphuq.inference.whiten import Whitening, whiten
 from graphuq.models.base import Model, offer
 from graphuq.prior import GaussianPrior
 
@@ -32,13 +32,13 @@ def newton(prior: GaussianPrior, model: Model, n_steps: int, tolerance: float) -
 
     It starts at zero and halves a step until J falls, which is rarely needed.
     """
+    n_fields = int(offer(model, "n_fields"))
     field: Any
-    if offer(model, "n_fields") > 1:
-        field = _several(prior, model)
-    elif prior.tail_variance == 0:
-        field = _without_tail(prior, model.nodes)
-    else:
+    if n_fields == 1 and prior.tail_variance > 0:
         field = _WithTail(prior, model.nodes, prior.vectors[model.nodes])
+    else:
+        whitening = whiten(prior, model.nodes)
+        field = _Whitened(whitening, whitening.matrix(model.nodes), n_fields)
     x = np.zeros(field.length)
     energy, gradient, curvature = _energy(field, model, x)
     for n in range(n_steps + 1):
@@ -87,56 +87,14 @@ def _second_derivatives(phi: Partial, u: jax.Array) -> jax.Array:
 
 
 @dataclass(frozen=True)
-class _WithoutTail:
-    """Whitened coordinates z, ``u = B z`` at the labels and ``<u, P u> = |z|^2``.
+class _Whitened:
+    """Whitened coordinates of one or several fields: ``u = B z_k`` at the labels, for each field k, and ``<u, P u> = |z|^2``.
 
-    A step solves ``(I + B^T W B) dz = -(z + B^T grad Phi)``, W the curvature of Phi. Nothing is divided
-    by, so labels that contradict each other on few modes do no harm.
+    A step solves ``(I + B^T W B) dz = -(z + B^T grad Phi)``, where W, the curvature of Phi, couples the fields of a
+    node. Nothing is divided by, so labels that contradict each other on few modes do no harm.
     """
 
-    prior: GaussianPrior
-    matrix: Array  # B, (n_labeled, n_coordinates)
-    rotation: Array | None  # from z to whitened modes, where there are fewer labels than those
-
-    @property
-    def length(self) -> int:
-        return self.matrix.shape[1]
-
-    def at_labels(self, z: Array) -> Array:
-        return self.matrix @ z
-
-    def everywhere(self, z: Array) -> Array:
-        modes = z if self.rotation is None else self.rotation @ z
-        return self.prior.vectors @ (np.sqrt(self.prior.variances) * modes)
-
-    def metric(self, z: Array) -> Array:
-        return z
-
-    def pull(self, gradient: Array) -> Array:
-        return self.matrix.T @ gradient
-
-    def direction(self, slope: Array, curvature: Array) -> Array:
-        hessian = np.eye(self.length) + (self.matrix.T * curvature) @ self.matrix
-        return -cho_solve(cho_factor(hessian), slope)
-
-
-def _without_tail(prior: GaussianPrior, nodes: NDArray[np.int64]) -> _WithoutTail:
-    """B from the modes at the labels, or from its triangular factor where that is smaller."""
-    matrix = prior.vectors[nodes] * np.sqrt(prior.variances)
-    if len(nodes) >= prior.n_modes:
-        return _WithoutTail(prior, matrix, None)
-    rotation, upper = qr(matrix.T, mode="economic")
-    return _WithoutTail(prior, np.asarray(upper.T, dtype=float), np.asarray(rotation, dtype=float))
-
-
-@dataclass(frozen=True)
-class _Several:
-    """Whitened coordinates of several fields, one after another: ``u = B z_k`` at the labels, for each field k.
-
-    A step solves ``(I + B^T W B) dz = -(z + B^T grad Phi)``, where W couples the fields of a node.
-    """
-
-    everywhere_of: Any  # from z to u at all nodes
+    whitening: Whitening
     matrix: Array  # B, (n_labeled, n_coordinates)
     n_fields: int
 
@@ -145,31 +103,26 @@ class _Several:
         return self.n_fields * self.matrix.shape[1]
 
     def at_labels(self, z: Array) -> Array:
-        return self.matrix @ z.reshape(self.n_fields, -1).T
+        return self._fields(self.matrix @ z.reshape(self.n_fields, -1).T)
 
     def everywhere(self, z: Array) -> Array:
-        return np.asarray(self.everywhere_of(z.reshape(self.n_fields, -1))).T
+        every = np.arange(self.whitening.prior.n_nodes)
+        return self._fields(self.whitening.mean(z.reshape(self.n_fields, -1), every).T)
+
+    def _fields(self, u: Array) -> Array:
+        return u[:, 0] if self.n_fields == 1 else u
 
     def metric(self, z: Array) -> Array:
         return z
 
     def pull(self, gradient: Array) -> Array:
-        return (gradient.T @ self.matrix).ravel()
+        return (gradient.reshape(-1, self.n_fields).T @ self.matrix).ravel()
 
     def direction(self, slope: Array, curvature: Array) -> Array:
-        hessian = np.einsum("ni,nkl,nj->kilj", self.matrix, curvature, self.matrix, optimize=True)
+        coupled = curvature.reshape(-1, self.n_fields, self.n_fields)
+        hessian = np.einsum("ni,nkl,nj->kilj", self.matrix, coupled, self.matrix, optimize=True)
         hessian = hessian.reshape(self.length, self.length) + np.eye(self.length)
         return -cho_solve(cho_factor(hessian), slope)
-
-
-def _several(prior: GaussianPrior, model: Model) -> _Several:
-    """The labels of several fields, which share one prior."""
-    whitening = whiten(prior, model.nodes)
-    return _Several(
-        lambda z: whitening.mean(z, np.arange(prior.n_nodes)),
-        whitening.matrix(model.nodes),
-        int(offer(model, "n_fields")),
-    )
 
 
 @dataclass(frozen=True)
