@@ -205,6 +205,7 @@ def _to_zarr(folder: Path, classes: NDArray[Any], n_rows: int, chunk: int) -> Ca
     """An array of shape (n_rows, n_classes), whose attributes name the classes."""
     try:
         import zarr
+        from zarr.codecs import ZstdCodec
     except ImportError:
         raise ImportError(NEEDS.format("Zarr arrays", "zarr")) from None
     if (folder / "zarr.json").exists():
@@ -212,7 +213,7 @@ def _to_zarr(folder: Path, classes: NDArray[Any], n_rows: int, chunk: int) -> Ca
     else:
         shape, chunks = (n_rows, len(classes)), (chunk, len(classes))
         settings: Any = {"dtype": "float64", "fill_value": float("nan")}
-        sealed = zarr.codecs.ZstdCodec(checksum=True)
+        sealed = ZstdCodec(checksum=True)
         array = zarr.create_array(folder, shape=shape, chunks=chunks, compressors=sealed, **settings)
         array.attrs["classes"] = classes.tolist()
 
