@@ -20,6 +20,7 @@ from graphuq._pytree import traced
 from graphuq.inference.whiten import Whitening, whiten
 from graphuq.models.base import Model, offer
 from graphuq.prior import GaussianPrior
+from graphuq.tall import row_blocks
 
 Array = NDArray[np.float64]
 
@@ -106,8 +107,9 @@ class _Whitened:
         return self._fields(self.matrix @ z.reshape(self.n_fields, -1).T)
 
     def everywhere(self, z: Array) -> Array:
-        every = np.arange(self.whitening.prior.n_nodes)
-        return self._fields(self.whitening.mean(z.reshape(self.n_fields, -1), every).T)
+        z, every = z.reshape(self.n_fields, -1), np.arange(self.whitening.prior.n_nodes)
+        parts = [self.whitening.mean(z, every[rows]).T for rows in row_blocks(len(every), z.shape[1])]
+        return self._fields(np.concatenate(parts))
 
     def _fields(self, u: Array) -> Array:
         return u[:, 0] if self.n_fields == 1 else u
