@@ -10,7 +10,8 @@ import warnings
 
 import jax.numpy as jnp  # noqa: F401 - named in the tables
 import numpy as np
-import pandas as pd  # noqa: F401 - named in the tables
+import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp  # noqa: F401 - named in the tables
 from typer.testing import CliRunner
@@ -480,6 +481,44 @@ PYTHON = [
     ("graphuq.LabeledScorer()(C, X, Y[:3])", "inconsistent numbers of samples"),
     ("graphuq.LabeledScorer(3)", "measure must be 'accuracy', 'neg_log_loss' or 'neg_brier_score', got 3"),
     # the classifier
+    ("fit(X=pd.DataFrame(X, columns=['a', 'a']))", "Expected unique column names"),
+    ("fit(X=pd.DataFrame({'a': pd.date_range('2020', periods=40), 'b': X[:, 0]}))", "X holds times (datetime64["),
+    (
+        "fit(X=pd.DataFrame({'b': X[:, 0], 'a': pd.period_range('2020', periods=40)}))",
+        "times (period[D], in column 1)",
+    ),
+    ("fit(X=np.arange(80).reshape(40, 2).astype('m8[D]'))", "X holds times (timedelta64[D]"),
+    ("fit(X=pl.DataFrame({'a': pl.Series(range(40)).cast(pl.Date)}))", "X holds times (Date, in column 0)"),
+    ("fit(X=pl.DataFrame(X).lazy())", "got a LazyFrame, which is still to be computed: collect it"),
+    ("fit(X=[[1, 2], [3]] * 20)", "one row like another, got a list: its rows are not alike"),
+    ("fit(X=np.full((40, 2), 10**400))", "got a ndarray: a number of it is too large"),
+    ("fit(X={'a': [1]})", "X must be a table of real numbers, got a dict"),
+    ("fit(X=np.rec.fromarrays(X.T))", "Cannot cast array data"),
+    ("fit(X=X.astype(np.longdouble) * np.longdouble('1e400'))", "contains infinity"),
+    ("fit(X=pd.DataFrame(X).astype('Float64').mask(X > 4))", "contains NaN"),
+    ("fit(X=pl.DataFrame({'a': [None] + [1.0] * 39}))", "contains NaN"),
+    ("fit(X=pd.DataFrame(X, columns=[0, 'a']))", "Feature names are only supported if all"),
+    ("fit(X=pd.DataFrame({'a': pd.Categorical(['x', 'y'] * 20)}))", "X holds text, 'x'"),
+    ("fit(X=sp.csr_array(np.where(X > 4, np.nan, abs(X))), graph='cosine')", "contains NaN"),
+    (
+        "fit(X=sp.csr_array((np.zeros(2), ([0, 1], [0, 1])), shape=(40, 2)), graph='cosine')",
+        "40 rows of X are all zeros",
+    ),
+    ("fit(X=X[:0], y=Y[:0])", "Found array with 0 sample(s)"),
+    ("fit(X=X[:1], y=[0])", "Found array with 1 sample(s)"),
+    ("fit(X=X * 1e-310)", "All points coincide"),
+    ("fit(y=[(0, 1)] * 20 + [None] * 20)", "y must hold one text or whole number a row, got several"),
+    ("fit(y=np.eye(2)[np.arange(40) // 20])", "y should be a 1d array, got an array of shape (40, 2)"),
+    ("fit(y=dict(enumerate(Y)))", "y should be a 1d array"),
+    ("fit(y=(label for label in Y))", "Expected sequence or array-like"),
+    ("fit(y=3)", "Expected sequence or array-like"),
+    ("fit(y=sp.csr_matrix(Y))", "inconsistent numbers of samples"),
+    (
+        "fit(pd.DataFrame(X, columns=['a', 'b'])).predict(pd.DataFrame(X, columns=['b', 'a']))",
+        "names should match",
+    ),
+    ("C.predict(X[:0])", "Found array with 0 sample(s)"),
+    ("C.predict(X * 1e160)", "numbers too large to square in"),
     ("fit(y=None)", "requires y to be passed, but the target y is None"),
     ("fit(X=Y, y=X)", "Expected 2D array, got 1D array instead"),
     ("fit(X=MASKED)", "X has masked entries"),
@@ -608,8 +647,15 @@ TAKEN = [
     ),
     ("models.GinzburgLandau([0, 1], [0, 2])", "class 1 has no label: 3 classes are taken"),
     ("models.Probit([0, 1], [1, 1])", "Every label is class 1"),
-    ("fit(n_neighbors=99)", "n_neighbors is 99, and a row has 39 others: all of them are its neighbors"),
-    ("fit(graph='self_tuning', n_neighbors=2**40)", "and a row has 39 others: all of them are its neighbors"),
+    (
+        "fit(y=np.where(Y < 0, '?', Y.astype(str)))",
+        "y holds '?' in 36 rows, which are taken as a class. If they are",
+    ),
+    ("fit(y=np.where(Y < 0, ' ', Y.astype(str)))", "y holds ' ' in 36 rows, which are taken as a class"),
+    ("fit(y=np.where(Y < 0, None, Y).astype(str))", "y holds 'None' in 36 rows, which are taken as a class"),
+    ("fit(y=Y.astype(np.uint8))", "y holds 255 in 36 rows, which are taken as a class"),
+    ("fit(n_neighbors=99)", "n_neighbors is 99, and there are 40 rows: all others are neighbors of each"),
+    ("fit(graph='self_tuning', n_neighbors=2**40)", "and there are 40 rows: all others are neighbors of each"),
 ]
 
 
@@ -618,6 +664,30 @@ def test_what_is_taken_another_way_is_told(given, sentence):
     with pytest.warns(UserWarning, match=re.escape(sentence)) as caught:
         eval(given)  # noqa: S307
     assert caught[0].filename in (__file__, "<string>")
+
+
+TEXT = np.where(Y < 0, None, np.where(Y == 0, "a", "b"))
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        pd.Series(Y).astype("Int64").mask(Y < 0),
+        pd.Series(Y == 1).astype("boolean").mask(Y < 0),
+        pd.Series(TEXT, dtype="string"),
+        pd.Categorical(TEXT, categories=["a", "b", "c"]),
+        pd.Series(pd.Categorical(TEXT, categories=["a", "b", "c"]), index=range(100, 140)),
+        pl.Series(TEXT.tolist(), dtype=pl.Categorical),
+        [None if label < 0 else bool(label) for label in Y],
+        Y.astype(np.int8),
+        np.where(Y < 0, -1, Y + 2**62),
+    ],
+    ids=str,
+)
+def test_labels_of_every_kind_are_the_same_labels(y):
+    found = fit(y=y)
+    assert len(found.classes_) == 2  # and none for a category that no row has
+    np.testing.assert_allclose(found.label_distributions_, C.label_distributions_, atol=1e-12)
 
 
 def test_input_of_other_types_gives_the_same_answers():

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 # What marks an unlabeled row in an array of text: NumPy turns -1 and NaN beside text into the last two.
 UNLABELED_TEXT = ("", "-1", "nan")
+LIKE_NONE = frozenset({"", "?", "none", "na", "n/a", "#n/a", "nan", "<na>", "null", "nil", "missing", "unlabeled"})
 _RENAME = "-1 marks unlabeled rows, so no class can be called -1: rename it, to 0 say."
 
 
@@ -64,7 +65,11 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
         values: Any = y.data.astype(object)
         values[np.ma.getmaskarray(y)] = None
         y = values
-    if np.asarray(y).dtype.kind == "c":
+    try:
+        kind = np.asarray(y).dtype.kind
+    except ValueError:
+        raise TypeError("Unknown label type: y must hold one text or whole number a row, got several.") from None
+    if kind == "c":
         raise TypeError("Unknown label type: y must hold text or whole numbers, got complex numbers.")
     column = column_or_1d(y, warn=True)
     if column.dtype.kind == "f" and np.isinf(column).any():
@@ -86,6 +91,7 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
     _refuse_amounts(values)
     found = np.unique(values)
     if classes is None:
+        _warn_of_words(column, found)
         classes = _several_classes(found, bool(minus_one.any()))
         _warn_of_zeros(column, minus_one)
     elif not np.isin(found, classes).all():
@@ -176,6 +182,20 @@ def _refuse_amounts(values: NDArray[Any]) -> None:
         warnings.warn(
             f"y holds {n_different} different numbers in {len(values)} labels: each is taken as a class. If they are "
             "amounts, cut them into ranges first.",
+            stacklevel=5,
+        )
+
+
+def _warn_of_words(column: NDArray[Any], classes: NDArray[Any]) -> None:
+    """A class that is called as if it were none, or is what -1 becomes among numbers without a sign."""
+    if column.dtype.kind == "u":
+        odd = [name for name in classes if name == np.iinfo(column.dtype).max]
+    else:
+        odd = [name for name in classes if isinstance(name, str) and name.strip().lower() in LIKE_NONE]
+    for name in odd:
+        warnings.warn(
+            f"y holds {name.item()!r} in {np.count_nonzero(column == name):,} rows, which are taken as a class. If they are "
+            "unlabeled, put None there.",
             stacklevel=5,
         )
 

@@ -23,9 +23,10 @@ def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
     from sklearn.utils.validation import validate_data
 
     refuse_masked(X, "X")
+    _refuse_others(X)
     try:
         return validate_data(estimator, X, accept_sparse="csr", dtype=np.float64, **settings)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         told = re.sub(r":?\narray=.*?\n(?=Reshape)", ". ", str(error), flags=re.DOTALL)
         told = re.sub(r"(?<=Complex data not supported)\n.*", ".", told, flags=re.DOTALL)
         known = isinstance(error, ValueError) or hasattr(X, "__array__") or isinstance(X, list | tuple)
@@ -34,8 +35,29 @@ def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
                 f"X holds text, {found[1][:60]}, and features are numbers: turn texts into a sparse matrix, with "
                 "scikit-learn's TfidfVectorizer say, and categories into columns, with its OneHotEncoder."
             ) from None
+        if "with a sequence" in told or isinstance(error, OverflowError):
+            why = "a number of it is too large" if isinstance(error, OverflowError) else "its rows are not alike"
+            raise ValueError(
+                f"X must be a table of real numbers, one row like another, got {called(X)}: {why}."
+            ) from None
         about = "" if known else f"X must be a table of real numbers, got {called(X)}: "
         raise type(error)(about + " ".join(told.split())) from None
+
+
+def _refuse_others(X: Any) -> None:
+    """Refuse a plan of a table, and times: they would be counted in units that nobody chose."""
+    if hasattr(X, "collect") and not hasattr(X, "__array__"):
+        raise TypeError(
+            f"X must be a table of real numbers, got {called(X)}, which is still to be computed: collect it."
+        )
+    kinds = getattr(X, "dtypes", None)  # of the columns of a data frame
+    kinds = [getattr(X, "dtype", None)] if kinds is None else list(kinds)
+    for k, kind in enumerate(kinds):
+        if re.match(r"<m8|date|time|period|duration", str(kind), flags=re.IGNORECASE):
+            raise TypeError(
+                f"X holds times ({kind}, in column {k}), and features are numbers: subtract a first time and divide by a "
+                "unit, such as a day, that makes them comparable with the other features."
+            )
 
 
 def fingerprints(X: Any) -> list[bytes]:

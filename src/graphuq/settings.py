@@ -157,7 +157,7 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
         build = graphs.knn if named == "knn" else graphs.self_tuning
         n_neighbors = min(classifier.n_neighbors, X.shape[0] - 1)
         if n_neighbors < classifier.n_neighbors:
-            told = f"is {classifier.n_neighbors:,}, and a row has {n_neighbors:,} others: all of them are its neighbors."
+            told = f"is {classifier.n_neighbors:,}, and there are {X.shape[0]:,} rows: all others are neighbors of each."
             warnings.warn(SettingWarning("n_neighbors", told), stacklevel=5)
         return build(X, n_neighbors=n_neighbors, n_components=n_components)
     build_own: Callable[[Any], Any] = classifier.graph

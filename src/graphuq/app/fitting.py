@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from graphuq.app.report.page import render
 from graphuq.app.tables import Encoding, Marks, Table, fit_encoding, read_table, scaling_in_words, write_csv
 from graphuq.app.tables.doubts import filled_in, notes_on
 from graphuq.app.wording import vague, words_of_the_shell
-from graphuq.classes import Labels, in_words, read_labels
+from graphuq.classes import LIKE_NONE, Labels, in_words, read_labels
 from graphuq.estimator import GraphClassifier
 from graphuq.files import whole_file, whole_folder
 
@@ -231,10 +232,16 @@ def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str])
     if len(labels.nodes) == table.n_rows:
         raise ValueError(
             f"Every row of {table.source.name} has a class in {question.label!r}, so there is nothing to find "
-            "out: leave that cell empty in the rows in question."
+            f"out: leave that cell empty in the rows in question{_or_named(labels)}."
         )
     notes += _lonely(labels, question.label)
     return labels
+
+
+def _or_named(labels: Labels) -> str:
+    """What to say where a class is called as if it were none."""
+    words = [str(name) for name in labels.classes if str(name).lower() in LIKE_NONE]
+    return f", or say what stands for it: --unlabeled {quote(words[0])}" if words else ""
 
 
 def _features(table: Table, question: Question) -> list[str]:
