@@ -1,6 +1,9 @@
-"""How the time of default `GraphClassifier.fit` grows with rows, labels and classes, against scikit-learn's LabelSpreading.
+"""How time grows: of default `GraphClassifier.fit` with rows, labels and classes, and of a step of a chain with classes.
 
-python -m benchmarks.growth rows labels classes
+python -m benchmarks.growth rows labels classes steps
+
+The peer of fits is scikit-learn's LabelSpreading, on as many rows as it takes minutes for. Steps are those of pCN on the
+level-set model; they have no peer.
 """
 
 import sys
@@ -12,14 +15,20 @@ from sklearn.datasets import make_blobs
 from sklearn.semi_supervised import LabelSpreading
 
 from benchmarks.record import record
-from graphuq import GraphClassifier
+from graphuq import PCN, GraphClassifier, models, sample
+from graphuq.prior import GaussianPrior
 
 # What grows: rows, labels, classes.
 SIZES = {
-    "rows": [(n, 100, 2) for n in (1_000, 3_000, 10_000, 30_000, 100_000, 300_000)],
+    "rows": [(n, 100, 2) for n in (1_000, 10_000, 50_000, 250_000, 1_000_000)],
     "labels": [(10_000, n, 2) for n in (50, 100, 200, 400, 800, 1_600)],
     "classes": [(10_000, 20 * k, k) for k in (2, 3, 4, 6, 8)],
+    "steps": [(1_000, 256, k) for k in (4, 8, 16, 32, 64)],
 }
+GROWS = {"rows": 0, "labels": 1, "classes": 2, "steps": 2}
+PEER_ROWS = 250_000
+N_STEPS, N_MODES, N_CHAINS = 5_000, 64, 8
+MOST = {"rows": 1.15, "steps": 1.1}  # exponents
 
 
 def data(n_rows, n_labels, n_classes):
@@ -34,6 +43,30 @@ def data(n_rows, n_labels, n_classes):
     return np.hstack([X, rng.standard_normal((n_rows, 10))]), y
 
 
+def fits(n_rows, n_labels, n_classes):
+    """Seconds of a fit and of the peer's, or None where it would take too long."""
+    X, y = data(n_rows, n_labels, n_classes)
+    ours = seconds(lambda: GraphClassifier().fit(X, y))
+    if n_rows > PEER_ROWS:
+        return ours, None
+    return ours, seconds(lambda: LabelSpreading(kernel="knn", n_neighbors=5).fit(X, y))
+
+
+def steps(n_rows, n_labels, n_classes):
+    """Seconds of many steps beyond those of a few, which is what chains take before and after."""
+    rng = np.random.default_rng(0)
+    vectors = np.linalg.qr(rng.standard_normal((n_rows, N_MODES))).Q
+    mu0 = GaussianPrior(vectors, np.full(N_MODES, n_rows / N_MODES))
+    model = models.LevelSet(np.arange(n_labels), np.arange(n_labels) % n_classes, gamma=1.0)
+
+    def run(n_steps):
+        settings = {"n_warmup": 0, "thin": n_steps // 20, "n_chains": N_CHAINS, "dtype": "float32"}
+        return sample(mu0, model, PCN(0.1, None), n_steps=n_steps, **settings)
+
+    run(N_STEPS), run(N_STEPS // 10)  # compiles
+    return seconds(lambda: run(N_STEPS)) - seconds(lambda: run(N_STEPS // 10)), None
+
+
 def seconds(step):
     began = time.perf_counter()
     step()
@@ -41,29 +74,38 @@ def seconds(step):
 
 
 def exponent(sizes, times):
-    """Of a power law through all points, in logarithms."""
-    return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
+    """Of a power law through the last four points, in logarithms."""
+    return float(np.polyfit(np.log(sizes[-4:]), np.log(times[-4:]), 1)[0])
 
 
 def main() -> int:
     warnings.simplefilter("ignore")
+    failed = False
     for name in sys.argv[1:] or SIZES:
-        position = list(SIZES).index(name)
         sizes, ours, theirs = [], [], []
         for size in SIZES[name]:
-            X, y = data(*size)
-            ours.append(seconds(lambda X=X, y=y: GraphClassifier().fit(X, y)))
-            theirs.append(seconds(lambda X=X, y=y: LabelSpreading(kernel="knn", n_neighbors=5).fit(X, y)))
-            sizes.append(size[position])
-            print(f"{sizes[-1]:>9,} {name:<8} {ours[-1]:8.2f} s, LabelSpreading {theirs[-1]:8.2f} s", flush=True)
-        late = slice(-4, None)
-        power, peer = exponent(sizes[late], ours[late]), exponent(sizes[late], theirs[late])
-        print(f"of the last four: exponent {power:.2f}, LabelSpreading {peer:.2f}")
+            mine, peer = (steps if name == "steps" else fits)(*size)
+            sizes.append(size[GROWS[name]])
+            ours.append(mine)
+            theirs += [] if peer is None else [peer]
+            print(
+                f"{sizes[-1]:>9,} {name:<8} {mine:8.2f} s"
+                + ("" if peer is None else f", LabelSpreading {peer:8.2f} s"),
+                flush=True,
+            )
+        power = exponent(sizes, ours)
+        beside = exponent(sizes[: len(theirs)], theirs) if theirs else None
+        print(
+            f"of the last four: exponent {power:.2f}"
+            + ("" if beside is None else f", LabelSpreading {beside:.2f}")
+        )
         record(
-            f"growth with {name}", ours=ours[-1], peer=theirs[-1],
-            sizes=sizes, seconds=ours, peer_seconds=theirs, exponent=power, peer_exponent=peer,
+            f"growth with {name}" if name != "steps" else "growth with classes, of a step", ours=ours[-1],
+            peer=theirs[-1] if len(theirs) == len(ours) else None,
+            sizes=sizes, seconds=ours, peer_seconds=theirs, exponent=power, peer_exponent=beside,
         )  # fmt: skip
-    return 0
+        failed |= power > MOST.get(name, np.inf)
+    return int(failed)
 
 
 if __name__ == "__main__":

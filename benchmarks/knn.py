@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
+from benchmarks.record import record
 from graphuq import graph
 from graphuq.datasets import DatasetUnavailable, mnist
 from graphuq.graph.neighbors import approximate_neighbors
@@ -63,14 +64,15 @@ def main() -> int:
     approximate_recall = recall(found, exact)
     rows.append(("neighbors, graphuq approximate", seconds, approximate_recall))
     _, exact_seconds = timed(graph.knn, X, n_neighbors=N_NEIGHBORS, method="exact")
-    rows.append(("whole graph, graphuq exact (its default here)", exact_seconds, 1.0))
-    _, seconds = timed(graph.knn, X, n_neighbors=N_NEIGHBORS, method="approximate")
-    rows.append(("whole graph, graphuq approximate", seconds, approximate_recall))
+    rows.append(("whole graph, graphuq exact", exact_seconds, 1.0))
+    _, default_seconds = timed(graph.knn, X, n_neighbors=N_NEIGHBORS)
+    rows.append(("whole graph, graphuq approximate (its default here)", default_seconds, approximate_recall))
     for name, seconds, found_share in rows:
         ratio = peer_seconds / seconds
-        print(f"{name:<50} {seconds:6.1f} s  {ratio:5.2f} x scikit-learn  recall {found_share:.4f}")
+        print(f"{name:<52} {seconds:6.1f} s  {ratio:5.2f} x scikit-learn  recall {found_share:.4f}")
+    record(f"neighbors of {len(X):,} digits, the whole graph", ours=default_seconds, peer=peer_seconds)
     print(f"limits: {LIMIT_SECONDS} s, recall {LIMIT_RECALL}")
-    return int(exact_seconds > LIMIT_SECONDS or approximate_recall < LIMIT_RECALL)
+    return int(default_seconds > LIMIT_SECONDS or approximate_recall < LIMIT_RECALL)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from benchmarks import problems
+from benchmarks.record import record
 from graphuq.inference.pcn import PCN
 from graphuq.inference.run import sample
 
@@ -66,6 +67,7 @@ def main() -> int:
                 f"graphuq {1e3 * mine:8.5f} ms, ratio {theirs / mine:7.0f} (at least {claim})",
                 flush=True,
             )
+            record(f"a step of {likelihood.replace('_', '-')}, {name}, all means", ours=mine, peer=theirs)
             short |= theirs / mine < claim
     return int(short)
 
