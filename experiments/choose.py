@@ -33,6 +33,7 @@ from graphuq.graph import knn
 from graphuq.learning import Hyperprior, LogNormal, learn
 from graphuq.models import Probit
 from graphuq.posterior import Mixture, mixture
+from graphuq.settings import LEARNED_TOLERANCE
 from graphuq.spectrum import Spectrum
 
 Array = NDArray[np.float64]
@@ -44,7 +45,7 @@ MOVES = (1 / 3, 3.0)
 MOVED = ("diffusion", "graph", "linear", "constant", "mistakes", "beside_linear", "n_effective")
 LEFT_OUT = ("linear", "mistakes", "n_effective")
 SMOOTH_SHARES, SMOOTH_DISTANCES = (0.0, 0.2, 0.6, 0.8), (0.5, 4.0)
-NEIGHBORS = (3, 7, 10, 15)
+NEIGHBORS = (7, 10, 15)
 ENOUGH_MODES = (4e-2, 4e-3, 4e-4)
 TEMPERATURES = ((1.0, 1.35), (0.85, 1.35), (0.55, 1.35), (0.7, 1.1), (0.7, 2.0))
 OF_SINGLES = (1.0, 0.7, 0.55, 0.3, 0.2)
@@ -126,7 +127,8 @@ def modes_of(X: Array, n_neighbors: int) -> Spectrum:
     n_modes = min(GraphClassifier().n_modes, len(X))
 
     def compute() -> Spectrum:
-        return spectrum.leading(laplacian.normalized(knn(X, n_neighbors=n_neighbors)), n_modes=n_modes)
+        L = laplacian.normalized(knn(X, n_neighbors=n_neighbors))
+        return spectrum.leading(L, n_modes=n_modes, tolerance=LEARNED_TOLERANCE)
 
     return cached(f"choose {n_neighbors} {n_modes} {zlib.crc32(X.tobytes())}", compute)
 

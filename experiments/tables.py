@@ -33,6 +33,7 @@ from graphuq.learning import learn
 from graphuq.models import Probit
 from graphuq.posterior import Mixture
 from graphuq.rows import average_equal, fingerprints
+from graphuq.settings import LEARNED_TOLERANCE
 from graphuq.spectrum import Spectrum
 
 Array = NDArray[np.float64]
@@ -179,7 +180,7 @@ def prepared(X: Array, y: Classes) -> Prepared:
 
     def compute() -> Spectrum:
         graph = knn(X, n_neighbors=settings.n_neighbors)
-        return spectrum.leading(laplacian.normalized(graph), n_modes=n_modes)
+        return spectrum.leading(laplacian.normalized(graph), n_modes=n_modes, tolerance=LEARNED_TOLERANCE)
 
     key = f"tables {settings.n_neighbors} {n_modes} {sha256(X.tobytes()).hexdigest()}"
     piece = FeaturePiece.of(X)
