@@ -11,7 +11,6 @@ fields are independent, or equally correlated, and for three fields unless one o
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -65,7 +64,7 @@ def independent_probability(
 
     Integrated in single precision, to 3e-4 where no deviation is twelve times another.
     """
-    found = _in_blocks(partial(_independent, n_points=n_points), mean, variance, block_rows=block_rows)
+    found = _in_blocks(lambda m, v: _independent(m, v, n_points), mean, variance, block_rows=block_rows)
     sure = variance.max(axis=1, initial=0) == 0
     if sure.any():
         found[sure] = largest_probability(mean[sure], 0.0)
@@ -90,41 +89,44 @@ def _in_blocks(function: Any, mean: Array, *more: Array, block_rows: int | None 
     return found
 
 
-@jax.jit
-def _matched_variances(mean: jax.Array, variance: jax.Array, cross: jax.Array) -> jax.Array:
+def _matched_variances(
+    mean: NDArray[np.float32], variance: NDArray[np.float32], cross: NDArray[np.float32]
+) -> jax.Array:
     """The variances d, from weights all alike, then from those that these bring."""
-    own = cross.reshape(len(cross), -1)[:, :: mean.shape[1] + 1].T + variance
-    first = _matched(own, variance, cross, jnp.full_like(own, 1 / len(own)))
-    weights = _independent(mean, first.T, n_points=N_FIRST).T + LEAST_WEIGHT / len(own)
-    return _matched(own, variance, cross, weights).T
+    first = _matched(variance, cross, np.full_like(mean, 1 / mean.shape[1]))
+    return _matched(variance, cross, _independent(mean, first, N_FIRST) + np.float32(LEAST_WEIGHT / mean.shape[1]))
 
 
-def _matched(own: jax.Array, variance: jax.Array, cross: jax.Array, w: jax.Array) -> jax.Array:
-    """The variances d, shape (n_classes, n_rows) as `own` and w; the equations are a diagonal and one of rank one."""
+@jax.jit
+def _matched(variance: jax.Array, cross: jax.Array, weights: jax.Array) -> jax.Array:
+    """The variances d, shape (n_rows, n_classes) as the weights; the equations are a diagonal and one of rank one."""
+    w = weights.T
+    own = cross.reshape(len(cross), -1)[:, :: len(w) + 1].T + variance
     total = w.sum(axis=0)
-    pulled = variance * w + jnp.einsum("nkl,nl->nk", cross, w.T).T
+    pulled = variance * w + jnp.einsum("nkl,nl->nk", cross, weights).T
     right = total * own + (w * own).sum(axis=0) - 2 * pulled
     diagonal = total - 2 * w
     diagonal = jnp.where(jnp.abs(diagonal) < UNDETERMINED, UNDETERMINED, diagonal)
     share = w / diagonal
     d = (right - (share * right).sum(axis=0) / (1 + share.sum(axis=0))) / diagonal
     usual = (w * jnp.maximum(d, 0)).sum(axis=0) / total
-    return jnp.clip(d, NARROWEST**2 * usual, WIDEST**2 * usual)
+    return jnp.clip(d, NARROWEST**2 * usual, WIDEST**2 * usual).T
 
 
-@partial(jax.jit, static_argnames="n_points")
-def _independent(mean: jax.Array, variance: jax.Array, *, n_points: int) -> jax.Array:
+@jax.jit
+def _independent(mean: jax.Array, variance: jax.Array, n_points: int) -> jax.Array:
     """``int phi((y - m_k) / s_k) / s_k prod_{l != k} Phi((y - m_l) / s_l) dy``, shape (n_rows, n_classes)."""
     m, s = mean.T, jnp.sqrt(jnp.where(variance.max(axis=1, keepdims=True) > 0, variance, 1)).T
     m = (m - m.max(axis=0)) / s.max(axis=0)
     s = s / s.max(axis=0)
     low, high = (m - REACH * s).max(axis=0), (m + REACH * s).max(axis=0)
 
-    def add(total: jax.Array, share: jax.Array) -> tuple[jax.Array, None]:
-        t = (low + share * (high - low) - m) / s
+    def add(i: jax.Array, total: jax.Array) -> jax.Array:
+        t = (low + i / (n_points - 1) * (high - low) - m) / s
         density, phi = normal(t)
-        return total + phi.prod(axis=0) * (density / (phi * s)), None
+        return total + phi.prod(axis=0) * (density / (phi * s))
 
-    p = jax.lax.scan(add, jnp.zeros_like(m), jnp.linspace(0, 1, n_points, dtype=m.dtype))[0].T
+    # A number of points that is not known beforehand: one program serves all.
+    p = jax.lax.fori_loop(0, n_points, add, jnp.zeros_like(m)).T
     p = jnp.maximum(p / p.sum(axis=1, keepdims=True), LEAST_PROBABILITY)
     return p / p.sum(axis=1, keepdims=True)
