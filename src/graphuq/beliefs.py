@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import is_dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from graphuq.models import Model, Probit
 from graphuq.models.base import ask, has_evidence, labeled, offer, offers
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.prior import GaussianPrior
-from graphuq.seen import Seen, more_modes
+from graphuq.seen import Seen
 from graphuq.settings import make_prior, model_template, refuse_ignored_noise, shows_bars
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ Beliefs = Draws | GaussianPosterior | Mixture
 DRAWN_WEIGHT = 0.9
 # What probit learns of the labels' noise: of no use to another model.
 NOISE = ("gamma", "mistakes")
+# What is known within this factor was fixed, but for rounding.
+FIXED = 1 + 1e-6
 
 
 class Inferred(NamedTuple):
@@ -50,12 +53,12 @@ def model_of(classifier: GraphClassifier, labels: Labels) -> Model:
     return model
 
 
-def infer(classifier: GraphClassifier, seen: Seen, labels: Labels, stages: dict[str, float]) -> Inferred:
-    """The posterior under the prior that is asked for, made or learned; `stages` takes up the seconds of each part."""
+def infer(classifier: GraphClassifier, seen: Seen, labels: Labels) -> Inferred:
+    """The posterior under the prior that is asked for, made or learned."""
     model = model_of(classifier, labels)
     numbers = {name: float(getattr(model, name)) for name in offer(model, "numbers")}
     if classifier.prior == "learned":
-        return _learned(classifier, seen, labels, model, numbers, stages)
+        return _learned(classifier, seen, labels, model, numbers)
     prior = make_prior(classifier, seen.spectrum)
     if classifier.prior == "matern":
         numbers |= {"tau": float(classifier.tau), "alpha": float(classifier.alpha)}
@@ -87,12 +90,7 @@ def with_labels(classifier: GraphClassifier, seen: Seen, before: Beliefs, labels
 
 
 def _learned(
-    classifier: GraphClassifier,
-    seen: Seen,
-    labels: Labels,
-    model: Any,
-    numbers: dict[str, float],
-    stages: dict[str, float],
+    classifier: GraphClassifier, seen: Seen, labels: Labels, model: Any, numbers: dict[str, float]
 ) -> Inferred:
     """The posterior averaged over the hyper-parameters that the labels speak for.
 
@@ -106,31 +104,24 @@ def _learned(
         gamma = float(classifier.gamma)
         fixed = {"gamma": LogNormal(gamma, 1.0)} if believed.gamma.factor > 1 else {}
         believed = replace(believed, **(fixed or {"graph": LogNormal(1 / gamma, 1.0)}))
-    before, began = stages["spectrum"], time.perf_counter()
-    modes = seen.spectrum
+    seconds = dict(seen.seconds)  # other classifiers may have seen the same
+    seen = replace(seen, seconds=seconds)
+    before, began, modes = seconds["spectrum"], time.perf_counter(), seen.spectrum
     if len(labels.nodes) >= classifier.n_modes:  # so many labels can tell all modes apart
-        modes = more_modes(classifier, seen.graph, modes, stages, classifier.n_modes) or modes
-    found = learn(
-        modes,
-        climbed,
-        features=seen.columns,
-        hyperprior=believed,
-        more=lambda known: more_modes(classifier, seen.graph, known, stages),
-    )
-    stages["learning"] = time.perf_counter() - began - (stages["spectrum"] - before)
-    seen = seen.with_spectrum(found.spectrum)
+        modes = seen.more_modes(classifier, modes, classifier.n_modes) or modes
+    more = partial(seen.more_modes, classifier)
+    found = learn(modes, climbed, features=seen.columns, hyperprior=believed, more=more)
+    seconds["learning"] = time.perf_counter() - began - (seconds["spectrum"] - before)
+    seen = replace(seen, spectrum=found.spectrum)
     values = found.hyperparameters._asdict()
     told = {name: value for name, value in values.items() if value > 0 and (climbs or name not in NOISE)}
     factors = {name: float(np.exp(each)) for name, each in found.log_deviations._asdict().items() if name in told}
-    spread = {
-        name: each for name, each in factors.items() if each > 1 + 1e-6
-    }  # not what is fixed, but for rounding
+    spread = {name: each for name, each in factors.items() if each > FIXED}
+    posterior: Beliefs = found.posterior
     if not climbs:
-        posterior: Beliefs = _sampled(classifier, seen, found.prior, model)
-    else:
-        posterior = (
-            found.posterior if classifier.inference != "sample" else drawn(classifier, seen, found.posterior)
-        )
+        posterior = _sampled(classifier, seen, found.prior, model)
+    elif classifier.inference == "sample":
+        posterior = drawn(classifier, seen, found.posterior)
     return Inferred(posterior, seen, numbers | told, spread)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -163,7 +162,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         model_of(self, labels)  # one that cannot do what is asked is refused before any work
         began = time.perf_counter()
         with stages_told(self.verbose) as tell:
-            self._see(X, tell)
+            self._seen = Seen.of(self, X, tell)
             warn_of_contradictions(self._seen.marks(labels.nodes), labels)
             tell(f"posterior, from {len(labels.nodes):,} labels of {labels.n_classes} classes")
             self._infer(labels)
@@ -275,6 +274,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return self._seen.spectrum
 
     @property
+    def stages_(self) -> dict[str, float]:
+        """The seconds that each part of `fit` took."""
+        return self._seen.seconds
+
+    @property
     def label_distributions_(self) -> Array:
         """The probabilities of the classes at every row of `fit`."""
         check_is_fitted(self)
@@ -358,15 +362,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         new = nodes < 0
         return nodes, new, self._seen.place(X[new], learned=self._learned) if new.any() else None
 
-    def _see(self, X: Any, tell: Callable[[str], None]) -> None:
-        """All that needs no label."""
-        self.stages_: dict[str, float] = {}
-        self._seen = Seen.of(self, X, tell, self.stages_)
-
     def _infer(self, labels: Labels) -> GraphClassifier:
         """The prior, made or learned, and the posterior."""
-        self.stages_ = dict(self.stages_)  # that of a copy is its own
-        found = infer(self, self._seen, labels, self.stages_)
+        found = infer(self, self._seen, labels)
         self.classes_, self._seen, self._learned = labels.classes, found.seen, self.prior == "learned"
         self.hyperparameters_, self.hyperparameter_spread_ = found.hyperparameters, found.spread
         return self._believe(labels, found.posterior)

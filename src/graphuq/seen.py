@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,7 @@ class Seen:
         fingerprints: of each row; none of a store, where no row is looked up again.
         store: the features, if they are in a store.
         seed: of all that is random.
+        seconds: that each part took.
     """
 
     graph: Graph | LowRankGraph
@@ -69,32 +70,45 @@ class Seen:
     columns: Any
     fingerprints: list[bytes]
     seed: int
+    seconds: dict[str, float]
     store: Tall | None = None
 
     @classmethod
-    def of(
-        cls, classifier: GraphClassifier, X: Any, tell: Callable[[str], None], stages: dict[str, float]
-    ) -> Seen:
-        """By the settings of a classifier; `stages` takes up the seconds of each part."""
+    def of(cls, classifier: GraphClassifier, X: Any, tell: Callable[[str], None]) -> Seen:
+        """By the settings of a classifier; `tell` is called with what begins."""
+        seconds: dict[str, float] = {}
         store = X if isinstance(X, Tall) else None
         tell(f"graph of {X.shape[0]:,} rows, {X.shape[1]:,} features")
-        with timed(stages, "graph"):
+        with timed(seconds, "graph"):
             graph = make_graph(classifier, X)
-        with timed(stages, "rows"):
+        with timed(seconds, "rows"):
             rows = [] if store is not None else fingerprints(X)
         tell("eigenvectors of the graph")
-        with timed(stages, "spectrum"):
+        with timed(seconds, "spectrum"):
             modes = make_spectrum(classifier, graph, n_modes=first_modes(classifier, X.shape[0]))
         has_features, seed = classifier.graph != "precomputed", seed_of(classifier)
-        with timed(stages, "features"):
+        with timed(seconds, "features"):
             learned = has_features and classifier.prior == "learned"
             linear = FeaturePiece.of(X, progress=shows_bars(classifier)) if learned else None
             columns = None if linear is None else linear.columns(X)
-        return cls(graph, modes, has_features, linear, columns, rows, seed, store)
+        return cls(graph, modes, has_features, linear, columns, rows, seed, seconds, store)
 
-    def with_spectrum(self, found: Spectrum) -> Seen:
-        """The same with more eigenpairs."""
-        return self if found is self.spectrum else replace(self, spectrum=found)
+    def more_modes(self, classifier: GraphClassifier, found: Spectrum, factor: int = 4) -> Spectrum | None:
+        """So many times the modes found, up to those asked for; None if these are there."""
+        wanted = min(classifier.n_modes, self.graph.n_nodes)
+        if isinstance(self.graph, LowRankGraph) or found.n_modes >= wanted:
+            return None
+        n_modes = min(factor * found.n_modes, wanted, max(found.n_modes, modes_that_fit(found.n_nodes)))
+        if n_modes < min(factor * found.n_modes, wanted):
+            warnings.warn(
+                f"There is memory for {n_modes} eigenvectors of the graph, and the labels ask for more: the answers may be "
+                "less sharp than they could be. Free memory, or ask for fewer n_modes.",
+                stacklevel=2,
+            )
+        if n_modes == found.n_modes:
+            return None
+        with timed(self.seconds, "spectrum"):
+            return make_spectrum(classifier, self.graph, n_modes=n_modes, start=found)
 
     def marks(self, nodes: Nodes) -> list[bytes]:
         """The fingerprints of some rows."""
@@ -142,27 +156,3 @@ class Seen:
     @cached_property
     def _believed_modes(self) -> NDArray[np.bool_]:
         return np.array(spectrum.believed_modes(self.spectrum, self.graph))
-
-
-def more_modes(
-    classifier: GraphClassifier,
-    graph: Graph | LowRankGraph,
-    found: Spectrum,
-    stages: dict[str, float],
-    factor: int = 4,
-) -> Spectrum | None:
-    """So many times the modes, up to those asked for; None if these are there."""
-    wanted = min(classifier.n_modes, graph.n_nodes)
-    if isinstance(graph, LowRankGraph) or found.n_modes >= wanted:
-        return None
-    n_modes = min(factor * found.n_modes, wanted, max(found.n_modes, modes_that_fit(found.n_nodes)))
-    if n_modes < min(factor * found.n_modes, wanted):
-        warnings.warn(
-            f"There is memory for {n_modes} eigenvectors of the graph, and the labels ask for more: the answers may be "
-            "less sharp than they could be. Free memory, or ask for fewer n_modes.",
-            stacklevel=2,
-        )
-    if n_modes == found.n_modes:
-        return None
-    with timed(stages, "spectrum"):
-        return make_spectrum(classifier, graph, n_modes=n_modes, start=found)

@@ -122,9 +122,9 @@ def read(folder: Path) -> tuple[GraphClassifier, Rows, dict[str, Any]]:
         columns=None if linear is None else rows["linear"],
         fingerprints=[row.tobytes() for row in rows["fingerprints"]],
         seed=facts["seed"],
+        seconds={"spectrum": 0.0},  # nothing was computed here
     )
     classifier._learned = classifier.prior == "learned"
-    classifier.stages_ = {"spectrum": 0.0}  # nothing was computed here
     classifier.classes_ = np.array(facts["classes"])
     classifier.hyperparameters_ = facts["hyperparameters"]
     classifier.hyperparameter_spread_ = facts["hyperparameter_spread"]

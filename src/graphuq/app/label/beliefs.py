@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from graphuq.classes import Labels, relabel
 from graphuq.estimator import GraphClassifier
-from graphuq.seen import read_rows
+from graphuq.seen import Seen, read_rows
 from graphuq.settings import check_settings
 
 
 def seen(classifier: GraphClassifier, X: NDArray[np.float64], tell: Callable[[str], None]) -> GraphClassifier:
     """The classifier with a graph of all rows and its eigenpairs, and no labels yet."""
     check_settings(classifier)
-    classifier._see(read_rows(classifier, X), tell)
+    classifier._seen = Seen.of(classifier, read_rows(classifier, X), tell)
     return classifier
 
 
