@@ -888,6 +888,36 @@ SHELL = [
         "Column 'x' holds free text ('the shoes are red'), which is compared by the",
     ),
     ("fit prose.csv --label k --out new", "as scikit-learn's TfidfVectorizer does, and save those as an NPZ file"),
+    (
+        "fit money.csv --label k --out new",
+        "holds numbers with a unit, or with marks between digits ('$1.50'): write plain",
+    ),
+    (
+        "fit share.csv --label k --out new",
+        "holds numbers with a unit, or with marks between digits ('12%'): write plain",
+    ),
+    (
+        "fit dates.csv --label k --out new",
+        "Column 'x' holds dates or times ('2020-01-31'): write plain numbers instead",
+    ),
+    ("fit asked.csv --label k --out new", "or say what stands for it: --unlabeled '?'"),
+    (
+        "predict out t.csv --out t.csv --force",
+        "t.csv is what is read here, and would be lost: choose another name",
+    ),
+    ("predict out t.csv --out link.csv --force", "link.csv is what is read here, and would be lost"),
+    ("predict out t.csv --out out/model.npz --force", "model.npz is what is read here, and would be lost"),
+    ("report out --out out/model.npz --force", "model.npz is what is read here, and would be lost"),
+    (
+        "label t.csv --label k --id id --out desk --export t.csv --force",
+        "t.csv is what is read here, and would be lost",
+    ),
+    ("fit dead.csv --label k --out new", "There is no file dead.csv"),
+    ("fit loop.csv --label k --out new", "There is no file loop.csv"),
+    ("predict older t.csv", "holds the format 'graphuq model 1', and this version reads"),
+    ("predict endless t.csv", "is not a model of graphuq, or is damaged"),
+    ("predict out out/predictions.csv", "predictions.csv has no column 'x'"),
+    ("fit t.csv --label k --id id --out . --force", "holds something that graphuq did not write"),
     ("fit mixed.csv --label k --out new", "Column 'x' holds numbers, and text ('?') in 1 of 6 cells: empty those"),
     ("fit huge.csv --label k --out new", "Column 'x' holds the number 1e+300, too large to compute with"),
     ("fit infinite.csv --label k --out new", "Column 'x' holds an infinite number"),
@@ -913,7 +943,10 @@ SHELL = [
     ),
     ("predict out other.csv", "other.csv has no column 'y'"),
     ("predict out huge.csv", "too large to compute with"),
-    ("predict out t.csv --out t.csv", "t.csv exists already: choose another name, or replace it with --force"),
+    (
+        "predict out t.csv --out other.csv",
+        "other.csv exists already: choose another name, or replace it with --force",
+    ),
     ("predict out t.csv --out no/such/file.csv", "There is no folder"),
     ("predict out t.csv --out mine --force", "mine is not a regular file, so it is not replaced"),
     ("predict out t.csv --out pipe.csv --force", "pipe.csv is not a regular file, so it is not replaced"),
@@ -949,6 +982,10 @@ def shell(tmp_path_factory):
         "other.csv": "x,z\n1,2\n",
         "words.csv": "x,y,k\nred,1,a\nblue,2,b\nred,3,\n",
         "prose.csv": "x,y,k\nthe shoes are red,1,a\nthis one is blue,2,b\nit is red again,3,\n",
+        "money.csv": "x,k\n$1.50,a\n$2.25,b\n$7,\n",
+        "share.csv": "x,k\n12%,a\n1.5%,b\n-3 %,\n",
+        "dates.csv": "x,k\n2020-01-31,a\n2020-02-01,b\n2020-02-02 10:00,\n",
+        "asked.csv": "x,k\n1,a\n2,b\n3,?\n4,?\n",
         "same.csv": "x,y,k\n1,1,a\n1,1,b\n1,1,\n1,1,\n",
         "full.csv": "x,k\n1,a\n2,b\n",
         "one.csv": "x,k\n1,a\n2,a\n3,\n",
@@ -960,7 +997,7 @@ def shell(tmp_path_factory):
     tables["hollow.csv"] = "\n".join(["x,y,k", *(line[3:] for line in six)])
     for name, text in tables.items():
         (home / name).write_text(text)
-    for name in ("folder.csv", "mine", "broken", "deep", "future", "swapped", "foreign"):
+    for name in ("folder.csv", "mine", "broken", "deep", "future", "swapped", "foreign", "older", "endless"):
         (home / name).mkdir()
     (home / "mine" / "thesis.txt").write_text("years of work")
     (home / "foreign" / "report.html").write_text("mine")
@@ -972,6 +1009,10 @@ def shell(tmp_path_factory):
     deep = np.frombuffer(b"[" * 100_000, np.uint8)
     np.savez(home / "deep" / "model.npz", facts=deep)
     archive.write(home / "future" / "model.npz", "graphuq model 99", {}, {})
+    archive.write(home / "older" / "model.npz", "graphuq model 1", {}, {})
+    for name, target in {"link.csv": "t.csv", "dead.csv": "gone", "loop.csv": "loop.csv"}.items():
+        (home / name).symlink_to(home / target)
+    (home / "endless" / "model.npz").symlink_to("/dev/zero")
     with np.load(home / "out" / "model.npz") as arrays:
         changed = dict(arrays)
     changed["rows probability"] = changed["rows probability"][::-1]
@@ -980,7 +1021,7 @@ def shell(tmp_path_factory):
 
 
 def contents(home):
-    return {path.relative_to(home): path.stat().st_mtime_ns for path in home.rglob("*")}
+    return {path.relative_to(home): path.lstat().st_mtime_ns for path in home.rglob("*")}
 
 
 @pytest.mark.parametrize(("typed", "sentence"), SHELL, ids=[typed for typed, _ in SHELL])

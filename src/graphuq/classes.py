@@ -189,7 +189,8 @@ def _refuse_amounts(values: NDArray[Any]) -> None:
 def _warn_of_words(column: NDArray[Any], classes: NDArray[Any]) -> None:
     """A class that is called as if it were none, or is what -1 becomes among numbers without a sign."""
     if column.dtype.kind == "u":
-        odd = [name for name in classes if name == np.iinfo(column.dtype).max]
+        most = np.iinfo(column.dtype).max
+        odd = [name for name in classes if name == most and np.count_nonzero(column == most) > len(column) / 2]
     else:
         odd = [name for name in classes if isinstance(name, str) and name.strip().lower() in LIKE_NONE]
     for name in odd:

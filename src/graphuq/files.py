@@ -81,11 +81,13 @@ def _lock_own(path: Path) -> IO[bytes]:
             return lock(path)
 
 
-def check_target(out: Path | None, force: bool) -> None:
-    """Whether a file may be written, asked before any work."""
+def check_target(out: Path | None, force: bool, *read: Path) -> None:
+    """Whether a file may be written, asked before any work; what is read is never replaced."""
     if out is None:
         return
     refuse_irregular(out)
+    if any(out.exists() and each.exists() and out.samefile(each) for each in read):
+        raise ValueError(f"{out} is what is read here, and would be lost: choose another name.")
     if out.exists() and not force:
         raise ValueError(f"{out} exists already: choose another name, or replace it with --force.")
     if not out.absolute().parent.is_dir():

@@ -50,6 +50,14 @@ def test_a_closed_pipe_ends_quietly():
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-"])
+def test_streams_that_the_shell_closed(closed):
+    words = ["sh", "-c", f"'{sys.executable}' -m graphuq.app.cli data voting {closed}"]
+    done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("435" in done.stdout) == (closed != ">&-")
+
+
 def test_what_is_piped_is_utf8_whatever_the_terminal_takes():
     told = "import sys, graphuq.app.shell\nwith graphuq.app.shell.whole_output(): sys.stdout.write('Ñandú')"
     done = subprocess.run(

@@ -186,7 +186,7 @@ def predict(
 ) -> None:
     """Classify the rows of a new table with a fitted model."""
     with one_sentence():
-        check_target(out, force)
+        check_target(out, force, table, folder / "model.npz")
         from graphuq.app.fitting import predict_table
         from graphuq.app.tables import write_csv
         from graphuq.files import whole_file
@@ -218,7 +218,7 @@ def report(
 ) -> None:
     """Write the report of a fitted model anew."""
     with one_sentence():
-        check_target(out, force)
+        check_target(out, force, folder / "model.npz")
         from graphuq.app.fitting import write_report
 
         written = write_report(folder, out)

@@ -140,6 +140,26 @@ def test_what_a_file_looks_like(tmp_path, content, name, expected, note):
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        "x,k\r1.5,a\r-2,b\r",
+        "x,k\r\n1.5,a\n-2,b\r\n",
+        "\ufeffx,k\n1.5,a\n-2,b\n",
+        "sep=;\r\nx;k\r\n1,5;a\r\n-2;b\r\n",
+        "sep=,\nx,k\n1.5,a\n-2,b\n",
+        "x,k,\n1.5,a,\n-2,b, \n",
+        "x,k\n1.5,a\n\u22122,b\n",
+        '"x","k"\n"1.5","a"\n"-2","b"',
+    ],
+)
+def test_the_same_table_as_others_write_it(tmp_path, content):
+    (tmp_path / "t.csv").write_bytes(content.encode())
+    table = read_table(tmp_path / "t.csv")
+    assert table.column("x").tolist() == [1.5, -2]
+    assert table.column("k").tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
     ("content", "name", "marks"),
     [
         ("x,k\n1.5,a\n", "t.csv", (",", ".")),

@@ -54,7 +54,7 @@ def label(
     """
     say = partial(tell, silent=quiet)
     with one_sentence():
-        check_target(export, force)
+        check_target(export, force, table)
         if similarity.graph == Graph.nystrom:
             raise ValueError("--graph nystrom is for features in a store: use fit with --labels.")
         from graphuq.app.label import exchange, run

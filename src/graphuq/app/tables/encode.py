@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +22,11 @@ LARGEST = 1e100  # distances between rows are sums of squares, which end at 1e30
 MOST_TOLD = 8  # columns, or rows, that a sentence names
 SEVERAL_WORDS = 4  # a cell, and it is a sentence rather than the name of something
 MIN_UNIQUE, NEARLY = 10, 0.9  # so many rows, of which such a share differs, hold names
+
+_WRITTEN_AS = {
+    r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ]\d.*)?|\d{1,2}:\d{2}(:\d{2})?": "dates or times",
+    r"[$€£¥]?\s*[+-]?[\d.,' ]*\d[\d.,' ]*\s*(%|[$€£¥]|[A-Z]{3})?": "numbers with a unit, or with marks between digits",
+}
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -255,6 +261,11 @@ def _text(table: Table, name: str, wrong: list[str]) -> ColumnError:
         return ColumnError(
             f"column {name!r} holds numbers, and text ({told}) in {many}: empty those", f"--drop {quote(name)}"
         )
+    for pattern, what in _WRITTEN_AS.items():
+        if all(re.fullmatch(pattern, cell) for cell in wrong):
+            return ColumnError(
+                f"column {name!r} holds {what} ({told}): write plain numbers instead", f"--drop {quote(name)}"
+            )
     if np.median([len(cell.split()) for cell in wrong]) >= SEVERAL_WORDS:
         return ColumnError(
             f"column {name!r} holds free text ({told}), which is compared by the words in it: turn it into numbers, as "

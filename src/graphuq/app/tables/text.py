@@ -50,6 +50,8 @@ def read_text(
         raise ValueError(f"The separator must be one character, got {separator!r}.")
     text, notes, mark = _decoded(path)
     usual = SEPARATORS[path.suffix.lower()]
+    if told := re.match(r"sep=(.)\r?\n", text):  # Excel's own line
+        separator, text = separator or told[1], text[told.end() :]
     chosen = separator or _separator(text, usual)
     if separator is None and chosen != usual:
         notes.append(f"The cells of {path.name} are taken to stand between {OTHERS[chosen]}.")
@@ -68,6 +70,8 @@ def read_text(
             rows.append(row)
     except csv.Error as error:
         raise ValueError(f"{path.name} is not well-formed: line {lines.line_num}: {error}.") from None
+    while names and not names[-1] and not any(row[len(names) - 1].strip() for row in rows):
+        names.pop()  # a separator at the end of every line
     check_names(path, names)
     cells = {name: [row[k].strip() for row in rows] for k, name in enumerate(names)}
     columns, more = columns_of(cells, commas=chosen == ";")
@@ -187,6 +191,7 @@ def _parse(cells: list[str]) -> NDArray[Any]:
 
 def _number(cell: str) -> float:
     # 007 is a name and not 7, and a float has 15 digits; float() would read 1_000
+    cell = cell.replace("\u2212", "-")  # as word processors write a minus
     if "_" in cell or re.fullmatch(r"[+-]?(0\d+|\d{16,})", cell):
         raise ValueError
     return float(cell)
