@@ -193,11 +193,8 @@ class Draws:
         return drawn_fields(self.whitening, self.z, where, self.n_fields), self.whitening.std(where)
 
     probability, save = base.probability, base.save
-    label_mean, label_variance, mean_label_variance = (
-        base.label_mean,
-        base.label_variance,
-        base.mean_label_variance,
-    )
+    label_mean, label_variance = base.label_mean, base.label_variance
+    mean_label_variance = base.mean_label_variance
     most_uncertain, least_uncertain = base.most_uncertain, base.least_uncertain
 
 

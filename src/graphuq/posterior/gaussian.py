@@ -179,11 +179,8 @@ class GaussianPosterior:
 
     labels = base.sign_labels
     probability, save = base.probability, base.save
-    label_mean, label_variance, mean_label_variance = (
-        base.label_mean,
-        base.label_variance,
-        base.mean_label_variance,
-    )
+    label_mean, label_variance = base.label_mean, base.label_variance
+    mean_label_variance = base.mean_label_variance
     most_uncertain, least_uncertain = base.most_uncertain, base.least_uncertain
 
 
