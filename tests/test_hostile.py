@@ -392,6 +392,8 @@ PYTHON = [
     ("graphuq.HMC(path_length=0)", f"path_length {NUMBER} 0"),
     ("graphuq.PCN(target_acceptance=S)", "target_acceptance must be a number in (0, 1), got a Spectrum"),
     ("graphuq.Refractive(n_kicks=1.5)", "n_kicks must be a whole number, got 1.5"),
+    ("graphuq.sample(MU, M, n_steps=9, progress='no')", "progress must be True, False or None, got 'no'"),
+    ("spectrum.low_rank(graph.cosine(abs(X)), progress=X)", "progress must be True, False or None, got a ndarray"),
     ("graphuq.sample(MU, M, dtype=A)", "dtype must be 'auto', 'float32' or 'float64', got a Graph"),
     ("graphuq.sample(MU, M, stop=A)", "stop takes rules such as EffectiveSize() or TimeLimit(60), got a Graph"),
     ("graphuq.sample(MU, M, n_chains=True)", "n_chains must be a whole number, got True"),
@@ -481,7 +483,7 @@ PYTHON = [
     ("graphuq.LabeledScorer()(C, X, Y[:3])", "inconsistent numbers of samples"),
     ("graphuq.LabeledScorer(3)", "measure must be 'accuracy', 'neg_log_loss' or 'neg_brier_score', got 3"),
     # the classifier
-    ("fit(X=pd.DataFrame(X, columns=['a', 'a']))", "Expected unique column names"),
+    ("fit(X=pd.DataFrame(X, columns=['a', 'a']))", "X has more than one column 'a': give each its own name"),
     ("fit(X=pd.DataFrame({'a': pd.date_range('2020', periods=40), 'b': X[:, 0]}))", "X holds times (datetime64["),
     (
         "fit(X=pd.DataFrame({'b': X[:, 0], 'a': pd.period_range('2020', periods=40)}))",

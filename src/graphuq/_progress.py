@@ -14,6 +14,10 @@ from multiprocessing import current_process
 from threading import Timer, current_thread, main_thread
 from typing import Any
 
+import numpy as np
+
+from graphuq._expect import expect
+
 LONG = 1.0  # seconds
 
 
@@ -52,6 +56,7 @@ def progress_bar(
     total: int, *, shown: bool | None, unit: str, desc: str | None = None, steady: bool = True
 ) -> Any:
     """A bar of so many units, on standard error; what is left is told where they take steps of one length."""
+    expect(shown, (bool, np.bool_, type(None)), "progress", "True, False or None")
     if not (looked_on() if shown is None else shown):
         return _Silent(total)
     from tqdm.auto import tqdm

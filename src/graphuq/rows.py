@@ -45,11 +45,15 @@ def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
 
 
 def _refuse_others(X: Any) -> None:
-    """Refuse a plan of a table, and times: they would be counted in units that nobody chose."""
+    """Refuse a plan of a table, columns of one name, and times: they would be counted in units that nobody chose."""
     if hasattr(X, "collect") and not hasattr(X, "__array__"):
         raise TypeError(
             f"X must be a table of real numbers, got {called(X)}, which is still to be computed: collect it."
         )
+    names = [str(name) for name in getattr(X, "columns", ())]
+    if len(set(names)) < len(names):
+        twice = next(name for k, name in enumerate(names) if name in names[:k])
+        raise ValueError(f"X has more than one column {twice!r}: give each its own name.")
     kinds = getattr(X, "dtypes", None)  # of the columns of a data frame
     kinds = [getattr(X, "dtype", None)] if kinds is None else list(kinds)
     for k, kind in enumerate(kinds):
