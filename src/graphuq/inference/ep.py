@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import log_expit, ndtr
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from graphuq._threads import blas_threads
 from graphuq.inference.sites import Sites
 from graphuq.inference.span import span
 from graphuq.inference.sweeps import Settled, settle
@@ -25,8 +24,6 @@ Matrix = NDArray[np.float64]
 
 # A direction whose variance the labels change by less than this share keeps its prior variance.
 UNTOUCHED = 1e-6
-# From here on threads share the work of a product: on two cores they gain nothing before.
-MANY_MULTIPLICATIONS = 1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,18 +226,6 @@ def propagate(
         if not fit.converged and sites.log_flip > -np.inf:
             fit = _soften(reduced, sites, tolerance, max_sweeps, fit.n_sweeps)
         return _result(reduced, basis, cut, sites, fit)
-
-
-@cache
-def _blas() -> Any:
-    return ThreadpoolController().select(user_api="blas")
-
-
-def blas_threads(n_multiplications: float) -> AbstractContextManager[Any]:
-    """One thread for small matrices: there, threads that wait for each other cost more than they bring,
-    most of all on a busy machine.
-    """
-    return nullcontext() if n_multiplications > MANY_MULTIPLICATIONS else _blas().limit(limits=1)
 
 
 class _Posterior(NamedTuple):

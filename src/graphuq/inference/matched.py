@@ -85,7 +85,7 @@ def _in_blocks(function: Any, mean: Array, *more: Array, block_rows: int | None 
         block = [each[rows].astype(np.float32, copy=False) for each in (mean, *more)]
         if short:
             block = [np.pad(each, ((0, short), *[(0, 0)] * (each.ndim - 1))) for each in block]
-        found[rows] = np.asarray(function(*block))[: rows.stop - first]
+        found[rows] = np.asarray(function(*jax.device_put(block)))[: rows.stop - first]
     return found
 
 

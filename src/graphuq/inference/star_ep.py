@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import block_diag, eigh
 
-from graphuq.inference.ep import EvidenceGradient, Gaussian, blas_threads
+from graphuq._threads import blas_threads
+from graphuq.inference.ep import EvidenceGradient, Gaussian
 from graphuq.inference.largest import largest_probability_correlated
 from graphuq.inference.matched import independent_probability, largest_probability_matched, matched_variances
 from graphuq.inference.span import span

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq._expect import called, expect, expect_model
-from graphuq.inference.ep import blas_threads
+from graphuq._threads import blas_threads
 from graphuq.learning.averaging import Peak, around, axes_of, bound, climb, with_all_labels
 from graphuq.learning.evidence import Array, Point, Problem, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, Hyperparameters, Hyperprior, LogNormal

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import uncertainty
-from graphuq.inference.ep import blas_threads
+from graphuq._threads import blas_threads
 from graphuq.inference.whiten import OnModes
 from graphuq.models.base import offer
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, blocks

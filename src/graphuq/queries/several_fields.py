@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._threads import blas_threads
 from graphuq.calibration import apply_temperature
-from graphuq.inference.ep import blas_threads
 from graphuq.inference.matched import independent_probability, largest_probability_matched
 from graphuq.inference.star_ep import StarEP, fields_at
 from graphuq.inference.stars import lone_stars

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from graphuq import graph as graphs
 from graphuq import laplacian, prior
 from graphuq._expect import expect, expect_nodes, expect_whole
-from graphuq.inference.ep import blas_threads
+from graphuq._threads import blas_threads
 from graphuq.prior import GaussianPrior
 from graphuq.spectrum import Spectrum, leading, low_rank
 

@@ -24,6 +24,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from graphuq._expect import expect, expect_seed
 from graphuq._progress import progress_bar
+from graphuq._threads import blas_threads
 from graphuq.laplacian import Laplacian
 from graphuq.spectrum import accelerator
 from graphuq.spectrum.convention import Array, assemble, check_n_modes, null_space
@@ -196,10 +197,15 @@ def _here(matrix: Matrix, Z: Array, vectors: Floats) -> _Step:
             X = _complement(Z, X.astype(vectors.dtype, copy=False))
             W[:, columns], LW[:, columns] = X, exact @ X
 
-        with ThreadPoolExecutor(n_threads) as pool:
+        # a pool of threads of its own: those of products would wait for each other; but dense ones are all there is
+        with (
+            blas_threads(0 if n_threads != 1 else vectors.size * len(vectors)),
+            ThreadPoolExecutor(n_threads) as pool,
+        ):
             for _ in pool.map(filtered, range(0, vectors.shape[1], _BLOCK)):
                 pass
-        return vectors, *_rayleigh_ritz(exact, W, LW, vectors)
+        with blas_threads(vectors.size * vectors.shape[1]):
+            return vectors, *_rayleigh_ritz(exact, W, LW, vectors)
 
     return step
 
