@@ -180,7 +180,7 @@ def test_n_neighbors_must_be_a_number_of_other_nodes(make, n_neighbors):
     ],
 )
 def test_tau_must_be_a_length(make, tau):
-    with pytest.raises(ValueError, match="(tau|weights) must be a finite number above 0"):
+    with pytest.raises(ValueError, match=r"(tau|weights) must be a finite number above 0"):
         make(tau)
 
 
