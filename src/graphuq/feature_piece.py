@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import issparse
 
+from graphuq._threads import blas_threads
 from graphuq.graph.distances import squared_distances
 from graphuq.passes import summed
 from graphuq.tall import Tall, row_blocks, tall
@@ -162,14 +163,16 @@ def _moments(X: Tall, progress: bool | None) -> tuple[Array, Array, Array | None
 def _bent(linear: Array, landmarks: Array, turn: Array) -> Array:
     """Similarities to landmarks, turned into columns; in small blocks, which stay in the cache."""
     parts = [linear[rows] for rows in row_blocks(len(linear), 16 * len(landmarks))]
-    return np.concatenate(
-        [np.exp(-squared_distances(part, landmarks) / (2 * SMOOTH_DISTANCE)) @ turn for part in parts]
-    )
+    with blas_threads(0):
+        return np.concatenate(
+            [np.exp(-squared_distances(part, landmarks) / (2 * SMOOTH_DISTANCE)) @ turn for part in parts]
+        )
 
 
 def _smooth(landmarks: Array, spread: Array) -> tuple[Array, Array, Array]:
     """Landmarks, what turns similarities to them into columns, and their center, from rows that are spread out."""
-    values, vectors = eigh(np.exp(-squared_distances(landmarks, landmarks) / (2 * SMOOTH_DISTANCE)))
+    with blas_threads(len(landmarks) ** 3):
+        values, vectors = eigh(np.exp(-squared_distances(landmarks, landmarks) / (2 * SMOOTH_DISTANCE)))
     kept = np.flatnonzero(values > 1e-8 * values[-1])[::-1][:N_SMOOTH]
     turn = vectors[:, kept] / np.sqrt(values[kept])
     columns = _bent(spread, landmarks, turn)
@@ -189,7 +192,8 @@ def _principal(X: Any, mean: Array, scale: Array, covariance: Array | None) -> A
     if covariance is not None:
         last = len(scale) - 1
         covariance = scale[:, None] * covariance * scale
-        directions = eigh(covariance, subset_by_index=[last - n_kept + 1, last])[1][:, ::-1]
+        with blas_threads(len(scale) ** 3):
+            directions = eigh(covariance, subset_by_index=[last - n_kept + 1, last])[1][:, ::-1]
         return np.asarray(scale[:, None] * directions)
     if isinstance(X, Tall):
         X = X[:: 1 if X.in_memory else 1 + X.shape[0] // BLOCK_ROWS]
