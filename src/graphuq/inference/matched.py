@@ -30,7 +30,7 @@ NARROWEST, WIDEST = 0.25, 3.0
 # The points of the integral reach so many deviations out.
 REACH = 6.0
 # Of the first pass, which only finds the weights, and of the second.
-N_FIRST, N_POINTS = 8, 28
+N_FIRST, N_POINTS = 8, 32
 # Rows at a time, always as many: another number would be compiled anew, which takes longer than a million rows. With
 # many classes fewer, so that one array has no more than the second number of fields.
 MOST_ROWS, LEAST_ROWS, MOST_FIELDS = 2**10, 2**6, 2**14
@@ -62,7 +62,8 @@ def independent_probability(
 ) -> Array:
     """P(g_k is the largest) of independent fields ``g_k ~ N(mean_k, variance_k)``, shape (n_nodes, n_classes).
 
-    Integrated in single precision, to 3e-4 where no deviation is twelve times another.
+    Integrated in single precision. On ten random fields whose deviations differ by factors of up to 4, 8 and 12 it was wrong
+    by 3e-7, 9e-5 and 1e-3 (root mean square) and by 6e-5, 6e-3 and 7e-2 at most; on posteriors of ten digits by 1e-6.
     """
     found = _in_blocks(lambda m, v: _independent(m, v, n_points), mean, variance, block_rows=block_rows)
     sure = variance.max(axis=1, initial=0) == 0
