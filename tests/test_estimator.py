@@ -1003,3 +1003,19 @@ def test_counts_of_words_need_no_dense_copy(graph):
     assert fitted.score(csr_matrix(words[:7]), topic[:7]) == 1
     new = rng.poisson(0.05 + 0.4 * ((np.arange(200) < 100) == topic[:20, None]), (20, 200))
     np.testing.assert_array_equal(fitted.predict(csr_matrix(new)), topic[:20])
+
+
+def test_units_that_differ_are_spoken_of_where_distances_count():
+    rng = np.random.default_rng(0)
+    X, y = (
+        np.column_stack([rng.random(60), 100 * rng.random(60)]),
+        np.where(np.arange(60) < 20, np.arange(60) % 2, -1),
+    )
+    with pytest.warns(UserWarning, match=r"differ in range by a factor of \d+, .* StandardScaler"):
+        GraphClassifier().fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        GraphClassifier().fit(StandardScaler().fit_transform(X), y)
+        GraphClassifier(graph="cosine").fit(X, y)
+        constant = np.column_stack([X[:, 0], np.full(60, 1e6)])
+        GraphClassifier().fit(constant, y)

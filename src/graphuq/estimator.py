@@ -20,10 +20,10 @@ from graphuq.classes import Labels, read_labels, refuse_one_versus_rest, relabel
 from graphuq.posterior import Draws, Mixture
 from graphuq.posterior.kept import Kept, refreshed
 from graphuq.prior import NewRows
-from graphuq.rows import average_equal, read_features, warn_of_contradictions
+from graphuq.rows import average_equal, read_features, warn_of_contradictions, warn_of_units
 from graphuq.seen import Seen, read_rows
 from graphuq.self_check import SelfCheck, self_check
-from graphuq.settings import check_settings
+from graphuq.settings import COMPARES_COLUMNS, check_settings
 from graphuq.spectrum.result import Spectrum
 from graphuq.stages import peak_gigabytes, timed
 from graphuq.suspicion import SuspiciousLabels, suspicious_labels
@@ -159,6 +159,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_consistent_length(X, y)
         labels = read_labels(y)
         refuse_one_versus_rest(labels, X.shape[0])
+        if self.graph in COMPARES_COLUMNS:
+            warn_of_units(X)
         model_of(self, labels)  # one that cannot do what is asked is refused before any work
         began = time.perf_counter()
         with stages_told(self.verbose) as tell:

@@ -16,6 +16,8 @@ from graphuq.classes import Labels
 
 # Rows turned into sparse ones at a time: a dense table is not copied whole.
 BLOCK_ROWS = 1000
+# From the narrowest to the widest tenth of the columns: pixels of digits differ by less than 3.
+UNLIKE_RANGES = 30.0
 
 
 def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
@@ -62,6 +64,21 @@ def _refuse_others(X: Any) -> None:
                 f"X holds times ({kind}, in column {k}), and features are numbers: subtract a first time and divide by a "
                 "unit, such as a day, that makes them comparable with the other features."
             )
+
+
+def warn_of_units(X: Any) -> None:
+    """Say that columns have ranges so different that a few of them decide which rows are similar."""
+    if not isinstance(X, np.ndarray):
+        return
+    with np.errstate(over="ignore"):
+        ranges = np.ptp(X, axis=0)
+    narrow, wide = np.quantile(ranges[ranges > 0], [0.1, 0.9], method="nearest") if ranges.any() else (1.0, 1.0)
+    if wide / narrow > UNLIKE_RANGES:
+        warnings.warn(
+            f"Columns of X differ in range by a factor of {wide / narrow:,.0f}, so that a few of them decide which rows are "
+            "similar: bring columns of different units to one scale first, with scikit-learn's StandardScaler say.",
+            stacklevel=3,
+        )
 
 
 def fingerprints(X: Any) -> list[bytes]:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
 
 GRAPHS = ("knn", "self_tuning", "gaussian", "nystrom", "cosine", "precomputed")
+# By distances, which are in the units of the columns.
+COMPARES_COLUMNS = GRAPHS[:4]
 PRIORS = ("learned", "matern", "approximate", "project", "full")
 MODELS: dict[str, Any] = {"probit": Probit, "level_set": LevelSet, "ginzburg_landau": GinzburgLandau}
 INFERENCES = ("auto", "ep", "sample")
@@ -102,7 +104,7 @@ def without_effect(classifier: GraphClassifier) -> list[str]:
     counts = {
         "width": graph in ("gaussian", "nystrom"),
         "n_neighbors": graph in ("knn", "self_tuning"),
-        "n_components": graph in ("knn", "self_tuning", "gaussian", "nystrom"),
+        "n_components": graph in COMPARES_COLUMNS,
         "n_modes": graph != "cosine" and prior != "full",
         "tau": prior == "matern",
         "alpha": prior == "matern",
