@@ -133,6 +133,55 @@ def test_many_threads_share_out_the_rows(store):
     assert sorted(taken) == list(range(60))
 
 
+@pytest.mark.parametrize("act", [lambda s: s.undo("c", "me"), lambda s: s.remove_class("c", "me", "dog")])
+def test_an_answer_that_comes_while_events_are_summed_is_not_lost(store, act):
+    store.add_class("a", "me", "dog")
+    store.answer("b", "me", 1, "cat")
+    summed = store._sum
+    other = threading.Thread(target=store.answer, args=("d", "you", 2, "cat"))
+
+    def slow():
+        found = summed()
+        other.start()
+        other.join(0.2)  # it may have to wait for this very call
+        return found
+
+    store._sum = slow
+    act(store)
+    other.join()
+    assert set(store.state.answers) == set(summed().answers) >= {2}
+
+
+class Failing:
+    """A connection that cannot commit."""
+
+    def __init__(self, connection):
+        self.connection = connection
+
+    def execute(self, query, *more):
+        if query == "COMMIT":
+            raise sqlite3.OperationalError("disk I/O error")
+        return self.connection.execute(query, *more)
+
+    in_transaction = property(lambda self: self.connection.in_transaction)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [lambda s: s.answer("c", "me", 2, "cat"), lambda s: s.undo("c", "me"), lambda s: s.add_class("c", "me", "x")],
+)
+def test_what_is_not_on_disk_does_not_hold(store, act):
+    store.answer("a", "me", 1, "cat")
+    before, connection = store.state, store._connection
+    store._connection = Failing(connection)
+    with pytest.raises(OSError, match="disk I/O error"):
+        act(store)
+    store._connection = connection
+    assert store.state == before == store._sum()
+    act(store)
+    assert store.state == store._sum() != before
+
+
 def test_one_process_at_a_time(store):
     with pytest.raises(ValueError, match="in use by another graphuq label"):
         open_store(store.path)

@@ -104,16 +104,19 @@ class Refused(ValueError):
 
 
 class Store:
-    """The file of one session; every method is one transaction, and safe to call from any thread."""
+    """The file of one session; every method is one transaction, and safe to call from any thread.
+
+    Who holds `lock` finds `state` as it is until its own next call: nothing comes in between.
+    """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self.path, self._connection, self._lock = path, connection, threading.RLock()
-        self.state = self._sum()
+        self.path, self._connection, self.lock = path, connection, threading.RLock()
+        self.state = self._next = self._sum()
 
     # ---- facts of the session -------------------------------------------------------------------------
     def fact(self, name: str) -> Any:
         """What was written by `keep`, or None."""
-        with self._lock, _sentences(self.path):
+        with self.lock, _sentences(self.path):
             found = self._connection.execute("SELECT * FROM facts WHERE name = ?", (name,)).fetchone()
         return None if found is None else json.loads(_whole(self.path, found)[1])
 
@@ -166,7 +169,7 @@ class Store:
             event = self._add(run, key, tab, "undo", last.row, last.name, last.id)
             run("DELETE FROM reserved WHERE tab = ? OR row = ?", (tab, last.row))
             run("INSERT INTO reserved VALUES (?, ?, ?)", (last.row, tab, time.time()))
-        self.state = self._sum()
+            self._next = self._sum()
         return event
 
     def add_class(self, key: str, tab: str, name: str) -> Event:
@@ -179,7 +182,7 @@ class Store:
 
     def events(self) -> list[Event]:
         """All that was done, in order."""
-        with self._lock, _sentences(self.path):
+        with self.lock, _sentences(self.path):
             found = self._connection.execute("SELECT * FROM events ORDER BY id").fetchall()
         before = ["", *(each[-1] for each in found)]
         return [Event(*_whole(self.path, each, last)) for each, last in zip(found, before, strict=False)]
@@ -192,13 +195,13 @@ class Store:
 
     def progress(self) -> list[tuple[int, float, float | None]]:
         """Numbers of labels, the mean label variance, and the log-loss of labels left out, if known."""
-        with self._lock, _sentences(self.path):
+        with self.lock, _sentences(self.path):
             found = self._connection.execute("SELECT * FROM progress ORDER BY labels").fetchall()
         return [_whole(self.path, each) for each in found]
 
     def close(self) -> None:
         """Let others open the file."""
-        with self._lock:
+        with self.lock:
             self._connection.close()
 
     # ---- within ---------------------------------------------------------------------------------------
@@ -213,7 +216,7 @@ class Store:
                 raise Refused("Someone else is being asked about this row.")
             event = self._add(run, key, tab, kind, row, name)
             run("DELETE FROM reserved WHERE row = ?", (row,))
-            self.state = self.state.after(event)
+            self._next = self.state.after(event)
         return event
 
     def _about_class(self, key: str, tab: str, kind: str, name: str) -> Event:
@@ -224,7 +227,7 @@ class Store:
                 told = "is a class already" if kind == "add" else "was not added here"
                 raise Refused(f"{name!r} {told}.")
             event = self._add(run, key, tab, kind, None, name)
-        self.state = self._sum()
+            self._next = self._sum()
         return event
 
     def _known(self, key: str) -> Event | None:
@@ -251,14 +254,18 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        with self._lock, _sentences(self.path):
+        """All or nothing; what was set as `_next` holds once it is on disk."""
+        with self.lock, _sentences(self.path):
+            self._next = self.state
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection.execute
                 self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if self._connection.in_transaction:  # SQLite itself takes it back where the disk is full
+                    self._connection.execute("ROLLBACK")
                 raise
+            self.state = self._next
 
 
 def open_store(path: Path) -> Store:
