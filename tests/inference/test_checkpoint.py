@@ -1,9 +1,14 @@
 """A checkpoint on its own, without chains: whatever happens to the file, what is read of it is what was written."""
 
+import threading
+from copy import deepcopy
+from functools import partial
+
 import numpy as np
 import pytest
+from scipy.sparse import coo_array
 
-from graphuq.inference.checkpoint import CheckpointError, Log
+from graphuq.inference.checkpoint import CheckpointError, Log, fingerprint
 
 PROBLEM = {"seed": 3, "sampler": "PCN()"}
 
@@ -89,10 +94,48 @@ def test_one_process_at_a_time(tmp_path):
 
 def test_what_is_no_checkpoint_stays_as_it_is(tmp_path):
     path = tmp_path / "thesis"
-    for content in (b"years of work", b"graphuq checkpoint 1\n{}\n"):
+    for content in (b"years of work", b"graphuq checkpoint 2\n{}\n"):
         path.write_bytes(content)
         with pytest.raises(CheckpointError, match="not a checkpoint of this version of graphuq"):
             Log(path, PROBLEM, block_size=4)
         assert path.read_bytes() == content
     with pytest.raises(CheckpointError, match="not a regular file"):
         Log(tmp_path, PROBLEM, block_size=4)
+
+
+class Plain:
+    def __init__(self, **inside):
+        self.__dict__.update(inside)
+
+
+def test_a_fingerprint_is_of_all_that_an_object_holds():
+    """Of equal ones equal, whatever memory they are in; every other is another, and what cannot be told is refused."""
+    X = np.arange(6.0).reshape(2, 3)
+    different = [
+        *(Plain(), Plain(a=1), Plain(b=1), Plain(a=1.0), Plain(a="1"), Plain(a=None), Plain(a=True), Plain(a=[1])),
+        *(
+            Plain(a=X),
+            Plain(a=X.T),
+            Plain(a=X + 0.0, b=1),
+            Plain(a=X.astype("f4")),
+            Plain(a=X.ravel()),
+            Plain(a=-X),
+        ),
+        *(Plain(a=np.array([1, "x"], dtype=object)), Plain(a=np.array([2, "x"], dtype=object))),
+        *(Plain(a={"b": 1}), Plain(a={"b": 2}), Plain(a=Plain(b=2)), Plain(a=(1, (2, 3))), Plain(a=((1, 2), 3))),
+        *(
+            Plain(a=partial(np.sort, axis=0)),
+            Plain(a=partial(np.sort, axis=1)),
+            Plain(a=coo_array(X)),
+            Plain(a=Plain),
+        ),
+    ]
+    found = [fingerprint(each) for each in different]
+    assert len(set(found)) == len(found)
+    assert found == [fingerprint(deepcopy(each)) for each in different]
+    assert fingerprint(X.T) == fingerprint(X.T.copy())
+    itself = Plain()
+    itself.me = itself
+    for other in (Plain(a=lambda u: u), Plain(a=threading.Lock()), itself):
+        with pytest.raises(CheckpointError, match="Keep nothing else in the model, or run without checkpoint"):
+            fingerprint(other)

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -204,6 +205,8 @@ def test_a_checkpoint_of_another_problem_is_refused_and_the_difference_named(tmp
         sample(PRIOR, MODEL, PCN(), **(QUICK | {"seed": 9}), checkpoint=path)
     with pytest.raises(CheckpointError, match="prior and labels was"):
         sample(PRIOR, Probit(MODEL.nodes, 1 - MODEL.y, gamma=0.5), PCN(), **QUICK, checkpoint=path)
+    with pytest.raises(CheckpointError, match="prior and labels was"):
+        sample(PRIOR, replace(MODEL, delta=0.4), PCN(), **QUICK, checkpoint=path)
     with pytest.raises(CheckpointError, match=r"model was .*Probit.* and is now .*LevelSet"):
         sample(PRIOR, LevelSet(MODEL.nodes, MODEL.y, gamma=0.5), PCN(), **QUICK, checkpoint=path)
     with pytest.raises(CheckpointError, match="sampler was 'PCN"):
@@ -213,6 +216,25 @@ def test_a_checkpoint_of_another_problem_is_refused_and_the_difference_named(tmp
     with pytest.raises(CheckpointError, match="not a checkpoint of this version"):
         sample(PRIOR, MODEL, PCN(), **QUICK, checkpoint=path)
     assert path.read_text() == "my thesis"
+
+
+def test_a_checkpoint_of_a_model_of_ones_own_belongs_to_its_labels(tmp_path):
+    @dataclass(frozen=True)
+    class Logistic:
+        nodes: np.ndarray
+        y: np.ndarray
+        weight: float = 1.0
+
+        def phi(self, u):
+            return self.weight * jnp.sum(jnp.logaddexp(0.0, -(2 * self.y - 1) * u))
+
+    path, model = tmp_path / "run.checkpoint", Logistic(np.array([4, 9, 21]), np.array([1, 0, 1]))
+    first = sample(PRIOR, model, PCN(), **QUICK, checkpoint=path)
+    again = sample(PRIOR, replace(model, y=model.y.copy()), PCN(), **QUICK, checkpoint=path)
+    assert np.array_equal(again.z, first.z)
+    for other in (replace(model, y=1 - model.y), replace(model, weight=3.0)):
+        with pytest.raises(CheckpointError, match="prior and labels was"):
+            sample(PRIOR, other, PCN(), **QUICK, checkpoint=path)
 
 
 def test_ctrl_c_returns_what_has_been_drawn(monkeypatch):

@@ -7,12 +7,15 @@ writes a file holds a lock on it.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType
 from typing import IO, Any
 
 import jax
@@ -22,7 +25,7 @@ from numpy.typing import NDArray
 from graphuq._expect import expect_path
 from graphuq.files import InUseError, lock
 
-MAGIC = b"graphuq checkpoint 2\n"
+MAGIC = b"graphuq checkpoint 3\n"
 BLOCK_SIZE = "draws a block"
 HEAD = struct.Struct("<QQI")  # number and length of the record that follows, and the CRC-32 of all three
 
@@ -102,6 +105,45 @@ class Log:
             total = total + z.mean(axis=0, dtype=float).sum(axis=0)
             history.append((n_draws * thin, np.asarray(total / n_draws)))
         return history
+
+
+def fingerprint(value: Any) -> str:
+    """Of all that an object consists of: equal for equal numbers, texts and arrays in objects of the same classes."""
+    digest = hashlib.sha256()
+    try:
+        for part in _parts(value):
+            digest.update(b"%d " % len(part) + part)
+    except (TypeError, RecursionError) as error:
+        raise CheckpointError(
+            f"What a checkpoint is of must consist of numbers, texts and arrays: {error}. Keep nothing else in the model, "
+            "or run without checkpoint."
+        ) from None
+    return digest.hexdigest()[:16]
+
+
+def _parts(value: Any) -> Iterator[bytes]:
+    """An object taken apart, in order, as a copy of it would be made; functions and classes are their names."""
+    if isinstance(value, FunctionType) and "<" in value.__qualname__:
+        raise TypeError(f"the function {value.__qualname__} has no name to know it by")
+    named = value if isinstance(value, FunctionType | type) else type(value)
+    yield f"{named.__module__}.{named.__qualname__}".encode()
+    if named is value:
+        return
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        yield repr(value).encode()
+    elif isinstance(value, np.ndarray | np.generic | jax.Array) and value.dtype != object:
+        array = np.asarray(value)
+        yield f"{array.dtype}{array.shape}".encode()
+        yield array.tobytes()
+    else:
+        pieces = value.__reduce_ex__(2)
+        if isinstance(value, dict | list | tuple):
+            pieces = value.items() if isinstance(value, dict) else value
+        elif isinstance(value, np.ndarray):
+            pieces = value.tolist()
+        for each in pieces:
+            yield from _parts(each)
+        yield b"end"
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 import warnings
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from graphuq._expect import LARGEST_COUNT, called, expect_one_of, expect_sampler, expect_seed, expect_whole
 from graphuq._progress import progress_bar, restart
-from graphuq.inference.checkpoint import Log
+from graphuq.inference.checkpoint import Log, fingerprint
 from graphuq.inference.contradictions import needs_double_precision
 from graphuq.inference.diagnostics import split_r_hat
 from graphuq.inference.sampler import Sampler
@@ -121,8 +120,8 @@ def sample(
         state = _init(sampler, jax.random.split(jax.random.fold_in(key, 1), n_chains), z, problem)
         identity = {
             "model": f"{type(model).__module__}.{type(model).__qualname__}",
-            "prior and labels": _digest(target),
-            "start": _digest(z),
+            "prior and labels": checkpoint and fingerprint((target.field, model)),
+            "start": checkpoint and fingerprint(z),
             "sampler": repr(sampler),
             "seed": seed,
             "n_chains": n_chains,
@@ -231,13 +230,3 @@ def _show(bar: Any, told: str, log: Log, so_far: Any, acceptance: jax.Array, thi
         restart(bar, n_steps)
         bar.set_description(told, refresh=False)
     bar.set_postfix(shown)
-
-
-def _digest(tree: Any) -> str:
-    """A fingerprint of every number in a pytree."""
-    digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(tree):
-        array = np.asarray(leaf)
-        digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:16]
