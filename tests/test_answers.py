@@ -17,7 +17,7 @@ from graphuq import GraphClassifier, answers, graph, passes
 from graphuq import tall as talls
 from graphuq._expect import RowError
 from graphuq.passes import SchedulerLost, cluster
-from graphuq.posterior import gaussian
+from graphuq.posterior import GaussianPosterior, gaussian
 from graphuq.tall import tall
 from tests.decay import decayed
 
@@ -181,6 +181,21 @@ def test_answers_of_another_fit_are_kept(file, tmp_path):
             other.write_proba(tmp_path / "mine", force=force)
     with pytest.raises(ValueError, match=r"is a file, where a folder is needed"):
         other.write_proba(file)
+
+
+def test_answers_of_other_rows_draws_or_hyperparameters_are_kept(tmp_path):
+    """Settings and labels are the same each time."""
+    settings = {"graph": "cosine", "prior": "matern", "inference": "ep", "n_steps": 20, "n_chains": 2}
+    first, same, other = (GraphClassifier(**settings).fit(rows, Y) for rows in (X, X.copy(), X[::-1]))
+    out = first.write_proba(tmp_path / "out")
+    assert same.write_proba(out) == out  # another fit of the same goes on
+    noisier = GraphClassifier(**settings).fit(X, Y)
+    noisier.posterior_ = GaussianPosterior.of(first.posterior_.prior, replace(first.posterior_.model, gamma=0.11))
+    for each in (other, noisier, same.draw()):
+        with pytest.raises(ValueError, match=r"holds the answers of another fit"):
+            each.write_proba(out)
+    other.write_proba(out, force=True)
+    np.testing.assert_allclose(parquet.read_table(out)["p_1"], other.label_distributions_[:, 1], atol=1e-12)
 
 
 def test_features_in_memory_are_written_too(tmp_path, known):

@@ -32,6 +32,9 @@ LEDGER = (
     "_graphuq.jsonl"  # what was asked, and a line for each block that is there; readers of Parquet pass over "_"
 )
 SAMPLED_ROWS = 1000
+# Labeled rows whose fields tell one posterior from another, and by how many deviations: a fit repeated on another
+# machine differs by rounding, one of other hyper-parameters or draws by more than this.
+TOLD_ROWS, SAME = 20, 1e-3
 
 
 def in_memory(classifier: GraphClassifier) -> tuple[Array, Array]:
@@ -58,14 +61,15 @@ def write(classifier: GraphClassifier, path: Any, *, force: bool = False) -> Pat
     put = _to_zarr if folder.suffix == ".zarr" else _to_parquet
     basis, ask = _question(classifier)
     n_blocks = len(basis.slices())
-    question = {"form": "graphuq answers 2", "rows": n_rows, "blocks": n_blocks, "of": _key(classifier)}
-    if force and folder.exists() and _ledger(folder)[0] != question:
+    question = {"form": "graphuq answers 3", "rows": n_rows, "blocks": n_blocks, "of": _key(classifier)}
+    question["fields"] = _fields(classifier)
+    if force and folder.exists() and not _same(_ledger(folder)[0], question):
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / LEDGER) as ledger:
         known, listed = _ledger(folder)
         done = {number for number in listed if _place(folder, number).exists()}
-        if known not in (None, question):
+        if known is not None and not _same(known, question):
             raise ValueError(f"{folder} holds the answers of another fit: choose another folder, or replace it.")
         check_disk(folder, 8.0 * (n_classes + 2) * n_rows * (1 - len(done) / n_blocks), "Writing all rows")
         block = put(folder, classifier.classes_, n_rows, basis.slices()[0].stop)
@@ -141,17 +145,38 @@ def _light(posterior: Any, nodes: NDArray[np.int64]) -> Any:
 
 
 def _key(classifier: GraphClassifier) -> str:
-    """What tells one fit from another: settings, labels, and some of the features."""
+    """What a fit was asked: settings, labels, and the features, of a store some of them."""
     X = classifier._seen.store
     labels = classifier.labels_
     settings = {name: repr(value) for name, value in classifier.get_params().items() if name != "verbose"}
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for array in (labels.nodes, labels.y, np.array(labels.classes.tolist(), dtype=str)):
         digest.update(np.ascontiguousarray(array).tobytes())
-    if X is not None:
+    if X is None:
+        digest.update(b"".join(classifier._seen.fingerprints))
+    else:
         some = np.unique(np.linspace(0, len(X) - 1, SAMPLED_ROWS).astype(np.int64))
         digest.update(X.rows(some).tobytes())
     return digest.hexdigest()
+
+
+def _fields(classifier: GraphClassifier) -> list[float]:
+    """What it found: of some labeled rows the classes, and the fields in deviations, which depend on all that was learned."""
+    nodes = classifier.labels_.nodes
+    some = nodes[np.unique(np.linspace(0, len(nodes) - 1, TOLD_ROWS).astype(np.int64))]
+    mean, variance = classifier.posterior_.moments(some)
+    variance = np.maximum(variance, np.finfo(float).tiny)
+    told = (classifier.posterior_.probability(some), mean / np.sqrt(variance), np.log(variance))
+    return np.concatenate([each.ravel() for each in told]).round(6).tolist()
+
+
+def _same(known: Any, question: dict[str, Any]) -> bool:
+    """Whether answers are those of the fit that is asked, or of one that differs by rounding."""
+    try:
+        apart = np.abs(np.subtract(known["fields"], question["fields"])).max()
+        return bool(apart < SAME) and known | {"fields": 0} == question | {"fields": 0}
+    except (KeyError, TypeError, ValueError):  # no question of this form
+        return False
 
 
 def _ledger(folder: Path) -> tuple[Any, set[int]]:
