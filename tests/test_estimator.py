@@ -815,6 +815,35 @@ def test_precomputed_weights(form, fitted):
     np.testing.assert_allclose(classifier.predict_proba(form(weights)), fitted.predict_proba(new), atol=1e-6)
 
 
+@pytest.mark.parametrize("form", [np.asarray, csr_matrix], ids=["dense", "sparse"])
+def test_twins_of_precomputed_weights_are_nodes_of_their_own(form):
+    """Two hubs with five leaves each: equal rows of weights are no equal rows."""
+    A = np.zeros((12, 12))
+    A[0, 2:7] = A[1, 7:] = 1
+    A[0, 1] = 0.1
+    A += A.T
+    y = np.full(12, -1)
+    y[[2, 3, 4, 7, 8]] = 0, 0, 1, 1, 1
+    settings = {"graph": "precomputed", "prior": "matern", "tau": 0.5, "alpha": 1.0, "inference": "ep"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier = GraphClassifier(**settings).fit(form(A), y)
+        classifier.partial_fit_labels(5, 0)
+    told = classifier.label_distributions_
+    np.testing.assert_array_equal(told, classifier.posterior_.probability())
+    assert classifier.transduction_[[2, 4]].tolist() == [0, 1]
+    np.testing.assert_array_equal(classifier.predict_proba(np.array(A)), told)
+    order = np.random.default_rng(0).permutation(12)
+    other = GraphClassifier(**settings).fit(form(A[order][:, order]), y[order]).label_distributions_
+    np.testing.assert_allclose(
+        other, GraphClassifier(**settings).fit(form(A), y).label_distributions_[order], atol=1e-9
+    )
+    one, two, both = (classifier.predict_proba(form(A[rows])) for rows in ([2], [4], [2, 4]))  # new leaves
+    np.testing.assert_array_equal([one[0], two[0]], both)
+    np.testing.assert_allclose(one, two, atol=1e-12)
+    assert told[4, 0] < one[0, 0] < told[2, 0]
+
+
 def test_precomputed_weights_are_cut_on_both_sides_in_cross_validation():
     A = graph.self_tuning(X, n_neighbors=20).weights
     classifier = GraphClassifier(graph="precomputed", **SETTINGS)

@@ -49,7 +49,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         graph: how similar rows are: "knn" (nearest neighbors, for any size), "self_tuning" or
             "gaussian" (all pairs), "nystrom" (all pairs, through 500 landmarks), "cosine" (all pairs, nonnegative
             features), or "precomputed": X is then
-            the matrix of weights between rows, or a `Graph`, and in `predict` of new rows to the rows of `fit`.
+            the matrix of weights between rows, or a `Graph`, and in `predict` of new rows to the rows of `fit`, or the
+            whole matrix of `fit` again, for its rows.
             Or a function of X that returns a graph or a matrix of weights, such as ``graph.knn(n_neighbors=20)``.
         n_neighbors: neighbors of a row in the graph, or that set its scale; at most all other rows.
         width: the distance at which rows still count as similar, for "gaussian" and "nystrom".
@@ -287,9 +288,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         if self._distributions is None and self._seen.store is not None:
             self._distributions, self._errors = answers.in_memory(self)
         elif self._distributions is None:
-            probability, error, self._kept = refreshed(self.posterior_, self._kept)
-            self._distributions = average_equal(probability, self._seen.fingerprints)
-            self._errors = average_equal(error, self._seen.fingerprints)
+            self._distributions, self._errors, self._kept = refreshed(self.posterior_, self._kept)
+            if self._seen.has_features:
+                self._distributions = average_equal(self._distributions, self._seen.fingerprints)
+                self._errors = average_equal(self._errors, self._seen.fingerprints)
         return self._distributions
 
     @property
@@ -356,7 +358,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def locate(self, X: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_], NewRows | None]:
         """Which rows of `fit` rows of X are (-1 if none), which are new, and the new ones as `posterior_` takes them.
 
-        A row that was in `fit` is the node it was there.
+        A row of features that was in `fit` is the node it was there; of weights, all rows of `fit` in order are.
         """
         check_is_fitted(self)
         X = read_features(self, X, reset=False)

@@ -111,15 +111,23 @@ class Seen:
             return make_spectrum(classifier, self.graph, n_modes=n_modes, start=found)
 
     def marks(self, nodes: Nodes) -> list[bytes]:
-        """The fingerprints of some rows."""
+        """What tells some rows apart: their features, or, where weights are all that is known, which rows they are."""
         if self.store is not None:
             return fingerprints(self.store.rows(nodes))
+        if not self.has_features:  # twins, such as the leaves of a hub, have equal weights
+            return [b"%d" % node for node in nodes]
         return [self.fingerprints[node] for node in nodes]
 
     def nodes(self, X: Any, *, labeled: Nodes) -> Nodes:
-        """The row of the table that each row of X is, of equal ones a labeled or else the first; -1 if none."""
+        """The row of the table that each row of X is, of equal ones a labeled or else the first; -1 if none.
+
+        Rows of weights are those of the table only all together: one alone may be that of a new twin.
+        """
         if self.store is not None:
             return np.full(X.shape[0], -1)
+        if not self.has_features:
+            same = X.shape[0] == self.graph.n_nodes and fingerprints(X) == self.fingerprints
+            return np.arange(X.shape[0]) if same else np.full(X.shape[0], -1)
         known = {self.fingerprints[node]: int(node) for node in labeled[::-1]}
         return np.array([known.get(row, self._first.get(row, -1)) for row in fingerprints(X)], dtype=np.int64)
 
