@@ -12,7 +12,7 @@ from graphuq.inference.orthant import Orthant
 from graphuq.inference.pcn import PCN
 from graphuq.inference.run import sample
 from graphuq.models import GinzburgLandau, LevelSet, Probit
-from graphuq.posterior import Draws, load
+from graphuq.posterior import Draws, GaussianPosterior, Mixture, load
 from graphuq.prior import GaussianPrior
 from tests.inference.chains import draws
 from tests.oracles import four_priors, random_spectrum
@@ -95,6 +95,37 @@ def test_a_model_of_ones_own_must_be_given_again(tmp_path):
     assert "log_likelihood" not in groups(saved.to_arviz())
     with pytest.raises(TypeError, match="Own offers no sites"):
         saved.left_out()
+
+
+class Mine(Probit):
+    """A model of one's own that learning changes."""
+
+
+class Plain:
+    """One that nothing can change."""
+
+    def __init__(self, gamma):
+        self.inner = Probit(NODES, np.arange(len(NODES)) % 2, gamma=gamma)
+        self.nodes, self.noise, self.phi, self.sites = NODES, gamma, self.inner.phi, self.inner.sites
+
+
+def test_each_component_of_a_mixture_keeps_its_own_noise(tmp_path):
+    y = np.arange(len(NODES)) % 2
+    noises = ((0.1, 0.01), (0.7, 0.2))
+    parts = [GaussianPosterior.of(PRIORS["project"], Mine(NODES, y, gamma=g, delta=d)) for g, d in noises]
+    saved = Mixture(tuple(parts), np.array([0.5, 0.5]))
+    saved.save(tmp_path / "own.npz")
+    loaded = load(tmp_path / "own.npz", model=Mine(NODES, y))
+    assert [(each.model.gamma, each.model.delta) for each in loaded.components] == list(noises)
+    np.testing.assert_allclose(loaded.probability(), saved.probability(), atol=1e-9)
+    parts = [GaussianPosterior.of(PRIORS["project"], Plain(gamma)) for gamma in (0.1, 0.7)]
+    Mixture(tuple(parts), np.array([0.5, 0.5])).save(tmp_path / "plain.npz")
+    with pytest.raises(
+        TypeError, match=r"holds Plain with noise = 0\.7, and the model given has 0\.1: .* a dataclass"
+    ):
+        load(tmp_path / "plain.npz", model=Plain(0.1))
+    parts[0].save(tmp_path / "plain.npz")
+    assert load(tmp_path / "plain.npz", model=Plain(0.1)).model.noise == 0.1
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -7,9 +7,10 @@ stored as its sites, from which the Gaussian follows.
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from graphuq.prior import GaussianPrior
 FORMAT = "graphuq posterior 3"
 MODELS: dict[str, Any] = {each.__name__: each for each in (models.Probit, models.LevelSet, models.GinzburgLandau)}
 _ARRAYS = ("nodes", "y")  # of a model
+_LEARNED = ("gamma", "delta", "noise")  # numbers in which the components of a mixture differ
 
 Arrays = archive.Arrays
 
@@ -92,9 +94,11 @@ def unpack(
 def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arrays]:
     prior, model = posterior.prior, posterior.model
     name = type(model).__name__
-    settings: dict[str, Any] = {}
     if name in MODELS:
         settings = {f.name: getattr(model, f.name) for f in fields(MODELS[name]) if f.name not in _ARRAYS}
+    else:
+        told = {each: getattr(model, each, None) for each in (*_LEARNED, *offer(model, "numbers"))}
+        settings = {each: float(value) for each, value in told.items() if isinstance(value, Real)}
     facts = {
         "model": name,
         "model settings": settings,
@@ -109,9 +113,25 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
         return facts | {"kind": "draws", "settings": posterior.settings}, arrays
     fit: Any = posterior.fit
     arrays |= {"precision": fit.precision, "shift": fit.shift}
-    told = {"n_points": posterior.n_points, "negligible": posterior.negligible}
-    told |= {"n_sweeps": fit.n_sweeps, "converged": bool(fit.converged)}
-    return facts | {"kind": "gaussian", **told}, arrays
+    facts |= {"n_points": posterior.n_points, "negligible": posterior.negligible}
+    facts |= {"n_sweeps": fit.n_sweeps, "converged": bool(fit.converged)}
+    return facts | {"kind": "gaussian"}, arrays
+
+
+def _with_numbers(model: Any, numbers: dict[str, float]) -> Model:
+    """A model of one's own with the numbers that this component had."""
+    if is_dataclass(model) and not isinstance(model, type):
+        own = {f.name for f in fields(model) if f.init}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its labels were doubted when it was made
+            model = replace(model, **{name: value for name, value in numbers.items() if name in own})
+    for name, value in numbers.items():
+        if getattr(model, name, None) != value:
+            raise TypeError(
+                f"The file holds {type(model).__name__} with {name} = {value:g}, and the model given has "
+                f"{getattr(model, name, None)}: give one with that number, or make it a dataclass that has {name} as a field."
+            )
+    return cast(Model, model)
 
 
 def _unpack_one(
@@ -123,6 +143,8 @@ def _unpack_one(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there was to say of the labels was said when it was made
             model = MODELS[told["model"]](arrays["nodes"], arrays["y"], **told["model settings"])
+    elif told["model"] not in MODELS:
+        model = _with_numbers(model, told["model settings"])
     variances = arrays["variances"]
     first = int(told["first column"])
     columns = basis[:, first : first + variances.size]
