@@ -1,5 +1,6 @@
 import base64
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -95,6 +96,48 @@ def test_a_class_that_comes_and_goes(make):
     assert 2 not in session.labels()
     with pytest.raises(Refused, match="class of the table"):
         session.remove_class("other", "me", "ant")
+
+
+def test_a_class_removed_while_it_is_answered(make):
+    session = make(GIVEN)
+    session.add_class("add", "me", "dog")
+    known = session.classes
+    other = threading.Thread(target=session.remove_class, args=("remove", "you", "dog"))
+
+    def slow():
+        found = known()
+        other.start()
+        other.join(0.2)
+        return found
+
+    session.classes = slow
+    session.answer("answer", "me", 5, "dog")
+    session.classes = known
+    other.join()
+    assert (session.classes(), session.labels()) == (list(NAMES), GIVEN)
+
+
+def test_a_file_with_an_answer_of_a_class_that_was_removed_can_be_gone_on_with(make):
+    session = make(GIVEN)
+    session.store.answer("a", "me", 5, "dog")
+    session = make(GIVEN)
+    assert session.model.settled()
+    state = session.state()
+    assert [each["name"] for each in state["classes"]] == [*NAMES, "dog"]
+    assert [star[0] for star in state["stars"]] == [*GIVEN, 5]
+    assert session.describe(5)["given"] == 3
+    say(session, 5, "cat", again=True)
+    assert session.classes() == list(NAMES)
+
+
+def test_what_is_shown_takes_no_harm_from_a_class_removed_meanwhile(make):
+    session = make(GIVEN)
+    session.store.answer("a", "me", 5, "dog")
+    assert session.model.settled()
+    session.classes = lambda: list(NAMES)
+    assert [star[0] for star in session.state()["stars"]] == list(GIVEN)
+    assert session.describe(5)["given"] == -1
+    assert {each["row"] for each in session.describe(6)["neighbors"]} == {*GIVEN}
 
 
 def test_beliefs_are_those_of_all_labels(make):

@@ -55,8 +55,10 @@ class Session:
         return {**self.table_labels, **{row: name for row, (name, _) in dict(self.store.state.answers).items()}}
 
     def classes(self) -> list[str]:
-        """Those of the table in order, then those added, in the order of their addition."""
-        return [*sorted(set(self.table_labels.values())), *self.store.state.added]
+        """Those of the table in order, then those added, in the order of their addition, then others that answers name."""
+        state = self.store.state
+        first = [*sorted(set(self.table_labels.values())), *state.added]
+        return list(dict.fromkeys([*first, *(name for name, _ in state.answers.values())]))
 
     def situation(self) -> Situation:
         """For the model; rows that were put off are asked when no other is left."""
@@ -71,11 +73,12 @@ class Session:
     def answer(self, key: str, tab: str, row: int, name: str, *, again: bool = False) -> None:
         """Take the class of a row, one of `classes`."""
         self._check_row(row)
-        if name not in self.classes():
-            raise Refused(f"{name!r} is none of the classes: add it first.")
         if row in self.table_labels and not again:
             raise Refused("The table has a class for this row.")
-        self.store.answer(key, tab, row, name, again=again)
+        with self.store.lock:  # or another tab removes the class in between
+            if name not in self.classes():
+                raise Refused(f"{name!r} is none of the classes: add it first.")
+            self.store.answer(key, tab, row, name, again=again)
         self.model.tell()
 
     def set_aside(self, key: str, tab: str, row: int, kind: str) -> None:
@@ -94,11 +97,12 @@ class Session:
     def add_class(self, key: str, tab: str, name: str) -> str:
         """Add a class; returns its name as it is kept."""
         name = checked_name(name)
-        if name in self.classes() and name not in self.store.state.added:
-            raise Refused(f"{name!r} is a class already.")
-        if len(self.classes()) >= MAX_CLASSES:
-            raise Refused(f"There are {MAX_CLASSES} classes, which is the most that can be told apart here.")
-        self.store.add_class(key, tab, name)
+        with self.store.lock:
+            if name in self.classes() and name not in self.store.state.added:
+                raise Refused(f"{name!r} is a class already.")
+            if len(self.classes()) >= MAX_CLASSES:
+                raise Refused(f"There are {MAX_CLASSES} classes, which is the most that can be told apart here.")
+            self.store.add_class(key, tab, name)
         return name
 
     def remove_class(self, key: str, tab: str, name: str) -> None:
@@ -118,17 +122,18 @@ class Session:
     def describe(self, row: int) -> dict[str, Any]:
         """All that is shown of a row: itself, what the model thinks, and the nearest rows that have a class."""
         self._check_row(row)
-        labels = self.labels()
+        place = {name: k for k, name in enumerate(self.classes())}
+        labels = {row: place[name] for row, name in self.labels().items() if name in place}
         labeled = np.array([other for other in labels if other != row], dtype=np.int64)
         nearest = nearest_among(np.asarray(self._X, float), np.array([row]), labeled, N_NEIGHBORS)[0].tolist()
         return {
             "row": row,
             **self._appearance(row),
             "curves": self.look.curves(row),
-            "given": self._number(labels.get(row)),
+            "given": labels.get(row, -1),
             "p": self._thought(row),
             "neighbors": [
-                {"row": other, **self._appearance(other, NEIGHBOR_CELLS), "class": self._number(labels[other])}
+                {"row": other, **self._appearance(other, NEIGHBOR_CELLS), "class": labels[other]}
                 for other in nearest
             ],
         }
@@ -175,9 +180,6 @@ class Session:
     def _check_row(self, row: int) -> None:
         if not 0 <= row < len(self._X):
             raise Refused(f"There is no row {row}.")
-
-    def _number(self, name: str | None) -> int:
-        return -1 if name is None else self.classes().index(name)
 
     def _candidates(self, ahead: tuple[int, ...]) -> Iterator[int]:
         """Rows to ask about: the best ones, then the least sure on the map, then all others, at last those put off."""
@@ -233,7 +235,7 @@ class Session:
     def _stars(self, labels: dict[int, str], names: list[str]) -> list[tuple[int, float, float, int]]:
         """Labeled rows: where they are on the map, and their class."""
         at = self.model.coordinates
-        rows = list(labels)[-MAX_STARS:]
+        rows = [row for row, name in labels.items() if name in names][-MAX_STARS:]
         return [
             (row, round(float(at[row, 0]), 4), round(float(at[row, 1]), 4), names.index(labels[row]))
             for row in rows
@@ -249,7 +251,7 @@ class Session:
         for i in found.clear().tolist():
             row = int(found.nodes[i])
             pair = [known[k] if k < len(known) else "" for k in (int(found.y[i]), int(found.likelier[i]))]
-            if labels.get(row) == pair[0] and pair[1] in names:
+            if labels.get(row) == pair[0] and {*pair} <= {*names}:
                 doubted.append({
                     "row": row, "name": self.look.names[row], "given": names.index(pair[0]),
                     "likelier": names.index(pair[1]), "probability": round(float(found.rival[i]), 4),
