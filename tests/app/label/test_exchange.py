@@ -43,6 +43,27 @@ def test_csv_there_and_back(session, make, tmp_path):
     assert other.labels() == {**GIVEN, 5: "cat"}
 
 
+def test_rows_that_were_asked_about_or_set_aside_are_taken_too(session, tmp_path):
+    for tab, row in (("gone", 9), ("here", 10)):
+        session.store.reserve(tab, [row])
+    source = tmp_path / "more.csv"
+    source.write_text("row,kind\nrow 6,ant\nrow 7,ant\nrow 9,bee\nrow 10,cat\n")
+    exchange.take(session, source, label="kind", row_id=None)
+    assert session.labels() == {**GIVEN, 5: "cat", 6: "ant", 7: "ant", 9: "bee", 10: "cat"}
+    assert not session.store.state.unsure
+    assert session.store.reserve("here", [11]) == 11
+
+
+def test_too_many_classes_are_refused_before_one_answer_is_taken(session, tmp_path, monkeypatch):
+    monkeypatch.setattr(exchange, "MAX_CLASSES", 4)
+    source = tmp_path / "more.csv"
+    source.write_text("row,kind\nrow 5,ape\nrow 8,bat\nrow 9,cow\n")  # row 5 has a class, and keeps it
+    before = session.labels()
+    with pytest.raises(ValueError, match="there are 5 classes, and at most 4"):
+        exchange.take(session, source, label="kind", row_id=None)
+    assert session.labels() == before
+
+
 def test_label_studio_there_and_back(session, make, tmp_path):
     target = tmp_path / "tasks.json"
     exchange.export(session, target, label="kind")

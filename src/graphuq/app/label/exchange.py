@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphuq import uncertainty
-from graphuq.app.label.session import Session, checked_name
+from graphuq.app.label.session import MAX_CLASSES, Session, checked_name
 from graphuq.app.tables import Marks, read_table, write_csv
 from graphuq.app.tables.text import USUAL
 from graphuq.classes import UNLABELED_TEXT
@@ -48,13 +48,20 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
         raise ValueError(f"{source.name} names the row {strange!r}, which the table does not have.")
     names = {name: checked_name(name) for _, name in found}  # all are doubted before one is taken
     labels, taken, kept, before = session.labels(), 0, 0, len(session.store.events())
+    known = {*session.classes(), *(names[name] for row, name in found if places[row] not in labels)}
+    if len(known) > MAX_CLASSES:
+        raise ValueError(
+            f"With those of {source.name} there are {len(known):,} classes, and at most {MAX_CLASSES} can be told apart."
+        )
     for row, name in ((places[row], names[name]) for row, name in found):
         if row in labels:
             kept += 1
             continue
-        if name not in session.classes():
-            session.add_class(f"import {name}", "import", name)
-        session.store.answer(f"import {row} {before + taken}", "import", row, name)
+        with session.store.lock:
+            if name not in session.classes():
+                session.add_class(f"import {name}", "import", name)
+            # again: of a row that a person was not sure of too
+            session.store.answer(f"import {row} {before + taken}", "import", row, name, again=True, asked=False)
         labels[row] = name
         taken += 1
     session.model.tell()

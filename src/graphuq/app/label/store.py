@@ -150,9 +150,12 @@ class Store:
             run("UPDATE reserved SET at = ? WHERE tab = ?", (time.time(), tab))
 
     # ---- events ---------------------------------------------------------------------------------------
-    def answer(self, key: str, tab: str, row: int, name: str, *, again: bool = False) -> Event:
-        """The class of a row; `again` replaces an answer, which else is refused."""
-        return self._close(key, tab, "answer", row, name, again=again)
+    def answer(self, key: str, tab: str, row: int, name: str, *, again: bool = False, asked: bool = True) -> Event:
+        """The class of a row; `again` replaces an answer, which else is refused.
+
+        One that was not `asked` for, but known before, is taken even if a tab is being asked about the row.
+        """
+        return self._close(key, tab, "answer", row, name, again=again, asked=asked)
 
     def set_aside(self, key: str, tab: str, row: int, kind: str) -> Event:
         """A row that is put off ("skip"), or that a person cannot tell the class of ("unsure")."""
@@ -205,14 +208,17 @@ class Store:
             self._connection.close()
 
     # ---- within ---------------------------------------------------------------------------------------
-    def _close(self, key: str, tab: str, kind: str, row: int, name: str | None, *, again: bool = False) -> Event:
+    def _close(
+        self, key: str, tab: str, kind: str, row: int, name: str | None, *, again: bool = False, asked: bool = True
+    ) -> Event:
         with self._transaction() as run:
             if (known := self._known(key)) is not None:
                 return known
-            owner = run("SELECT tab FROM reserved WHERE row = ?", (row,)).fetchone()
+            heard = time.time() - SILENT
+            owner = run("SELECT tab FROM reserved WHERE row = ? AND at >= ?", (row, heard)).fetchone()
             if not again and self.state.closed(row):
                 raise Refused("Someone else answered this row meanwhile: their answer stays.")
-            if owner is not None and owner[0] != tab:
+            if asked and owner is not None and owner[0] != tab:
                 raise Refused("Someone else is being asked about this row.")
             event = self._add(run, key, tab, kind, row, name)
             run("DELETE FROM reserved WHERE row = ?", (row,))
