@@ -3,6 +3,7 @@
 import warnings
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -433,9 +434,6 @@ def test_sampling_a_learned_prior_draws_from_its_mixture(monkeypatch):
     check_every_answer(drawn.posterior_, 2, some_rows(drawn), drawn.locate(X[:4] + 0.01)[2])
     for draws, ep in zip(drawn.posterior_.components, quick.components[:n_drawn], strict=True):
         assert np.abs(draws.probability() - ep.probability()).mean() < 0.02
-    drawn.partial_fit_labels(0, "upper")
-    assert isinstance(drawn.posterior_, Draws)
-    assert 0 in drawn.posterior_.model.nodes
 
 
 def sample_without_compiling(prior, model, sampler=None, *, n_steps, n_chains, seed, **settings):
@@ -678,6 +676,40 @@ def test_who_asked_for_sampling_gets_draws(monkeypatch):
     assert isinstance(classifier.posterior_, Draws)
     assert 0 in classifier.posterior_.model.nodes
     assert np.array_equal(classifier.label_distributions_, classifier.posterior_.probability())
+
+
+def test_drawn_mixtures_stay_mixtures_with_new_labels(monkeypatch):
+    """The weights follow the labels as those of a cold start do."""
+    monkeypatch.setattr("graphuq.beliefs.sample", sample_without_compiling)
+    classifier = GraphClassifier(n_steps=20, n_chains=2).fit(X, Y).set_params(inference="sample")
+    classifier.posterior_ = replace(classifier.posterior_, temperature=0.8)
+    before = classifier.draw().posterior_
+    after = classifier.partial_fit_labels(0, "upper").posterior_
+    assert all(isinstance(each, Draws) and 0 in each.model.nodes for each in after.components)
+    assert after.temperature == before.temperature == 0.8
+    labels, weights = classifier.labels_, {}
+    for weight, each in zip(before.weights, before.components, strict=True):
+        models = (replace(each.model, nodes=labels.nodes, y=labels.y), each.model)
+        new, old = (GaussianPosterior.of(each.prior, model).fit.log_evidence for model in models)
+        weights[id(each.prior)] = weight * np.exp(new - old)
+    kept = np.array([weights[id(each.prior)] for each in after.components])
+    assert len(kept) > 3
+    assert kept[:-1].sum() < 0.9 * sum(weights.values()) <= kept.sum()
+    np.testing.assert_allclose(after.weights, kept / kept.sum(), rtol=1e-3)
+
+
+@pytest.mark.parametrize("settings", [{}, {"prior": "matern", "inference": "ep"}], ids=str)
+def test_labels_that_cannot_be_reconciled_are_drawn(settings, monkeypatch):
+    """Of each component, if there are several."""
+    classifier = GraphClassifier(n_steps=20, n_chains=2, **settings).fit(X, Y)
+    before = classifier.posterior_
+    monkeypatch.setattr(
+        "graphuq.beliefs.sample_enough", lambda *a, time_limit, stacklevel, **k: sample_without_compiling(*a, **k)
+    )
+    monkeypatch.setattr(GaussianPosterior, "diagnostics", lambda self: SimpleNamespace(converged=False))
+    after = classifier.partial_fit_labels(0, "upper").posterior_
+    assert type(after) is (Mixture if isinstance(before, Mixture) else Draws)
+    assert all(isinstance(each, Draws) for each in (after.components if isinstance(after, Mixture) else [after]))
 
 
 @pytest.mark.filterwarnings("ignore:Not converged")

@@ -79,11 +79,14 @@ def drawn(classifier: GraphClassifier, seen: Seen, before: Beliefs) -> Draws | M
 
 
 def with_labels(classifier: GraphClassifier, seen: Seen, before: Beliefs, labels: Labels) -> Beliefs:
-    """The posterior under the same prior and other labels: by expectation propagation, or by draws where that fails."""
-    if classifier.inference != "sample" and offers(before.model, "sites"):
+    """The posterior under the same prior and other labels: by expectation propagation, or by draws where that fails.
+
+    Where draws are asked for, the weights of a mixture and its temperature are those of expectation propagation.
+    """
+    asked = classifier.inference == "sample"
+    if offers(before.model, "sites") and (not asked or isinstance(before, Mixture)):
         after = _in_closed_form(before).with_labels(labels.nodes, labels.y)
-        if after.diagnostics().converged:
-            return after
+        return after if not asked and after.diagnostics().converged else drawn(classifier, seen, after)
     source = before.model if is_dataclass(before.model) else model_template(classifier)
     model = labeled(source, labels.nodes, labels.y, labels.n_classes)
     return _sampled(classifier, seen, before.prior, model)
