@@ -1,6 +1,7 @@
 """Learning: the evidence's gradient, its peak, and the average around it, against differences, searches and grids."""
 
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy.special import ndtr
 
 from graphuq import calibration, graph, laplacian, spectrum
 from graphuq.inference.independence import sample_independently
-from graphuq.learning import Hyperprior, LogNormal, learn
+from graphuq.learning import Hyperparameters, Hyperprior, LogNormal, _deviations, learn
 from graphuq.learning.averaging import around, axes_of, axial, bound, climb, with_all_labels
 from graphuq.learning.evidence import AS_NOISE, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, GRAPH, Family
@@ -282,6 +283,20 @@ def test_experiment_averages_as_learning_does():
     assert np.abs(averaged(cloud, Hyperprior())[0] - right).mean() < 0.02
     fitted = fit([cloud], replace(config, n_iterations=2))
     assert loss([cloud], fitted, config) <= loss([cloud], Hyperprior(), config)
+
+
+def test_what_a_point_lacks_is_no_part_of_a_spread():
+    """Graph and tau known exactly wherever there is a graph; linear within a factor of 2, weights 1 to 3."""
+    found = [
+        Hyperparameters(tau=0.3, alpha=8.0, graph=12.0, linear=0.0, constant=0.5, mistakes=0.0, gamma=1.0),
+        Hyperparameters(tau=0.7, alpha=8.0, graph=0.0, linear=1.0, constant=0.5, mistakes=0.01, gamma=1.0),
+        Hyperparameters(tau=0.3, alpha=8.0, graph=12.0, linear=4.0, constant=0.5, mistakes=0.01, gamma=1.0),
+    ]
+    points = [SimpleNamespace(hyperparameters=each) for each in found]
+    spread = _deviations(points, np.array([0.2, 0.6, 0.2]))
+    assert spread._replace(linear=0.0) == pytest.approx(np.zeros(7), abs=1e-12)
+    assert spread.linear == pytest.approx(np.log(4) * np.sqrt(0.75 * 0.25))
+    assert _deviations(points[1:2], np.ones(1)) == pytest.approx(np.zeros(7))
 
 
 def test_result_can_be_sampled_and_reports_its_spread():

@@ -170,10 +170,14 @@ def _enough_modes(found: list[Weighed], weights: Array) -> bool:
 
 
 def _deviations(points: list[Point], weights: Array) -> Hyperparameters:
-    """Standard deviation of the logarithm of each hyper-parameter."""
+    """Standard deviation of the logarithm of each hyper-parameter, over the points that have it; 0 where none has."""
     values = np.array([point.hyperparameters for point in points])
-    logs = np.log(np.where(values > 0, values, 1.0))
-    return Hyperparameters(*np.sqrt(weights @ (logs - weights @ logs) ** 2).tolist())
+    has = values > 0
+    has[:, :2] &= has[:, 2:3]  # tau and alpha are numbers of the graph piece
+    shares = np.where(has, weights[:, None], 0.0)
+    shares /= np.maximum(shares.sum(axis=0), np.finfo(float).tiny)
+    logs = np.log(np.where(has, values, 1.0))
+    return Hyperparameters(*np.sqrt((shares * (logs - (shares * logs).sum(axis=0)) ** 2).sum(axis=0)).tolist())
 
 
 def _warn(problem: Problem, best: Point, spectrum: Spectrum, converged: bool) -> None:
