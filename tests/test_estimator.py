@@ -35,6 +35,7 @@ from graphuq import (
 )
 from graphuq.inference.independence import sample_independently
 from graphuq.inference.sampler import Info
+from graphuq.learning import Hyperprior, LogNormal, learn
 from graphuq.models import LevelSet, Probit
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 
@@ -923,6 +924,28 @@ def test_a_noise_that_is_given_is_not_learned():
     assert classifier.hyperparameters_["gamma"] == pytest.approx(0.7)
     assert "gamma" not in classifier.hyperparameter_spread_
     assert "tau" in classifier.hyperparameter_spread_
+
+
+def test_a_prior_without_a_graph_piece_has_none_of_its_numbers():
+    """Classes on two sides of a plane that no cluster of the rows has heard of."""
+    rows = np.random.default_rng(0).normal(size=(120, 8))
+    y = np.where(np.arange(120) < 60, rows[:, 0] > 0, -1)
+    classifier = GraphClassifier().fit(rows, y)
+    assert "linear" in classifier.hyperparameters_
+    assert not {"graph", "tau", "alpha"} & set(classifier.hyperparameters_ | classifier.hyperparameter_spread_)
+
+
+def test_the_noise_that_was_given_is_told_in_the_units_of_its_giver():
+    """The learned prior is in units of the noise: all of u, times 0.2, is told."""
+    classifier = GraphClassifier(gamma=0.2, n_neighbors=20).fit(X, Y)
+    labels = classifier.labels_
+    believed = replace(Hyperprior(), graph=LogNormal(5.0, 1.0))
+    probit, columns = Probit(labels.nodes, labels.y), classifier._seen.columns
+    found = learn(classifier.spectrum_, probit, features=columns, hyperprior=believed).hyperparameters
+    assert (found.gamma, found.graph) == pytest.approx((1.0, 5.0))
+    scaled = found._replace(gamma=0.2, graph=1.0, linear=0.2 * found.linear)._asdict()
+    assert classifier.hyperparameters_ == pytest.approx({name: value for name, value in scaled.items() if value})
+    assert not {"gamma", "graph"} & set(classifier.hyperparameter_spread_)
 
 
 def test_the_same_seed_gives_the_same_answer(fitted, three):

@@ -29,6 +29,10 @@ Beliefs = Draws | GaussianPosterior | Mixture
 DRAWN_WEIGHT = 0.9
 # What probit learns of the labels' noise: of no use to another model.
 NOISE = ("gamma", "mistakes")
+# Deviations, which are in units of the noise.
+IN_UNITS_OF_NOISE = ("gamma", "graph", "linear")
+# What a prior without a graph piece does not have.
+OF_GRAPH = ("tau", "alpha")
 # What is known within this factor was fixed, but for rounding.
 FIXED = 1 + 1e-6
 
@@ -101,12 +105,13 @@ def _learned(
     """
     climbs = has_evidence(model)
     climbed = model if climbs else labeled(Probit(), labels.nodes, labels.y, labels.n_classes)
-    believed = ask(climbed, "hyperprior")
+    believed, unit = ask(climbed, "hyperprior"), 1.0
     if classifier.gamma is not None and climbs:
-        # Noise is the unit of the learned prior: to fix gamma where u has deviation 1 is to fix that of the graph.
         gamma = float(classifier.gamma)
-        fixed = {"gamma": LogNormal(gamma, 1.0)} if believed.gamma.factor > 1 else {}
-        believed = replace(believed, **(fixed or {"graph": LogNormal(1 / gamma, 1.0)}))
+        if believed.gamma.factor > 1:
+            believed = replace(believed, gamma=LogNormal(gamma, 1.0))
+        else:  # noise is the unit: to fix gamma where u has deviation 1 along the graph is to fix that deviation
+            believed, unit = replace(believed, graph=LogNormal(1 / gamma, 1.0)), gamma
     seconds = dict(seen.seconds)  # other classifiers may have seen the same
     seen = replace(seen, seconds=seconds)
     before, began, modes = seconds["spectrum"], time.perf_counter(), seen.spectrum
@@ -117,7 +122,11 @@ def _learned(
     seconds["learning"] = time.perf_counter() - began - (seconds["spectrum"] - before)
     seen = replace(seen, spectrum=found.spectrum)
     values = found.hyperparameters._asdict()
-    told = {name: value for name, value in values.items() if value > 0 and (climbs or name not in NOISE)}
+    told = {
+        name: value * (unit if name in IN_UNITS_OF_NOISE else 1.0)
+        for name, value in values.items()
+        if value > 0 and (climbs or name not in NOISE) and (values["graph"] or name not in OF_GRAPH)
+    }
     factors = {name: float(np.exp(each)) for name, each in found.log_deviations._asdict().items() if name in told}
     spread = {name: each for name, each in factors.items() if each > FIXED}
     posterior: Beliefs = found.posterior

@@ -66,7 +66,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         model: how labels follow from the function: "probit", "level_set" or "ginzburg_landau". Or a model
             without labels, such as ``models.Probit(gamma=0.2)``, or a class of your own.
         gamma: standard deviation of the noise of labels; None to learn it, or, where nothing is
-            learned, for the model's own (0.1, for Ginzburg-Landau 0.6).
+            learned, for the model's own (0.1, for Ginzburg-Landau 0.6). A learned prior has deviation 1 along the
+            graph where probit's gamma is given, and is in units of the noise where it is not.
         epsilon: width of the wells of "ginzburg_landau".
         inference: "ep" answers by expectation propagation, "sample" draws `n_steps` by `sampler`. "auto" answers
             a learned prior by expectation propagation, averaged over hyper-parameters; and draws under any other,
@@ -85,7 +86,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         label_distributions_: their probabilities, shape (n_rows, n_classes), columns as in `classes_`.
         label_errors_: the Monte-Carlo errors of these.
         posterior_: the `Posterior`: `Draws`, a `GaussianPosterior` or a `Mixture`.
-        hyperparameters_: gamma, tau, alpha, graph, linear, constant, mistakes, epsilon, as far as they apply.
+        hyperparameters_: gamma, tau, alpha, graph, linear, constant, mistakes, epsilon, as far as they apply; gamma is the
+            one given, or, of a learned prior, 1, the unit of graph and linear.
         hyperparameter_spread_: of those that were learned, the factor within which they are known.
         graph_, spectrum_: the similarity graph and its eigenpairs: of a large graph as many as carry weight.
         stages_, peak_gigabytes_: the seconds that each part of `fit` took, and the most memory this process has held.

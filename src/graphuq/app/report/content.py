@@ -39,7 +39,7 @@ IN_WORDS = {
     "gamma": "noise of the labels (gamma)",
     "tau": "how far similarity reaches on the graph: less is farther (tau)",
     "alpha": "smoothness along the graph (alpha)",
-    "graph": "how much the graph says, in units of the noise (graph)",
+    "graph": "how much the graph says, beside the noise (graph)",
     "linear": "how much a linear function of the features says (linear)",
     "constant": "how much more frequent one class may be (constant)",
     "mistakes": "share of labels that are mistakes (mistakes)",
