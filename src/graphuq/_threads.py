@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
@@ -14,11 +15,36 @@ MANY_MULTIPLICATIONS = 1e9
 
 @cache
 def _blas() -> Any:
+    import scipy.linalg  # noqa: F401  # its library is another than NumPy's, and is found once it is loaded
+
     return ThreadpoolController().select(user_api="blas")
+
+
+class _OneThread:
+    """One thread from when the first enters until the last has left: the number is that of the whole process."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = Lock(), 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit = _blas().limit(limits=1)
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._limit.restore_original_limits()
+
+
+_ONE = _OneThread()
 
 
 def blas_threads(n_multiplications: float) -> AbstractContextManager[Any]:
     """One thread for small matrices: there, threads that wait for each other cost more than they bring,
     most of all on a busy machine.
     """
-    return nullcontext() if n_multiplications > MANY_MULTIPLICATIONS else _blas().limit(limits=1)
+    return nullcontext() if n_multiplications > MANY_MULTIPLICATIONS else _ONE

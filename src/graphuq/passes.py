@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from graphuq._expect import RowError
 from graphuq._progress import progress_bar
+from graphuq._threads import blas_threads
 from graphuq.memory import check_room
 from graphuq.tall import NEEDS, PART_ROWS, Array, Tall
 
@@ -146,7 +146,7 @@ def _by_threads(X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
     def done(rows: slice) -> Any:
         return work(rows, X.rows(rows))
 
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads) as pool:
+    with blas_threads(0), ThreadPoolExecutor(n_threads) as pool:
         pending: deque[Any] = deque()
         for rows in slices:
             pending.append(pool.submit(done, rows))
@@ -178,7 +178,7 @@ def _by_cluster(cluster: Any, X: Tall, work: Work, slices: Sequence[slice]) -> I
 
 
 def _task(work: Work, rows: slice, X: NDArray[Any]) -> Any:
-    with threadpool_limits(1, "blas"):
+    with blas_threads(0):
         return work(rows, np.asarray(X, dtype=np.float64))
 
 
