@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from graphuq import datasets, graph, laplacian, models, prior, sample, spectrum
+from graphuq.inference.marginals import FEW_LABELS
 from graphuq.posterior import GaussianPosterior, Mixture, kept
 from graphuq.posterior.kept import refreshed
 
@@ -16,12 +18,12 @@ def _many_numbers(monkeypatch):
     monkeypatch.setattr(kept, "FEW_NUMBERS", 0)
 
 
-def mixture(n_classes, temperature=1.0):
+def mixture(n_classes, temperature=1.0, n_labels=30):
     rng = np.random.default_rng(0)
     y = np.arange(300) % n_classes
     X = 2.0 * rng.standard_normal((n_classes, 5))[y] + rng.standard_normal((300, 5))
     modes = spectrum.leading(laplacian.normalized(graph.knn(X, n_neighbors=8)), n_modes=25)
-    nodes = np.arange(30)
+    nodes = np.arange(n_labels)
     model = models.Probit(nodes, y[nodes], gamma=0.5, n_classes=n_classes)
     parts = tuple(
         GaussianPosterior.of(replace(made, variances=9 * made.variances), model)
@@ -34,7 +36,7 @@ def mixture(n_classes, temperature=1.0):
 def test_rows_follow_new_labels(n_classes, temperature):
     posterior, y = mixture(n_classes, temperature)
     probability, error, now = refreshed(posterior)
-    np.testing.assert_allclose(probability, posterior.probability(), atol=5e-3 if n_classes > 2 else 1e-10)
+    np.testing.assert_allclose(probability, posterior.probability(), atol=1e-5 if n_classes > 2 else 1e-10)
     assert not error.any()
     for row in range(30, 42):
         posterior = posterior.with_labels(
@@ -44,6 +46,21 @@ def test_rows_follow_new_labels(n_classes, temperature):
         off = np.abs(probability - posterior.probability()).max(axis=1)
         assert off.max() < 0.07
         assert off.mean() < 8e-3
+
+
+@pytest.mark.parametrize("n_labels", [6, FEW_LABELS, FEW_LABELS + 1])
+def test_a_row_among_few_and_among_many_is_the_same(n_labels):
+    """A Gaussian of few labels is corrected, however many rows are asked."""
+    posterior, y = mixture(2, n_labels=n_labels)
+    exact = posterior.probability()
+    found, _, now = refreshed(posterior)
+    np.testing.assert_allclose(found, exact, atol=1e-10)
+    bare = np.mean([ndtr(m / np.sqrt(v + 0.25)) for m, v in (each.moments() for each in posterior.components)], 0)
+    if n_labels == 6:
+        assert np.abs(bare[:, 0] - exact[:, 1]).max() > 5e-3
+    later = posterior.with_labels(np.arange(n_labels + 1), y[: n_labels + 1])
+    tolerance = 1e-10 if n_labels < FEW_LABELS else 0.05
+    np.testing.assert_allclose(refreshed(later, now)[0], later.probability(), atol=tolerance)
 
 
 def test_some_rows_follow_as_all_do():

@@ -77,18 +77,24 @@ def _corrected(result: EP, mean: Vector, variance: Vector, covariance: Matrix) -
     # Variance of f_j given u; where u is f_j itself, a step likelihood is asked at a point.
     given = np.maximum(f_variance - slope * covariance, 1e-12 * f_variance + 1e-300)
     left = 1 - precision * given
+    cavity = given / left
+    # f_j and the belief without its site are linear in t = a - mean, all sites together a quadratic.
+    mean_at, mean_by = (f_mean - shift * given) / left, slope / left
+    site_at = (precision * f_mean**2 - 2 * shift * f_mean + shift**2 * given) / (2 * left)
+    site = [
+        each.sum(axis=1)
+        for each in (site_at, (precision * f_mean - shift) * mean_by, precision * slope * mean_by / 2)
+    ]
     reach = REACH * np.sqrt(variance)
     x, weights = QUADRATURE
     log_mass = []
     for low, high in ((np.minimum(mean - reach, 0), 0 * mean), (0 * mean, np.maximum(mean + reach, 0))):
         for point, weight in zip(x, weights, strict=True):
-            a = (low + high + (high - low) * point) / 2
-            f = f_mean + slope * (a - mean)[:, None]
-            label = sites.log_predictive((f - shift * given) / left, given / left)
-            site = (precision * f**2 - 2 * shift * f + shift**2 * given) / (2 * left)
+            t = (low + high + (high - low) * point) / 2 - mean
+            label = sites.log_predictive(mean_at + mean_by * t[:, None], cavity).sum(axis=1)
             with np.errstate(divide="ignore"):  # a side out of reach has no mass
                 log_size = np.log(weight * (high - low))
-            log_mass.append(log_size - (a - mean) ** 2 / (2 * variance) + (label + site).sum(axis=1))
+            log_mass.append(log_size - t**2 / (2 * variance) + label + site[0] + t * (site[1] + t * site[2]))
     mass = np.exp(np.array(log_mass) - np.max(log_mass, axis=0))
     return np.asarray(mass[x.size :].sum(axis=0) / mass.sum(axis=0))
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 
+# Where mistakes are likelier than this, a probability with them cannot underflow, and needs no logarithm of its tail.
+LEAST_LOG_FLIP = -600.0
+
 
 class Match(NamedTuple):
     """What one label makes of a Gaussian belief, one entry per label.
@@ -109,7 +112,11 @@ class Sites:
 
     def log_predictive(self, mean: Vector, variance: Vector) -> Vector:
         """Log probability of each label for a belief about f_j; labels along the last axis."""
-        return np.asarray(self._flipped(log_ndtr(self.y * mean / np.sqrt(variance + self.noise + self.tail))))
+        k = self.y * mean / np.sqrt(variance + self.noise + self.tail)
+        if self.log_flip > LEAST_LOG_FLIP:
+            flip = np.exp(self.log_flip)
+            return np.asarray(np.log(flip + (1 - 2 * flip) * ndtr(k)))
+        return np.asarray(self._flipped(log_ndtr(k)))
 
     def _flipped(self, log_right: NDArray[Any]) -> NDArray[Any]:
         """``log(flip + (1 - 2 flip) p)`` from log p."""

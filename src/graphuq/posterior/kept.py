@@ -2,7 +2,8 @@
 
 A new label moves means by ``Sigma_jc``, times a factor, and lowers variances by its square. So the means of the fields
 at all rows are computed anew, which is one product; variances only where the mean has moved far since they were
-computed. Fields count as independent there, see `matched`.
+computed. Fields count as independent there, see `matched`; the first time they are asked as they are. So are rows of so
+few labels that a single field is no Gaussian (`marginals`), each time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from graphuq import uncertainty
 from graphuq._threads import blas_threads
+from graphuq.inference.marginals import FEW_LABELS
 from graphuq.inference.whiten import OnModes
 from graphuq.models.base import offer
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, blocks
@@ -32,6 +34,8 @@ Nodes = NDArray[np.int64]
 STALE, MOST_ROWS = 0.01, 2000
 # Of fewer probabilities, of all components, all are computed anew.
 FEW_NUMBERS = 2**16
+# Probabilities of more fields are those of independent ones everywhere.
+CORRELATED_FIELDS = 3
 
 
 class Kept(NamedTuple):
@@ -52,12 +56,15 @@ def refreshed(
     """The probabilities of rows, by default all, and their errors, and what to hand in next time for the same rows."""
     nodes = np.arange(posterior.n_nodes) if rows is None else rows
     parts: tuple[Any, ...] = posterior.components if isinstance(posterior, Mixture) else (posterior,)
-    can_keep = all(isinstance(each, GaussianPosterior) and isinstance(each.whitening, OnModes) for each in parts)
-    if not can_keep or len(nodes) * posterior.n_classes * len(parts) < FEW_NUMBERS:
+    in_closed_form = all(isinstance(each, GaussianPosterior) for each in parts)
+    if not in_closed_form or len(nodes) * posterior.n_classes * len(parts) < FEW_NUMBERS:
         found = posterior.classes(nodes)
         return found.probability, found.error, ()
+    keeps = all(_can_keep(each) for each in parts)
 
-    def now_of(each: GaussianPosterior) -> tuple[Kept, Array]:
+    def now_of(each: GaussianPosterior) -> tuple[Kept | None, Array]:
+        if not keeps:
+            return None, each.probability(nodes)
         old = next((old for old in before if old.prior is each.prior), None)
         kept, probability = _asked(each, nodes) if old is None else _followed(each, nodes, old)
         return kept, np.clip(probability, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
@@ -65,13 +72,21 @@ def refreshed(
     with blas_threads(0), ThreadPoolExecutor(min(len(parts), os.cpu_count() or 1)) as pool:
         now, probabilities = zip(*pool.map(now_of, parts), strict=True)
     mixed = posterior.mixed(probabilities) if isinstance(posterior, Mixture) else probabilities[0]
-    return mixed, np.zeros_like(mixed), now
+    return mixed, np.zeros_like(mixed), now if keeps else ()
+
+
+def _can_keep(posterior: GaussianPosterior) -> bool:
+    """Whether its probabilities follow from means and variances alone."""
+    corrected = int(offer(posterior.model, "n_fields")) == 1 and len(posterior.model.nodes) <= FEW_LABELS
+    return isinstance(posterior.whitening, OnModes) and not corrected
 
 
 def _asked(posterior: GaussianPosterior, nodes: Nodes) -> tuple[Kept, Array]:
     """One component at rows, for the first time."""
-    mean, variance = _means(posterior, nodes), _variances(posterior, nodes)
-    return Kept(posterior.prior, mean, variance), posterior.fit.independent_classes(mean, variance)
+    kept = Kept(posterior.prior, _means(posterior, nodes), _variances(posterior, nodes))
+    if 1 < kept.mean.shape[1] <= CORRELATED_FIELDS:
+        return kept, posterior.probability(nodes)
+    return kept, posterior.fit.independent_classes(kept.mean, kept.variance)
 
 
 def _followed(posterior: GaussianPosterior, nodes: Nodes, before: Kept) -> tuple[Kept, Array]:
