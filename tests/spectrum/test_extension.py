@@ -101,3 +101,15 @@ def test_a_nearly_constant_cosine_graph_extends_too():
     assert found.n_modes == 4
     assert (1 - found.values[1:] < 1e-3).all()
     np.testing.assert_allclose(spectrum.extend(found, weights, features), found.vectors, atol=1e-8)
+
+
+def test_the_modes_believed_are_those_of_both_laplacians_where_degrees_are_equal():
+    """On a ring D - A is d times the normalized Laplacian, and lambda / d what is compared."""
+    apart = np.minimum(np.arange(60), 60 - np.arange(60))
+    ring = graph.precomputed(np.exp(-(apart[np.abs(np.subtract.outer(range(60), range(60)))] ** 2) / 50.0) * 7.0)
+    found = [
+        spectrum.believed_modes(spectrum.dense(L), ring)
+        for L in (laplacian.normalized(ring), laplacian.unnormalized(ring))
+    ]
+    assert 2 < found[0].sum() < 50
+    np.testing.assert_array_equal(*found)

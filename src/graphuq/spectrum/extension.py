@@ -87,22 +87,25 @@ def extend_weights(spectrum: Spectrum, weights: MatrixLike) -> Array:
 def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[np.bool_]:
     """Which modes have a value at a new point that is more than noise, shape (n_modes,).
 
-    That value is an average of the mode over neighbors, of weights w_i, divided by ``1 - lambda_j``. What the
-    average says shrinks with the divisor, its noise does not: it stays at ``1 / sqrt(n)`` with
+    That value is an average of the mode over neighbors, of weights w_i, divided by ``1 - lambda_j``, or, for ``D - A``,
+    by ``1 - lambda_j / d_x``, at a node x in the middle of all. What the average says shrinks with the divisor, its noise does not: it stays at ``1 / sqrt(n)`` with
     ``n = 1 / sum_i w_i^2`` effective neighbors. A mode is believed where its signal has half the power of its
     noise. The first mode that tells points apart is always believed, and those up to half its divisor.
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect(graph, (Graph, LowRankGraph), "graph", "the graph that the spectrum was made from")
-    first = 1 - spectrum.values[min(spectrum.n_components, spectrum.n_modes - 1)]
     some = np.linspace(0, graph.n_nodes - 1, min(graph.n_nodes, _N_ASKED)).astype(int)
     if isinstance(graph, LowRankGraph):  # of very many nodes some stand for all
         step = max(1, graph.n_nodes // _N_OTHERS)
         squares = step * squared_lengths(graph.factor[some] @ graph.factor[::step].T)
     else:
         squares = squared_lengths(graph.weights[some])
-    noise = 1 / np.sqrt(2 * np.median(np.ravel(graph.degrees[some]) ** 2 / squares))
-    return np.abs(1 - spectrum.values) >= min(noise, abs(first) / 2)
+    degrees = np.ravel(graph.degrees[some])
+    noise = 1 / np.sqrt(2 * np.median(degrees**2 / squares))
+    scale = np.ones(1) if spectrum.normalized else degrees
+    divisor = np.median(np.abs(1 - spectrum.values / scale[:, None]), axis=0)
+    first = divisor[min(spectrum.n_components, spectrum.n_modes - 1)]
+    return np.asarray(divisor >= min(noise, first / 2))
 
 
 def _scaled(spectrum: Spectrum, rows: slice) -> Array:
