@@ -236,7 +236,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return self._infer(self.labels_)
 
     def suspicious_labels(self, n: int | None = None) -> SuspiciousLabels:
-        """The given labels from the most to the least suspicious: the probability that each is a mistake, given all others."""
+        """The given labels, most suspicious first: ``1 - P(the given class | all other labels)``; see `SuspiciousLabels`."""
         check_is_fitted(self)
         return suspicious_labels(self.posterior_, n=n)
 

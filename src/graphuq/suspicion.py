@@ -1,4 +1,4 @@
-"""A posterior in; the labels that are likely wrong, most suspicious first, out."""
+"""A posterior in; the labels that the others speak against, most suspicious first, out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class SuspiciousLabels:
         nodes: the labeled nodes.
         y: the classes they were given, as numbers.
         likelier: the class that the other labels make most probable there.
-        probability: that the given class is not the right one, given all other labels.
+        probability: that the class there is not the given one, as far as all *other* labels tell. The label itself does
+            not count: where classes overlap this is high for many a right label too.
         rival: the probability of the likelier class, given all other labels.
     """
 
@@ -43,7 +44,7 @@ class SuspiciousLabels:
 def suspicious_labels(
     posterior: Posterior, *, n: int | None = None, left_out: NDArray[np.float64] | None = None
 ) -> SuspiciousLabels:
-    """The labels ranked by the probability that they are mistakes, all of them or the first n.
+    """The labels ranked by how probable the others make another class there, all of them or the first n.
 
     ``1 - P(class of j is y_j | all labels but y_j)``: a label that stands alone against its neighbors is suspicious,
     however sure the one who gave it was. It takes a model that offers sites. `left_out` is what `posterior.left_out`
