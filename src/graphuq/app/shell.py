@@ -65,8 +65,9 @@ def whole_output() -> Iterator[None]:
 
     What is piped is UTF-8, whatever the terminal would take, and no name of a user's is one that cannot be printed.
     """
-    nowhere = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
-    sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere  # a shell may have closed them
+    if sys.stdout is None or sys.stderr is None:  # a shell may have closed them
+        nowhere = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")

@@ -17,18 +17,18 @@
   // An answer that is not heard is sent again, under the same name: the server counts it once.
   async function ask(path, body = null) {
     for (let pause = 250; ; pause = Math.min(2 * pause, 4000)) {
-      let reply;
+      let reply, found;
       try {
         reply = await fetch(path, {
           method: body ? "POST" : "GET", body: body && JSON.stringify(body), cache: "no-store",
           headers: { "X-Graphuq-Key": key, ...(body ? { "Content-Type": "application/json" } : {}) },
         });
+        found = path.startsWith("api/picture") && reply.ok ? await reply.blob() : await reply.json();  // all of it
       } catch {
         problem("graphuq label does not answer. Start the same command again: nothing is lost, and this page goes on by itself.");
         await wait(pause);
         continue;
       }
-      const found = path.startsWith("api/picture") && reply.ok ? await reply.blob() : await reply.json();
       if (reply.ok) { problem(state?.failure ? `The model could not learn: ${state.failure}` : ""); return found; }
       const refused = new Error(found.sentence ?? `The server refused (${reply.status}).`);
       refused.status = reply.status;
