@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -21,7 +22,7 @@ from graphuq.inference.sampler import Sampler
 from graphuq.inference.target import Linear, Target
 from graphuq.learning import learn
 from graphuq.models import GinzburgLandau, LevelSet, Probit
-from graphuq.models.base import ask, curvature, labeled, offer, offers
+from graphuq.models.base import ask, curvature, labeled, offer, offers, warned_before
 from tests.oracles import four_priors, random_spectrum, simplex_corners
 
 NODES, N_SEEN = np.array([4, 1, 7]), 9
@@ -412,3 +413,13 @@ def test_delta_must_be_a_probability_below_one_half(delta):
 def test_one_class_only_is_allowed_with_a_warning(make):
     with pytest.warns(UserWarning, match="Every label is class 1: with one class only"):
         make(y=[1, 1, 1])
+
+
+def test_a_model_made_again_warns_no_one_and_mutes_no_other_thread():
+    with warned_before(), ThreadPoolExecutor(1) as pool:
+        again = Probit([0, 3], [1, 1])
+        assert Probit([0, 3], [2, 0]).n_classes == 3
+        with pytest.raises(UserWarning, match="Every label is class 1"):  # the tests turn warnings into errors
+            pool.submit(Probit, [0, 3], [1, 1]).result()
+    with pytest.warns(UserWarning, match="Every label is class 1"):
+        replace(again, gamma=0.2)

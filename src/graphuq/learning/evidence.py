@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from graphuq._expect import expect, expect_in_graph, expect_numbers
 from graphuq.inference.fit import Fit
 from graphuq.inference.whiten import OnModes
 from graphuq.learning.hyperprior import GAMMA, MISTAKES, Family, Hyperparameters, Hyperprior
-from graphuq.models.base import Model, ask, offer, offers
+from graphuq.models.base import Model, ask, offer, offers, warned_before
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.side_by_side import beside, first_one
@@ -92,8 +91,7 @@ class Problem:
             return self
         order = np.random.default_rng(0).permutation(y.size)
         kept = np.union1d(order[:most], order[np.unique(y[order], return_index=True)[1]])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # labels were doubted when they were read
+        with warned_before():
             model: Any = self.model
             few = replace(model, nodes=model.nodes[kept], y=y[kept])
         return replace(self, rows=self.rows[kept], model=few)
@@ -163,8 +161,7 @@ def learned_basis(features: Any, vectors: Any) -> Any:
 def with_noise(model: Any, found: Hyperparameters) -> Model:
     """The same labels with the noise, and the share of mistakes, that was found."""
     settings = {"gamma": found.gamma} | ({"delta": found.mistakes} if offers(model, "delta") else {})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its labels were doubted, and warned of, when it was made
+    with warned_before():
         made: Model = replace(model, **settings)
     return made
 

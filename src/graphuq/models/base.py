@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import is_dataclass, replace
 from inspect import signature
 from typing import Any, NamedTuple, Protocol, cast
@@ -69,6 +72,8 @@ class Curvature(NamedTuple):
     convex: bool
 
 
+# Of each thread its own, which the filters of `warnings` are not.
+_MUTED: ContextVar[bool] = ContextVar("muted", default=False)
 SMALLEST = 1e-150  # of gamma and epsilon, which are squared
 DEFAULTS: dict[str, Any] = {
     "n_classes": 2,
@@ -143,6 +148,16 @@ def labeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64], n_classe
     return cast(Model, made)
 
 
+@contextmanager
+def warned_before() -> Iterator[None]:
+    """Models made inside do not warn of their labels: that was done when these were first read."""
+    token = _MUTED.set(True)
+    try:
+        yield
+    finally:
+        _MUTED.reset(token)
+
+
 def check_label_model(model: Any) -> None:
     """Doubt the labels and numbers of a frozen model, and keep them as arrays, numbers, and counts of classes.
 
@@ -175,7 +190,7 @@ def _warn_of_gaps(y: NDArray[np.int64]) -> None:
     """Classes are counted from 0, and who writes 1 and 2 may mean two of them."""
     found = np.unique(y)
     gaps = np.flatnonzero(found != np.arange(found.size))
-    if found.size > 1 and gaps.size:
+    if found.size > 1 and gaps.size and not _MUTED.get():
         warnings.warn(
             f"y holds classes up to {found[-1]}, counted from 0, and class {gaps[0]} has no label: {found[-1] + 1:,} classes "
             f"are taken. Give n_classes={found[-1] + 1} if they are meant, and else number classes without gaps, as "
@@ -222,7 +237,7 @@ def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDA
     if unique.size < indices.size:
         keep = np.sort(first)
         indices, values = indices[keep], values[keep]
-    if np.unique(values).size == 1:
+    if np.unique(values).size == 1 and not _MUTED.get():
         warnings.warn(
             f"Every label is class {values[0]:.0f}: with one class only, the data cannot say where another one is.",
             stacklevel=5,

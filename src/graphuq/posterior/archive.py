@@ -6,7 +6,6 @@ stored as its sites, from which the Gaussian follows.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import fields, is_dataclass, replace
 from numbers import Real
 from pathlib import Path
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from graphuq import archive, models
 from graphuq._expect import expect_model, expect_path
 from graphuq.inference.whiten import OnModes, whiten
-from graphuq.models.base import Model, ask, offer
+from graphuq.models.base import Model, ask, offer, warned_before
 from graphuq.posterior.base import Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior, Start
@@ -122,8 +121,7 @@ def _with_numbers(model: Any, numbers: dict[str, float]) -> Model:
     """A model of one's own with the numbers that this component had."""
     if is_dataclass(model) and not isinstance(model, type):
         own = {f.name for f in fields(model) if f.init}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its labels were doubted when it was made
+        with warned_before():
             model = replace(model, **{name: value for name, value in numbers.items() if name in own})
     for name, value in numbers.items():
         if getattr(model, name, None) != value:
@@ -140,8 +138,7 @@ def _unpack_one(
     if model is None:
         if told["model"] not in MODELS:
             raise TypeError(f"The file holds a model of your own, {told['model']}: give it as model=.")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what there was to say of the labels was said when it was made
+        with warned_before():
             model = MODELS[told["model"]](arrays["nodes"], arrays["y"], **told["model settings"])
     elif told["model"] not in MODELS:
         model = _with_numbers(model, told["model settings"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -11,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphuq._expect import expect_generator, expect_in_graph
 from graphuq._threads import blas_threads
+from graphuq.inference.fields import left_open
 from graphuq.inference.fit import Fit
 from graphuq.inference.matched import rows_at_once
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
-from graphuq.models.base import Model, ask, offer
+from graphuq.models.base import Model, ask, offer, warned_before
 from graphuq.posterior import base
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, blocks, chosen_rows
 from graphuq.prior import GaussianPrior, NewRows
@@ -23,7 +23,7 @@ from graphuq.prior import GaussianPrior, NewRows
 BLOCK_NUMBERS = 2**19
 # Points of the rule that integrates over what several fields have in common.
 N_POINTS = 64
-N_LATENT_DRAWS = 1000
+N_LATENT_DRAWS, JOINT_ROWS = 1000, 1000
 # Of many fields, whose probabilities are known to 2e-3, all rows are asked in single precision unless the noise is less
 # than this share of the prior's variance: it moves probabilities by less than 1e-4, and takes half the time.
 LEAST_NOISE = 3e-5
@@ -163,11 +163,18 @@ class GaussianPosterior:
         return mean, variance
 
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
-        """Draws of u at rows from the Gaussian, shape (1, 1000, n_rows) or (1, 1000, n_rows, n_fields)."""
-        mean, variance = self.moments(where)
-        normal = expect_generator(seed).standard_normal((1, N_LATENT_DRAWS, *mean.shape))
-        draws = mean + np.sqrt(variance) * normal
-        return draws[..., 0] if mean.shape[1] == 1 else draws
+        """Draws of u at rows from the Gaussian, shape (1, 1000, n_rows) or (1, 1000, n_rows, n_fields).
+
+        Rows and fields are drawn jointly; of more than 1,000 rows what z leaves open (nothing, where z are modes) is in
+        common to 1,000 at a time.
+        """
+        rng = expect_generator(seed)
+        z, parts = self.fit.draw(N_LATENT_DRAWS, rng), []
+        for part in blocks(chosen_rows(self, where), JOINT_ROWS):
+            u = (z @ self.whitening.matrix(part).T).swapaxes(1, 2)
+            parts.append(u + left_open(self.whitening, part, rng.standard_normal(u.shape)))
+        draws = np.concatenate(parts, axis=1)[None]
+        return draws[..., 0] if draws.shape[3] == 1 else draws
 
     def left_out(self) -> Array:
         """The probability of each class at each labeled node given all labels but its own."""
@@ -185,6 +192,5 @@ class GaussianPosterior:
 
 
 def _with_labels(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # labels were doubted when they were read
+    with warned_before():
         return replace(model, nodes=nodes, y=y)

@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,14 @@ def blobs(n=N, n_classes=3, seed=0):
     return corners[y] + rng.standard_normal((n, 4)), y
 
 
+@pytest.fixture
+def quiet():
+    """Few labels decide little, and the thread that learns from them may not fail of a warning (`run.opened`)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 @pytest.fixture(scope="session")
 def seen():
     X, _ = blobs()
@@ -26,7 +36,7 @@ def seen():
 
 
 @pytest.fixture
-def make(seen, tmp_path):
+def make(seen, tmp_path, quiet):
     """A function that begins, or goes on with, a session of the blobs from some labels of the table."""
     opened = []
 

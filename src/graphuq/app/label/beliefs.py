@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,10 +27,7 @@ def learned(classifier: GraphClassifier, given: Mapping[int, str]) -> GraphClass
     nodes = np.array(sorted(given), dtype=np.int64)
     classes, y = np.unique([given[row] for row in nodes.tolist()], return_inverse=True)
     found = copy.copy(classifier)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # few labels decide little: that is why more are asked for
-        found._infer(Labels(classes, nodes, y))
-    return found
+    return found._infer(Labels(classes, nodes, y))
 
 
 def told(classifier: GraphClassifier, given: Mapping[int, str]) -> GraphClassifier | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import time
+import warnings
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -88,6 +89,9 @@ def opened(
             listener = stack.enter_context(listen(*at, store.fact("port")))
         with words_of_the_shell(data.rows.names) as notes:
             seen = beliefs.seen(classifier, data.X, lambda stage: tell(f"Finding the {stage}"))
+        # few labels decide little: that is why more are asked for; here, since threads share what is ignored
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
         title = f"{question.label} of each row in {question.table.name}"
         session = Session(seen, data.X, _given(data), look, store, title=title)
         stack.callback(session.model.stop)
