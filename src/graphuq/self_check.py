@@ -45,8 +45,9 @@ class SelfCheck:
     def __str__(self) -> str:
         better = "less" if self.log_loss < self.shares_log_loss else "no less"
         return (
-            f"The probabilities are {self.verdict}: each of {self.n_labels:,} labels left out, {self.share_right:.0%} were "
-            f"foreseen where {self.promised:.0%} were promised (a difference below {self.hidden:.0%} would not show). "
+            f"As far as {self.n_labels:,} labels can tell, the probabilities are {self.verdict}: each left out in turn, "
+            f"{self.share_right:.0%} were foreseen where {self.promised:.0%} were promised (a difference below "
+            f"{self.hidden:.0%} would not show). "
             f"Log-loss {self.log_loss:.3f}, {better} than the {self.shares_log_loss:.3f} of bare class shares."
         )
 

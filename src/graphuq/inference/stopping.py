@@ -91,7 +91,11 @@ class SteadyMean:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """Stop after so many seconds; 0 stops at the first look."""
+    """Stop after so many seconds; 0 stops at the first look.
+
+    The clock is looked at after the warm-up, which is always made whole, and then twenty times in `n_steps`: where steps
+    are slow, as those of Ginzburg-Landau for many classes, ask for fewer `n_warmup` too.
+    """
 
     seconds: float
 

@@ -36,7 +36,7 @@ def embedding(modes: Spectrum, p: Array, shown: Nodes) -> dict[str, Any]:
     chosen = list(range(first, min(first + max(N_AXES, min(n_classes, MAX_AXES)), modes.n_modes)))
     names, columns = [f"eigenvector {j}" for j in chosen], [modes.vectors[shown, j] for j in chosen]
     if n_classes > 2:
-        leading = modes.vectors[:, : first + n_classes]
+        leading = np.asarray(modes.vectors[:, : first + n_classes])
         views = leading[shown] @ (leading.T @ (p @ _corners(p)))
         names, columns = ["view 1", "view 2", *names], [*views.T, *columns]
     if modes.n_components > 1:
