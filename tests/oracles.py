@@ -1,10 +1,15 @@
 """Small graphs and exact answers that tests compare with."""
 
+import warnings
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 from scipy.stats import multivariate_normal
 
 from graphuq import prior as priors
 from graphuq.models import GinzburgLandau, LevelSet, Probit
+from graphuq.models.base import ask
 from graphuq.spectrum.result import Spectrum
 
 
@@ -36,6 +41,17 @@ def dense_covariance(prior):
     projector = prior.vectors @ prior.vectors.T
     kept = (prior.vectors * prior.variances) @ prior.vectors.T
     return kept + prior.tail_variance * (np.eye(prior.n_nodes) - projector)
+
+
+def sites_of(model, y, gamma, *, tail=0.0):
+    """The sites of a model of labels -1 and +1, also where all are of one class, beside a tail."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return replace(ask(model(np.arange(len(y)), y, gamma), "sites"), tail=tail)
+
+
+SITES = {"probit": partial(sites_of, Probit), "level_set": partial(sites_of, LevelSet)}
+probit_sites = SITES["probit"]
 
 
 def signed_cdf(signs, covariance):

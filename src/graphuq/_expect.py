@@ -67,6 +67,11 @@ def called(value: object) -> str:
     return f"{'an' if kind[0].lower() in 'aeio' else 'a'} {kind}"
 
 
+def why(error: BaseException) -> str:
+    """What an error of another library says, in one line."""
+    return " ".join(str(error).rstrip(".").split())[:200] or type(error).__name__
+
+
 def expect(value: object, kind: type | tuple[type, ...], name: str, such_as: str) -> None:
     """Refuse an object of another kind."""
     if not isinstance(value, kind):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import why
 from graphuq.archive import DAMAGE
 from graphuq.tall import NEEDS, Array, Index, Tall, delayed, merged, tall
 
@@ -23,7 +24,7 @@ def open_store(path: Path) -> Tall:
             return tall(np.load(path, mmap_mode="r"))
         except DAMAGE as error:
             raise ValueError(
-                f"{path} is no NPY file of numbers, or ends before its last row: {_why(error)}."
+                f"{path} is no NPY file of numbers, or ends before its last row: {why(error)}."
             ) from None
     files = (
         sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.suffix in (".parquet", ".pq") else []
@@ -45,7 +46,7 @@ def _open_zarr(path: Path) -> Any:
     try:
         found: Any = zarr.open(path, mode="r")
     except Exception as error:  # of Zarr's many, none of them common to all
-        raise ValueError(f"{path} holds neither Parquet files nor a Zarr array: {_why(error)}.") from None
+        raise ValueError(f"{path} holds neither Parquet files nor a Zarr array: {why(error)}.") from None
     if not hasattr(found, "dtype"):
         inner = ", ".join(sorted(name for name, _ in found.arrays())) or "none"
         raise ValueError(f"{path} is a Zarr group, not an array: give the path of one of its arrays ({inner}).")
@@ -125,7 +126,7 @@ class Grouped:
             if len(table) != self.first[number + 1] - self.first[number]:
                 raise OSError("it has another number of rows than the file says")
         except DAMAGE as error:
-            raise ValueError(f"Row group {k} of {self.files[file]} cannot be read: {_why(error)}.") from None
+            raise ValueError(f"Row group {k} of {self.files[file]} cannot be read: {why(error)}.") from None
         return np.column_stack([column.to_numpy().astype(np.float64) for column in table.columns])
 
 
@@ -137,14 +138,10 @@ def _open_parquet(path: Path) -> Any:
     try:
         return parquet.ParquetFile(path, page_checksum_verification=True)
     except (ArrowException, OSError) as error:
-        raise ValueError(f"{path} is not a Parquet file, or ends early: {_why(error)}.") from None
+        raise ValueError(f"{path} is not a Parquet file, or ends early: {why(error)}.") from None
 
 
 def _is_number(kind: Any) -> bool:
     from pyarrow import types
 
     return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-
-
-def _why(error: BaseException) -> str:
-    return " ".join(str(error).rstrip(".").split())[:200] or type(error).__name__

@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from graphuq.inference.ep import gaussian, propagate
 from graphuq.inference.marginals import labeled_probability, predict
-from graphuq.inference.sites import Sites
+from tests.oracles import SITES, probit_sites
 
 RNG = np.random.default_rng(0)
 
@@ -15,7 +15,7 @@ RNG = np.random.default_rng(0)
 def test_one_label_has_its_closed_form(gamma):
     """Two signs agree with probability 1/2 + asin(correlation) / pi."""
     label, nodes = RNG.normal(size=(1, 6)), RNG.normal(size=(40, 6))
-    result = propagate(label, Sites.probit(np.ones(1), gamma), tolerance=1e-12)
+    result = propagate(label, probit_sites(np.ones(1), gamma), tolerance=1e-12)
     norms = np.linalg.norm(nodes, axis=1) * np.sqrt(label @ label.T + gamma**2).item()
     exact = 0.5 + np.arcsin((nodes @ label.T)[:, 0] / norms) / np.pi
     np.testing.assert_allclose(predict(result, nodes).probability, exact, atol=1e-4)
@@ -23,7 +23,7 @@ def test_one_label_has_its_closed_form(gamma):
 
 def test_one_label_of_level_set_has_its_closed_form():
     label, nodes, gamma = RNG.normal(size=(1, 6)), RNG.normal(size=(40, 6)), 0.9
-    result = propagate(label, Sites.level_set(-np.ones(1), gamma), tolerance=1e-12)
+    result = propagate(label, SITES["level_set"](-np.ones(1), gamma), tolerance=1e-12)
     cosine = (nodes @ label.T)[:, 0] / np.linalg.norm(nodes, axis=1) / np.linalg.norm(label)
     wrong = 1 / (1 + np.exp(2 / gamma**2))
     same = 0.5 + np.arcsin(cosine) / np.pi
@@ -36,7 +36,7 @@ def test_labels_that_are_one_value_leave_half_a_gaussian():
     B = np.zeros((5, 3))
     B[:, 0] = [1.0, 0.8, 1.2, -0.9, -1.1]
     y, gamma = np.sign(B[:, 0]), 0.3
-    result = propagate(B, Sites.probit(y, gamma), tolerance=1e-12)
+    result = propagate(B, probit_sites(y, gamma), tolerance=1e-12)
 
     def density(z):
         return np.exp(log_ndtr(y * B[:, 0] * z / gamma).sum()) * norm.pdf(z)
@@ -53,7 +53,7 @@ def test_few_labels_on_a_smooth_prior_are_closer_to_exact_draws(seed):
     rng = np.random.default_rng(seed)
     factor = np.linalg.qr(rng.normal(size=(60, 20)))[0] * np.sqrt(60 * 0.5 ** np.arange(1, 21))
     B, others, gamma = factor[:6], factor[6:], 0.1
-    result = propagate(B, Sites.probit(np.where(B[:, 0] > 0, 1.0, -1.0), gamma), tolerance=1e-12)
+    result = propagate(B, probit_sites(np.where(B[:, 0] > 0, 1.0, -1.0), gamma), tolerance=1e-12)
     reference = gaussian(result)
     zeta = rng.standard_normal((40_000, 20))
     z = reference.mean + zeta @ reference.factor.T
@@ -66,7 +66,7 @@ def test_few_labels_on_a_smooth_prior_are_closer_to_exact_draws(seed):
     assert error < np.abs(ndtr(found.mean / np.sqrt(found.variance)) - exact).mean() / 2
 
 
-@pytest.mark.parametrize("make", [Sites.probit, Sites.level_set])
+@pytest.mark.parametrize("make", list(SITES.values()), ids=list(SITES))
 def test_labeled_nodes_are_as_their_tilted_distribution(make):
     """Labels that see little of each other: at its own node the correction is the tilted distribution."""
     B = np.eye(6) + 0.05 * RNG.normal(size=(6, 6))
@@ -75,5 +75,5 @@ def test_labeled_nodes_are_as_their_tilted_distribution(make):
 
 
 def test_certain_nodes_stay_certain():
-    result = propagate(np.eye(3), Sites.probit(np.array([1.0, -1.0, 1.0]), 0.5))
+    result = propagate(np.eye(3), probit_sites(np.array([1.0, -1.0, 1.0]), 0.5))
     np.testing.assert_array_equal(predict(result, np.zeros((2, 3))).probability, [1.0, 1.0])

@@ -5,9 +5,9 @@ import pytest
 
 from graphuq.inference.largest import largest_probability, largest_probability_correlated
 from graphuq.inference.matched import independent_probability, largest_probability_matched
-from graphuq.inference.sites import Sites
 from graphuq.inference.star_ep import propagate
 from graphuq.inference.stars import StarSites, lone_stars
+from tests.oracles import probit_sites
 
 
 def fields(n_classes, seed=0, n=30, n_labels=24):
@@ -94,9 +94,9 @@ def test_the_sites_of_one_label_are_those_of_all_sweeps(n_classes):
 
 
 def test_the_site_of_one_label_of_two_classes_matches_moments():
-    sites = Sites.probit(np.array([1.0]), 0.5)
+    sites = probit_sites(np.array([1.0]), 0.5)
     fit = sites.fit(np.array([[1.5, 0.4]]))
-    precision, shift = fit.first_sites(Sites.probit(np.array([-1.0]), 0.5), np.array([[0.3, 1.0]]), np.zeros(1))
+    precision, shift = fit.first_sites(probit_sites(np.array([-1.0]), 0.5), np.array([[0.3, 1.0]]), np.zeros(1))
     mean, variance = (each[:, 0] for each in fit.field_moments(np.array([[0.3, 1.0]]), np.zeros(1)))
     u = np.linspace(-12, 12, 100_001)
     from scipy.special import ndtr

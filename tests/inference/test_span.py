@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graphuq.inference.sites import Sites
 from graphuq.inference.span import span
 from graphuq.inference.stars import StarSites
+from tests.oracles import probit_sites
 
 SHAPES = [(60, 90), (90, 60)]
 
@@ -23,7 +23,7 @@ def sites_of(B, n_classes, *, seed=1):
     rng = np.random.default_rng(seed)
     fields = B @ rng.normal(size=(B.shape[1], n_classes)) + rng.normal(size=(len(B), n_classes))
     if n_classes == 2:
-        return Sites.probit(np.where(fields[:, 0] > fields[:, 1], 1.0, -1.0), 1.0)
+        return probit_sites(np.where(fields[:, 0] > fields[:, 1], 1.0, -1.0), 1.0)
     return StarSites(fields.argmax(axis=1), n_classes, 1.0)
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from graphuq import __version__, archive
@@ -27,6 +26,7 @@ from graphuq.files import recover
 from graphuq.graph import Graph, LowRankGraph, cosine
 from graphuq.graph.features import Features
 from graphuq.graph.kernel import Kernel
+from graphuq.learning.evidence import learned_basis
 from graphuq.posterior.archive import pack, unpack
 from graphuq.seen import Seen
 from graphuq.spectrum.result import Spectrum
@@ -129,19 +129,13 @@ def read(folder: Path) -> tuple[GraphClassifier, Rows, dict[str, Any]]:
     classifier.hyperparameters_ = facts["hyperparameters"]
     classifier.hyperparameter_spread_ = facts["hyperparameter_spread"]
     classifier.n_features_in_ = facts["n_features"]
-    posterior = unpack(facts["posterior"], parts["posterior"], basis=_basis(classifier, rows["linear"]))
+    vectors = classifier.spectrum_.vectors
+    basis = learned_basis(rows["linear"], vectors) if classifier._learned else vectors
+    posterior = unpack(facts["posterior"], parts["posterior"], basis=basis)
     model: Any = posterior.model
     classifier._believe(Labels(classifier.classes_, model.nodes, model.y), posterior)
     classifier._distributions, classifier._errors = rows["probability"], rows["error"]
     return classifier, Rows(**{**facts["table"], **parts["table"]}), facts["record"]
-
-
-def _basis(classifier: GraphClassifier, linear: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The columns of the prior: the eigenvectors; of a learned one linear columns, 1, and all of them but q_0."""
-    vectors: NDArray[np.float64] = classifier.spectrum_.vectors
-    if classifier.prior != "learned":
-        return vectors
-    return np.hstack([linear, np.ones((len(vectors), 1)), vectors[:, 1:]])
 
 
 def _weights(graph: Graph | LowRankGraph) -> archive.Arrays:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import log_expit, ndtr
@@ -17,7 +16,6 @@ from graphuq._threads import blas_threads
 from graphuq.inference.sites import Sites
 from graphuq.inference.span import span
 from graphuq.inference.sweeps import Settled, settle
-from graphuq.models.base import Model, ask
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -98,6 +96,12 @@ class EP:
         """The posterior of z."""
         return gaussian(self)
 
+    def draw(self, n_draws: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Draws of z, shape (n_draws, 1, n_latent)."""
+        xi = rng.standard_normal((n_draws, len(self.z_mean)))
+        change = xi @ self.basis @ (self.root - np.eye(len(self.root))).T
+        return np.asarray(self.z_mean + xi + change @ self.basis.T)[:, None]
+
     def field_moments(self, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
         """Mean and variance of u, shape (n, 1) each."""
         from graphuq.inference.marginals import predict
@@ -152,54 +156,6 @@ class EvidenceGradient(NamedTuple):
     log_flip: float  # by the log of the probability of a mistake, where gamma does not set it
 
 
-def ep(
-    factor: ArrayLike,
-    model: Model,
-    *,
-    tail: float = 0.0,
-    start: EP | None = None,
-    tolerance: float = 1e-8,
-    max_sweeps: int = 200,
-) -> EP:
-    """Fit a Gaussian to the posterior of z ~ N(0, I) given labels that see ``u = B z``.
-
-    Args:
-        factor: B, shape (n_labeled, n_latent); the prior covariance of the labeled block is
-            ``B B^T + tail I``.
-        model: of two classes with `sites`, such as `Probit`; row j of B belongs to its j-th label.
-        tail: variance of an independent part of u at every labeled node.
-        start: an earlier result with the same labels, for a warm start.
-        tolerance: sweeps end when no moment is off by more than this many posterior deviations.
-        max_sweeps: sweeps after which an attempt is given up.
-    """
-    matrix = np.atleast_2d(np.asarray(factor, float))
-    if not np.isfinite(matrix).all():
-        raise ValueError("factor has entries that are NaN or infinite.")
-    if not (np.isfinite(tail) and tail >= 0):
-        raise ValueError(f"tail is a variance and must be finite and not negative, got {tail}.")
-    if not tolerance > 0 or max_sweeps < 1:
-        raise ValueError(f"tolerance must be above 0 and max_sweeps at least 1, got {tolerance} and {max_sweeps}.")
-    sites = replace(ask(model, "sites"), tail=tail)
-    if matrix.ndim != 2 or matrix.shape[0] != sites.y.size:
-        raise ValueError(
-            f"factor must have one row for each of the {sites.y.size} labels, got shape {matrix.shape}."
-        )
-    if start is not None and start.precision.shape != sites.y.shape:
-        raise ValueError(
-            f"start has {start.precision.size} sites but there are {sites.y.size} labels: "
-            "start from a result with the same labels."
-        )
-    result = propagate(matrix, sites, start=start, tolerance=tolerance, max_sweeps=max_sweeps)
-    if not result.converged:
-        warnings.warn(
-            f"Expectation propagation did not converge in {result.n_sweeps} sweeps: its means, variances and "
-            "evidence are rough. The labels contradict each other at this gamma: a larger gamma, or a prior with "
-            "more modes, lets them be explained; or sample the posterior instead.",
-            stacklevel=2,
-        )
-    return result
-
-
 def propagate(
     factor: Matrix,
     sites: Sites,
@@ -209,9 +165,17 @@ def propagate(
     max_sweeps: int = 200,
     negligible: float = 0.0,
 ) -> EP:
-    """`ep` without checks and warnings, for inner loops; what has `negligible` times the noise's variance is noise.
+    """Fit a Gaussian to the posterior of z ~ N(0, I) given labels that see ``u = B z``; nothing is checked.
 
     One sweep costs O(n_labeled k^2), k = min(n_labeled, n_latent) or, see `span.span`, less.
+
+    Args:
+        factor: B, shape (n_labeled, n_latent).
+        sites: the likelihood of the labels; that of row j of B is the j-th.
+        start: an earlier result with the same labels, for a warm start.
+        tolerance: sweeps end when no moment is off by more than this many posterior deviations.
+        max_sweeps: sweeps after which an attempt is given up: `converged` then is False.
+        negligible: what has so many times the noise's variance counts as noise.
     """
     n_labeled, n_latent = factor.shape
     with blas_threads(n_labeled * min(n_labeled, n_latent) ** 2):

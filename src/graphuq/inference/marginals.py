@@ -26,25 +26,21 @@ class Marginals(NamedTuple):
     probability: Vector  # P(u >= 0)
 
 
-def predict(
-    result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0, *, scale: ArrayLike | None = None
-) -> Marginals:
+def predict(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> Marginals:
     """Means, variances and P(u >= 0) at nodes that depend on the labels through z alone.
 
     Args:
-        result: of `ep`.
+        result: of `propagate`.
         conditional: M, shape (n_nodes, n_latent): ``u | z ~ N(M z, deviation^2)``.
         deviation: one number or shape (n_nodes,).
-        scale: factors of the columns of M, shape (n_latent,), if M is given without them.
     """
     matrix = np.asarray(conditional, float)
-    factors = np.ones(matrix.shape[1]) if scale is None else np.asarray(scale, float)
     directions, spread = result.touched
-    products = matrix @ (factors[:, None] * np.column_stack([directions, result.z_mean]))
+    products = matrix @ np.column_stack([directions, result.z_mean])
     along, mean = products[:, :-1], products[:, -1]
     variance = np.square(along) @ spread + np.square(np.asarray(deviation, float))
-    if spread.size < factors.size:  # what the labels do not touch keeps its prior variance
-        outside = np.square(matrix) @ np.square(factors) - np.square(along).sum(axis=1)
+    if spread.size < matrix.shape[1]:  # what the labels do not touch keeps its prior variance
+        outside = np.square(matrix).sum(axis=1) - np.square(along).sum(axis=1)
         variance = variance + np.maximum(outside, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         certain = np.where(mean >= 0, 1.0, 0.0)
@@ -66,7 +62,7 @@ def _corrected(result: EP, mean: Vector, variance: Vector, covariance: Matrix) -
     see multiples of u. What the Gaussian got wrong about labels jointly stays.
 
     Args:
-        result: of `ep`.
+        result: of `propagate`.
         mean, variance: of u at the nodes, shape (n_nodes,), all variances positive.
         covariance: of u and the labeled f, shape (n_nodes, n_labeled).
     """

@@ -58,18 +58,13 @@ class Sites:
     flip_slope: float = 0.0
 
     @classmethod
-    def probit(cls, y: Vector, gamma: float, *, tail: float = 0.0) -> Sites:
-        """The sites of `Probit`."""
-        return cls(y, gamma * gamma, -np.inf, tail, noise_slope=2 * gamma)
-
-    @classmethod
-    def level_set(cls, y: Vector, gamma: float, *, tail: float = 0.0) -> Sites:
+    def level_set(cls, y: Vector, gamma: float) -> Sites:
         """The sites of `LevelSet`."""
         odds = 2 / gamma / gamma
         log_flip = float(log_expit(-odds))
         # A slope times a probability that underflows: it is zero long before gamma^3 is.
         slope = 2 * odds / gamma * -np.expm1(log_flip) if odds < 1e6 else 0.0
-        return cls(y, 0.0, log_flip, tail, flip_slope=float(slope))
+        return cls(y, 0.0, log_flip, flip_slope=float(slope))
 
     def fit(self, factor: NDArray[Any], **settings: Any) -> EP:
         """The Gaussian of expectation propagation, see `ep.propagate`."""

@@ -16,8 +16,6 @@ from graphuq.app.tables.read import Table
 
 Array = NDArray[np.float64]
 
-SCALES = ("auto", "standard", "none")
-IMPUTES = ("median", "mean")
 LARGEST = 1e100  # distances between rows are sums of squares, which end at 1e308
 MOST_TOLD = 8  # columns, or rows, that a sentence names
 SEVERAL_WORDS = 4  # a cell, and it is a sentence rather than the name of something

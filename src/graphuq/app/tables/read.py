@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import archive
+from graphuq._expect import why
 from graphuq.app.tables.text import SEPARATORS, USUAL, Marks, check_names, columns_of, is_missing, read_text
 
 EXACT = 2**53  # up to here a float64 holds every whole number
@@ -117,7 +118,7 @@ def _read_npz(path: Path) -> Content:
             "or text instead."
         ) from None
     except archive.DAMAGE as error:
-        raise ValueError(f"{path.name} is not an NPZ file, or is damaged: {_why(error)}.") from None
+        raise ValueError(f"{path.name} is not an NPZ file, or is damaged: {why(error)}.") from None
     check_names(path, list(arrays))
     for name, array in arrays.items():
         if array.ndim == 0:
@@ -134,10 +135,6 @@ def _read_npz(path: Path) -> Content:
         cells,
         notes,
     )
-
-
-def _why(error: BaseException) -> str:
-    return " ".join(str(error).rstrip(".").split())[:200] or type(error).__name__
 
 
 def _plain(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -165,7 +162,7 @@ def _read_parquet(path: Path) -> Content:
         table = parquet.ParquetFile(path).read()
         found = [column.to_pylist() for column in table.columns]
     except (pyarrow.ArrowException, *archive.DAMAGE) as error:
-        raise ValueError(f"{path.name} is not a Parquet file, or is damaged: {_why(error)}.") from None
+        raise ValueError(f"{path.name} is not a Parquet file, or is damaged: {why(error)}.") from None
     check_names(path, table.column_names)
     columns: dict[str, NDArray[Any]] = {}
     for name, column, values in zip(table.column_names, table.columns, found, strict=True):
@@ -193,7 +190,7 @@ def _read_excel(path: Path) -> Content:
             lines = [list(line) for line in book.worksheets[0].iter_rows(values_only=True)]
     except (*archive.DAMAGE, ParseError) as error:
         raise ValueError(
-            f"{path.name} is not an Excel file, is locked by a password, or is damaged: {_why(error)}."
+            f"{path.name} is not an Excel file, is locked by a password, or is damaged: {why(error)}."
         ) from None
     lines = [[_cell(value) for value in line] for line in lines if any(value is not None for value in line)]
     names = lines[0] if lines else []
