@@ -12,8 +12,10 @@ from graphuq import prior as priors
 from graphuq import uncertainty
 from graphuq.inference.whiten import OnLabels, OnModes, OnModesAndLabels, whiten
 from graphuq.models import Probit
-from graphuq.posterior import Draws, GaussianPosterior, Mixture, load
+from graphuq.posterior import Draws, GaussianPosterior, Mixture, gaussian, load
 from graphuq.prior import NewRows
+from graphuq.queries.joint import covariance
+from graphuq.queries.several_fields import cross_covariance
 from tests.oracles import dense_covariance, signed_cdf, simulated_classes
 from tests.posterior.problems import KINDS, LEAVES, NODES, PRIORS, SPECTRUM, WEIGHTS, Y, model, posterior
 
@@ -181,6 +183,38 @@ def test_draws_of_the_latent_fields_have_the_moments_told(leaf):
     np.testing.assert_array_equal(found.latent([3], seed=1), found.latent([3], seed=1))
     if leaf[0] != "draws" or leaf[2] != "project":  # there z leaves nothing open
         assert not np.array_equal(found.latent([3], seed=1), found.latent([3], seed=2))
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_gaussian_draws_of_rows_and_fields_are_joint(n_classes, prior, monkeypatch):
+    """Against the dense covariance, and the classes in closed form; fields drawn each for itself would fail."""
+    monkeypatch.setattr(gaussian, "N_LATENT_DRAWS", 20_000)
+    found = posterior("gaussian", n_classes, prior, 0.05)
+    rows = np.append(OTHERS, OTHERS[:1])  # one of them twice
+    u = found.latent(rows, seed=5)[0].reshape(20_000, -1)
+    exact = (covariance if n_classes == 2 else cross_covariance)(found, rows, rows).reshape(u.shape[1], -1)
+    deviation = np.sqrt(np.diagonal(exact))
+    scale = np.sqrt((np.square(exact) + np.outer(deviation, deviation) ** 2) / len(u))
+    assert np.abs((np.cov(u.T) - exact) / scale).max() < 5
+    fields = u.reshape(20_000, len(rows), -1)
+    assert np.corrcoef(fields[:, 0, 0], fields[:, -1, 0])[0, 1] > 0.999
+    if n_classes == 3:
+        told = found.classes(rows, noise=False).probability
+        alone = np.random.default_rng(0).standard_normal(fields.shape) * deviation.reshape(-1, 3)
+        drawn = {"together": fields, "alone": found.moments(rows)[0] + alone}
+        shares = {name: np.mean(each.argmax(2)[..., None] == np.arange(3), 0) for name, each in drawn.items()}
+        z = {name: np.abs(each - told).max() / np.sqrt(0.25 / 20_000) for name, each in shares.items()}
+        assert z["together"] < 5
+        assert z["alone"] > 5 or prior != "project"  # where few modes carry all labels
+
+
+def test_gaussian_draws_at_new_rows_are_joint(monkeypatch):
+    """A node given as a new row has the law of the node."""
+    monkeypatch.setattr(gaussian, "N_LATENT_DRAWS", 20_000)
+    found = posterior("gaussian", 2, "full")
+    one, other = (np.cov(found.latent(each, seed=5)[0].T) for each in (OTHERS[:6], new_rows("full", OTHERS[:6])))
+    np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 @every_leaf

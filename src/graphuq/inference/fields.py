@@ -13,6 +13,7 @@ from scipy.special import ndtr
 from graphuq._pytree import traced
 from graphuq.inference.whiten import Where, Whitening
 from graphuq.models.base import Model, offer
+from graphuq.prior import NewRows
 
 N_AT_ONCE = 16  # draws for which a model is asked together: Phi of several fields is an integral, which takes room
 
@@ -21,6 +22,22 @@ def drawn_fields(whitening: Whitening, z: NDArray[Any], where: Where, n_fields: 
     """The mean of u given z at rows, shape (n_chains, n_draws, n_rows, n_fields)."""
     flat = whitening.mean(z.reshape(-1, whitening.n_latent), where)
     return np.moveaxis(flat.reshape(*z.shape[:2], n_fields, len(where)), 2, 3)
+
+
+def left_open(whitening: Whitening, where: Where, normal: NDArray[Any]) -> NDArray[Any]:
+    """What z leaves open of u, which rows have in common: from normal numbers of shape (n_draws, n_rows, n_fields)."""
+    prior, deviation = whitening.prior, whitening.std(where)
+    if not deviation.any():
+        return np.zeros_like(normal)
+    at = whitening.matrix(where)
+    if isinstance(where, NewRows):
+        rows = prior.rows(where)
+        covariance = (rows * (prior.variances - prior.tail_variance)) @ rows.T - at @ at.T
+        np.fill_diagonal(covariance, np.square(deviation))
+    else:
+        covariance = prior.covariance(where, where) - at @ at.T
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0))).astype(normal.dtype) @ normal)
 
 
 def agreement(model: Model, u: NDArray[Any], y: NDArray[np.int64]) -> NDArray[Any]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
+
 from graphuq.inference.ep import EvidenceGradient, Gaussian, Matrix, Vector
+from graphuq.inference.stars import Stack
 
 
 class Fit(Protocol):
@@ -36,6 +39,10 @@ class Fit(Protocol):
 
     def gaussian(self) -> Gaussian:
         """The posterior of z, one field after another."""
+        ...
+
+    def draw(self, n_draws: int, rng: np.random.Generator) -> Stack:
+        """Draws of z from it, shape (n_draws, n_fields, n_latent)."""
         ...
 
     def field_moments(self, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:

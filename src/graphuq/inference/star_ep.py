@@ -97,6 +97,16 @@ class StarEP:
         """The posterior of z, one field after another."""
         return gaussian(self)
 
+    def draw(self, n_draws: int, rng: np.random.Generator) -> Stack:
+        """Draws of z, shape (n_draws, n_classes, n_latent)."""
+        n_classes, _, n_alone = self.alone.shape
+        xi, own = (rng.standard_normal((n_draws, n_classes, n)) for n in (self.z_mean.shape[1], n_alone))
+        common = rng.standard_normal((n_draws, self.shared.shape[2]))
+        change = (
+            (self.alone @ own[..., None])[..., 0] + np.tensordot(common, self.shared, (1, 2)) - xi @ self.basis
+        )
+        return np.asarray(self.z_mean + xi + change @ self.basis.T)
+
     def field_moments(self, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
         """Mean and variance of every field, shape (n, n_classes) each."""
         found = moments(self, conditional, deviation)

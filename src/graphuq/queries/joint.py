@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from graphuq.inference.ep import EP
+from graphuq.inference.fields import left_open
 from graphuq.inference.matched import independent_probability
-from graphuq.inference.whiten import OnModes
 from graphuq.models.base import offer
 from graphuq.posterior.base import Posterior
 from graphuq.posterior.draws import Draws
@@ -141,12 +141,7 @@ def _field_draws(posterior: Draws, rows: Rows, n_draws: int, seed: int) -> Array
     z = flat[some].reshape(len(some), -1, whitening.n_latent).astype(np.float32)
     matrix = whitening.matrix(rows).astype(np.float32)
     u = (z.reshape(-1, z.shape[2]) @ matrix.T).reshape(*z.shape[:2], -1).swapaxes(1, 2)
-    if isinstance(whitening, OnModes):
-        return u
-    # what z leaves open is common to rows too
-    values, vectors = np.linalg.eigh(posterior.prior.covariance(rows, rows) - matrix @ matrix.T)
-    root = (vectors * np.sqrt(np.maximum(values, 0))).astype(np.float32)
-    return u + root @ np.random.default_rng(seed).standard_normal(u.shape, dtype=np.float32)
+    return u + left_open(whitening, rows, np.random.default_rng(seed).standard_normal(u.shape, dtype=np.float32))
 
 
 def _of_draws(parts: list[Array], n_rows: int) -> Joint:
