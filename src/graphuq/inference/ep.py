@@ -102,12 +102,6 @@ class EP:
         change = xi @ self.basis @ (self.root - np.eye(len(self.root))).T
         return np.asarray(self.z_mean + xi + change @ self.basis.T)[:, None]
 
-    def draw(self, n_draws: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Draws of z, shape (n_draws, 1, n_latent)."""
-        xi = rng.standard_normal((n_draws, len(self.z_mean)))
-        change = xi @ self.basis @ (self.root - np.eye(len(self.root))).T
-        return np.asarray(self.z_mean + xi + change @ self.basis.T)[:, None]
-
     def field_moments(self, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
         """Mean and variance of u, shape (n, 1) each."""
         from graphuq.inference.marginals import predict

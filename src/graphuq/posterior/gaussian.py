@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from graphuq._expect import expect_generator, expect_in_graph
 from graphuq._threads import blas_threads
 from graphuq.inference.fields import left_open
-from graphuq.inference.fields import left_open
 from graphuq.inference.fit import Fit
 from graphuq.inference.matched import rows_at_once
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
