@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from graphuq import GraphClassifier
 from graphuq.app.report.content import Content
 from graphuq.app.report.page import MAX_LEGEND, MAX_MATRIX, render
 from graphuq.app.report.words import Suspicious
+from graphuq.tall import tall
 from tests.app.report.browser import CHROMIUM, console, probe
 from tests.app.report.fits import content_of, of_kind
 
@@ -392,3 +394,12 @@ def test_pictures_in_a_browser(classifier):
     assert failures == []
     assert found[:2] == [4, 5]
     assert found[2] == pictures[node].ravel().tolist()
+
+
+def test_three_classes_from_a_store_have_a_map(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = np.arange(60) % 3
+    np.save(tmp_path / "X.npy", np.abs(rng.standard_normal((60, 4)) + 4 * np.eye(3, 4)[truth]))
+    y = np.where(np.arange(60) < 12, truth, -1)
+    path = GraphClassifier(graph="cosine").fit(tall(tmp_path / "X.npy"), y).report(tmp_path / "page.html")
+    assert "view 1" in path.read_text(encoding="utf-8")
