@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from graphuq import GraphClassifier, answers, graph, passes
@@ -48,6 +49,13 @@ def file(tmp_path):
 @pytest.fixture(scope="module")
 def known():
     return GraphClassifier(graph="cosine").fit(X, Y)
+
+
+def test_a_store_has_no_names_of_columns_not_even_those_of_a_table_before(file):
+    classifier = GraphClassifier(**QUICK).fit(pd.DataFrame(X, columns=list("abcd")), Y)
+    classifier.fit(tall(file), Y)
+    assert not hasattr(classifier, "feature_names_in_")
+    classifier.predict(X[:1] + 0.1)  # and does not warn of them
 
 
 def of_file(folder):

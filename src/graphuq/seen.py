@@ -46,6 +46,7 @@ def read_rows(classifier: GraphClassifier, X: Any) -> Any:
         raise SettingError("graph", f"must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
     X = tall(X)
     classifier.n_features_in_ = X.shape[1]
+    classifier.__dict__.pop("feature_names_in_", None)  # of a table that was fitted before
     return X
 
 
