@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -91,13 +91,19 @@ def check_settings(classifier: GraphClassifier) -> None:
         )
 
 
-def without_effect(classifier: GraphClassifier) -> list[str]:
-    """The settings that make no difference, since others rule them out."""
+def without_effect(classifier: GraphClassifier, n_classes: int | None = None) -> list[str]:
+    """The settings that make no difference, since others rule them out.
+
+    With a number of classes, or those of a fit, also those that only another number would look at.
+    """
     graph, prior = classifier.graph, classifier.prior
     template = model_template(classifier)
     named = (
         template is not classifier.model
     )  # a model of a user's own takes no settings, and may offer no evidence
+    n_classes = n_classes or len(getattr(classifier, "classes_", ()))
+    if named and n_classes:
+        template = replace(template, n_fields=1 if n_classes == 2 else n_classes)
     taken = offer(template, "numbers") if named else ()
     by_ep = prior == "learned" and named and has_evidence(template)
     drawn = classifier.inference == "sample" or (classifier.inference == "auto" and not by_ep)
@@ -114,6 +120,14 @@ def without_effect(classifier: GraphClassifier) -> list[str]:
         **dict.fromkeys(("sampler", "n_steps", "n_chains"), drawn),
     }
     return [name for name, has_effect in counts.items() if not has_effect]
+
+
+def refuse_ignored(classifier: GraphClassifier, n_classes: int) -> None:
+    """Refuse what was set, and makes no difference with so many classes."""
+    usual = type(classifier)()
+    for name in without_effect(classifier, n_classes):
+        if getattr(classifier, name) != getattr(usual, name):
+            raise SettingError(name, f"makes no difference here, with {n_classes} classes: leave it out.")
 
 
 def refuse_ignored_noise(model: Any) -> None:
@@ -172,7 +186,7 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
 
 
 def seed_of(classifier: GraphClassifier) -> int:
-    """The seed of all that is random in a fit."""
+    """The seed of all draws in a fit."""
     return int(_random(classifier).randint(np.iinfo(np.int32).max))
 
 

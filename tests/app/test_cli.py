@@ -425,6 +425,10 @@ BAD = {
     "modes with cosine": (["--label", "party", "--graph", "cosine", "--modes", "300"], "--modes is for"),
     "modes with full": (["--label", "party", "--prior", "full", "--modes", "300"], "--modes is for"),
     "draws without drawing": (["--label", "party", "--draws", "99"], "--draws is for --inference sample, and for"),
+    "draws of a learned level-set": (
+        ["--label", "party", "--drop", "member", "--model", "level_set", "--draws", "99"],
+        "--draws makes no difference here, with 2 classes",
+    ),
     "no draws of a learned prior": (
         ["--label", "party", "--time-limit", "9", "--inference", "ep", "--prior", "matern"],
         "--time-limit is for --inference auto",

@@ -26,6 +26,7 @@ from graphuq.app.wording import vague, words_of_the_shell
 from graphuq.classes import LIKE_NONE, Labels, in_words, read_labels
 from graphuq.estimator import GraphClassifier
 from graphuq.files import whole_file, whole_folder
+from graphuq.settings import refuse_ignored
 
 Array = NDArray[np.float64]
 
@@ -147,6 +148,7 @@ def fit_folder(
         tell(f"reading {question.table.name} ...")
         data = read_data(question)
         with words_of_the_shell(data.rows.names) as notes:
+            refuse_ignored(classifier, read_labels(data.y).n_classes)
             classifier.fit(data.X, data.y)
         seconds = time.perf_counter() - began
         tell(f"report and files, after {seconds:.0f} seconds ...")

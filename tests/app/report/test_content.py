@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from graphuq import graph, laplacian, sample, spectrum
+from graphuq import GraphClassifier, graph, laplacian, sample, spectrum
 from graphuq.app.report import plots
 from graphuq.app.report.content import MAX_POINTS, _shown
 from graphuq.app.report.words import Suspicious, sentences
@@ -197,6 +197,13 @@ def test_settings_without_effect_are_left_out(classifier):
         graph="gaussian", width=0.5, prior="learned", model="ginzburg_landau", inference="auto"
     )
     assert set(without_effect(other)) == {"n_neighbors", "tau", "alpha"}
+
+
+@pytest.mark.parametrize(("n_classes", "drawn"), [(None, True), (2, False), (3, True)])
+def test_a_learned_level_set_of_two_classes_is_not_drawn(n_classes, drawn):
+    """Of more it is: before the labels are read, draws may make a difference."""
+    found = without_effect(GraphClassifier(model="level_set"), n_classes)
+    assert ("n_steps" not in found, "n_chains" not in found, "time_limit" not in found) == (drawn,) * 3
 
 
 def test_what_is_learned_says_how_well_it_is_known(classifier):
