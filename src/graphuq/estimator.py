@@ -76,7 +76,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         n_steps: draws of each chain.
         n_chains: independent chains.
         time_limit: seconds after which "auto" stops drawing, and says so.
-        random_state: the same number gives the same answer.
+        random_state: of draws, of choices among rows to ask about, of the landmarks of "nystrom" and of an approximate
+            search for neighbors; the same number gives the same answer. What else is chosen at random (the start of
+            eigenvectors, rows that stand for all others, labels to begin learning with) is the same for all numbers.
         verbose: tell each stage on standard error, with bars where that is a terminal; False for never, and None, the
             default, where fitting takes over a second in a terminal or a notebook.
 
@@ -197,7 +199,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return self._believe(labels, with_labels(self, self._seen, self.posterior_, labels))
 
     def draw(self) -> GraphClassifier:
-        """Sample the posterior: answers then come from exact draws, of a mixture from those of its components."""
+        """Sample the posterior: answers then come from exact draws, of a mixture from those of its heaviest components.
+
+        The temperature of a mixture, which more than two classes have, stays: it is applied to what the draws say.
+        """
         check_is_fitted(self)
         return self._believe(self.labels_, drawn(self, self._seen, self.posterior_))
 

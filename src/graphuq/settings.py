@@ -6,7 +6,8 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from numbers import Real
+from functools import partial
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,7 +158,7 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
         if named == "gaussian":
             return graphs.gaussian(X, tau=classifier.width, n_components=n_components)
         n_landmarks, shown = min(N_LANDMARKS, X.shape[0]), shows_bars(classifier)
-        tau, seed = classifier.width, 0
+        tau, seed = classifier.width, _graph_seed(classifier)
         return graphs.nystrom(
             X, tau=tau, n_landmarks=n_landmarks, n_components=n_components, seed=seed, progress=shown
         )
@@ -170,7 +171,7 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
             "Use fewer n_modes, or the graph cosine or nystrom.",
         )
     if named in ("knn", "self_tuning"):
-        build = graphs.knn if named == "knn" else graphs.self_tuning
+        build = partial(graphs.knn, seed=_graph_seed(classifier)) if named == "knn" else graphs.self_tuning
         n_neighbors = min(classifier.n_neighbors, X.shape[0] - 1)
         if n_neighbors < classifier.n_neighbors:
             told = f"is {classifier.n_neighbors:,}, and there are {X.shape[0]:,} rows: all others are neighbors of each."
@@ -188,6 +189,12 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
 def seed_of(classifier: GraphClassifier) -> int:
     """The seed of all draws in a fit."""
     return int(_random(classifier).randint(np.iinfo(np.int32).max))
+
+
+def _graph_seed(classifier: GraphClassifier) -> int:
+    """The seed of landmarks and of an approximate search for neighbors: the number given, or one drawn."""
+    given = classifier.random_state
+    return int(given) if isinstance(given, Integral) else seed_of(classifier)
 
 
 def _random(classifier: GraphClassifier) -> np.random.RandomState:
