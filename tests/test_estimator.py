@@ -407,6 +407,20 @@ def test_every_posterior_answers_everything(kind, tmp_path):
     assert classifier.label_distributions_[row, 0] > before
 
 
+def test_components_of_a_mixture_are_drawn_from_seeds_of_their_own(three, monkeypatch):
+    """Their errors are added up as those of independent draws."""
+    seeds = []
+
+    def sampled(classifier, seen, prior, model):
+        seeds.append(seen.seed)
+        return GaussianPosterior.of(prior, model)
+
+    monkeypatch.setattr("graphuq.beliefs._sampled", sampled)
+    deepcopy(three).draw()
+    assert len(set(seeds)) == len(seeds) > 1
+    assert seeds[0] == three._seen.seed
+
+
 def test_three_classes_learned_and_drawn(three, monkeypatch):
     """Exact draws at the heaviest hyper-parameters agree with expectation propagation there."""
     where, new = some_rows(three), three.locate(IRIS[:4] + 0.01)[2]
@@ -872,7 +886,7 @@ def test_twins_of_precomputed_weights_are_nodes_of_their_own(form):
         other, GraphClassifier(**settings).fit(form(A), y).label_distributions_[order], atol=1e-9
     )
     one, two, both = (classifier.predict_proba(form(A[rows])) for rows in ([2], [4], [2, 4]))  # new leaves
-    np.testing.assert_array_equal([one[0], two[0]], both)
+    np.testing.assert_allclose([one[0], two[0]], both, atol=1e-12)
     np.testing.assert_allclose(one, two, atol=1e-12)
     assert told[4, 0] < one[0, 0] < told[2, 0]
 

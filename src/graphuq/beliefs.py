@@ -73,13 +73,16 @@ def infer(classifier: GraphClassifier, seen: Seen, labels: Labels) -> Inferred:
 
 
 def drawn(classifier: GraphClassifier, seen: Seen, before: Beliefs) -> Draws | Mixture:
-    """The same by draws, of a mixture by those of its heaviest components."""
+    """The same by draws, of a mixture by those of its heaviest components, each independent of the others'."""
     if not isinstance(before, Mixture):
         return _sampled(classifier, seen, before.prior, before.model)
     n_drawn = 1 + int(np.searchsorted(np.cumsum(before.weights), DRAWN_WEIGHT))
     weights = before.weights[:n_drawn] / before.weights[:n_drawn].sum()
-    parts = tuple(_sampled(classifier, seen, each.prior, each.model) for each in before.components[:n_drawn])
-    return replace(before, components=parts, weights=weights)
+    parts = []
+    for k, each in enumerate(before.components[:n_drawn]):
+        own = replace(seen, seed=seen.seed + k)
+        parts.append(_sampled(classifier, own, each.prior, each.model))
+    return replace(before, components=tuple(parts), weights=weights)
 
 
 def with_labels(classifier: GraphClassifier, seen: Seen, before: Beliefs, labels: Labels) -> Beliefs:

@@ -10,6 +10,7 @@ import pytest
 
 from graphuq import prior as priors
 from graphuq import uncertainty
+from graphuq.calibration import apply_temperature
 from graphuq.inference.whiten import OnLabels, OnModes, OnModesAndLabels, whiten
 from graphuq.models import Probit
 from graphuq.posterior import Draws, GaussianPosterior, Mixture, gaussian, load
@@ -183,6 +184,24 @@ def test_draws_of_the_latent_fields_have_the_moments_told(leaf):
     np.testing.assert_array_equal(found.latent([3], seed=1), found.latent([3], seed=1))
     if leaf[0] != "draws" or leaf[2] != "project":  # there z leaves nothing open
         assert not np.array_equal(found.latent([3], seed=1), found.latent([3], seed=2))
+
+
+@pytest.mark.parametrize("temperature", [0.4, 2.0])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_error_of_tempered_answers_is_tempered_too(n_classes, temperature):
+    """Of two classes exactly, by a finite difference; of three it bounds what any errors of that size can do."""
+    bare = posterior("mixture of draws", n_classes, "full")
+    p, told = bare.classes(OTHERS), replace(bare, temperature=temperature).classes(OTHERS)
+    rng, worst, h = np.random.default_rng(0), 0.0, 1e-3
+    for _ in range(300):
+        move = rng.choice([-1.0, 1.0], p.error.shape) * p.error
+        if n_classes == 2:
+            move = p.error * [1, -1]
+        up, down = (apply_temperature(p.probability + sign * h * move, temperature) for sign in (1, -1))
+        worst = np.maximum(worst, np.abs(up - down) / (2 * h))
+    np.testing.assert_allclose(told.error, worst, rtol=1e-3)
+    if temperature == 0.4:
+        assert np.abs(told.error / p.error - 1).max() > 0.3
 
 
 @pytest.mark.parametrize("prior", PRIORS)

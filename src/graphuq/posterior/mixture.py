@@ -134,9 +134,8 @@ class Mixture:
             found = each.classes(where, noise=noise)
             probability = probability + weight * found.probability
             square = square + (weight * found.error) ** 2
-        return Classes(
-            self._tempered(np.asarray(probability)) if noise else np.asarray(probability), np.sqrt(square)
-        )
+        found = Classes(np.asarray(probability), np.sqrt(square))
+        return found if self.temperature == 1 or not noise else self._tempered_with_error(found)
 
     def mixed(self, probabilities: Sequence[Array]) -> Array:
         """The answers of all components, noise included, as one."""
@@ -176,6 +175,13 @@ class Mixture:
         if self.temperature == 1:
             return probability
         return np.clip(apply_temperature(probability, self.temperature), LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+
+    def _tempered_with_error(self, bare: Classes) -> Classes:
+        """The error follows from ``T dq_k = q_k (dp_k / p_k - sum_l q_l dp_l / p_l)``, at most, since errors of classes go together."""
+        p, q = bare.probability, self._tempered(bare.probability)
+        relative = q * bare.error / p
+        others = relative.sum(axis=1, keepdims=True) - relative
+        return Classes(q, np.minimum(((1 - q) * relative + q * others) / self.temperature, 1.0))
 
     def diagnostics(self) -> MixtureDiagnosis:
         """What the components say of themselves."""
