@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphuq import GraphClassifier, datasets, graph, laplacian, models, prior, queries, sample, spectrum
-from graphuq.posterior import GaussianPosterior, Mixture
+from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.queries.joint import _of_draws, covariance, heaviest, joint
 from graphuq.queries.several_fields import cross_covariance
 from graphuq.queries.spreading import most_telling
@@ -188,6 +188,27 @@ def test_draws_of_a_sampler_are_asked_too():
     a, b = (gains(each, rows, asked)[:, 0] for each in (exact, drawn))
     assert np.corrcoef(a, b)[0, 1] > 0.9
     assert queries.next_queries(drawn, 3).size == 3
+
+
+def test_draws_of_a_mixture_are_asked_at_its_temperature():
+    """As the Gaussian is that they are drawn from; at another temperature they would tell of other gains."""
+    exact = problem(3)
+    z = exact.fit.draw(2000, np.random.default_rng(0)).reshape(1, 2000, -1)
+    drawn = Draws(exact.whitening, exact.model, z, np.ones((1, 2000)), np.ones((1, 2000)), {})
+    rows = open_rows(exact)
+    asked = rows[::6]
+    by_ep, by_draws = (Mixture((each,), np.ones(1), 0.4) for each in (exact, drawn))
+    found = joint(by_draws, rows, asked, n_draws=2000)
+    told = by_draws.probability(rows)
+    np.testing.assert_allclose(found.probability, told, atol=0.06)  # what z leaves open is drawn: 5 deviations
+    np.testing.assert_allclose(found.covariance.sum(axis=3), 0, atol=1e-5)
+    a, b = gains(by_ep, rows, asked), gains(by_draws, rows, asked, n_draws=2000)
+    untempered = gains(drawn, rows, asked, n_draws=2000)
+    for j in range(3):
+        assert np.corrcoef(a[:, j], b[:, j])[0, 1] > 0.9
+        assert b[:, j].mean() / a[:, j].mean() == pytest.approx(1, abs=0.25)
+    assert np.abs(drawn.probability(rows) - told).max() > 0.15
+    assert np.abs(untempered - a)[:, 2].max() > 2 * np.abs(b - a)[:, 2].max()
 
 
 @pytest.mark.parametrize("summed", [False, True])

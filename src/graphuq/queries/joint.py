@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from graphuq.calibration import apply_temperature
 from graphuq.inference.ep import EP
 from graphuq.inference.fields import left_open
 from graphuq.inference.matched import independent_probability
 from graphuq.models.base import offer
-from graphuq.posterior.base import Posterior
+from graphuq.posterior.base import LEAST_PROBABILITY, Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import Mixture
@@ -51,16 +52,16 @@ class Joint(NamedTuple):
 def joint(posterior: Posterior, rows: Rows, asked: Rows, *, n_draws: int = N_DRAWS, seed: int = 0) -> Joint:
     """In closed form where the posterior has one, else from its draws; of a mixture, averaged over components."""
     parts, weights = heaviest(posterior)
+    temperature = getattr(posterior, "temperature", 1.0)
     if not all(isinstance(each, GaussianPosterior) for each in parts):
         counts = np.maximum(2, np.round(n_draws * weights)).astype(int)
         both = np.append(rows, asked)
-        return _of_draws(
-            [_class_draws(each, both, int(n), seed) for each, n in zip(parts, counts, strict=True)], len(rows)
-        )
+        draws = [_class_draws(each, both, int(n), seed) for each, n in zip(parts, counts, strict=True)]
+        return _tempered(_of_draws(draws, len(rows)), temperature)
     found = [
-        _of_one_field(each, rows, asked)
+        _tempered(_of_one_field(each, rows, asked), temperature)
         if isinstance(each.fit, EP)
-        else Joint(*of_several_fields(each, rows, asked, getattr(posterior, "temperature", 1.0)))
+        else Joint(*of_several_fields(each, rows, asked, temperature))
         for each in parts
     ]
     probability = sum(w * each.probability for w, each in zip(weights, found, strict=True))
@@ -158,3 +159,23 @@ def _of_draws(parts: list[Array], n_rows: int) -> Joint:
     shape = (n_rows, mean.shape[1], len(mean) - n_rows, mean.shape[1])
     both = ((rows.T @ each / np.float32(len(draws))).reshape(shape) for each in (asked, asked[others]))
     return Joint(mean[:n_rows], mean[n_rows:], *both)
+
+
+def _tempered(bare: Joint, temperature: float) -> Joint:
+    """At the temperature of the answers, as `of_several_fields` is: what each answer says is tempered, not each draw."""
+    if temperature == 1:
+        return bare
+    probability, answer = (apply_temperature(each, temperature) for each in (bare.probability, bare.answer))
+
+    def moved(covariance: Array) -> Array:
+        together = covariance + np.multiply.outer(bare.probability, bare.answer)
+        given = np.maximum(np.moveaxis(together, 1, 3), LEAST_PROBABILITY)  # (n_rows, n_asked, answers, classes)
+        given /= given.sum(axis=3, keepdims=True)
+        after = apply_temperature(given.reshape(-1, given.shape[3]), temperature).reshape(given.shape)
+        change = answer[:, :, None] * (after - probability[:, None, None])
+        # The mean over answers is not quite kept: what it is off by is shared between them.
+        change -= change.sum(axis=2, keepdims=True) * answer[:, :, None]
+        return np.moveaxis(change, 3, 1).astype(covariance.dtype)
+
+    spurious = None if bare.spurious is None else moved(bare.spurious)
+    return Joint(probability, answer, moved(bare.covariance), spurious)
