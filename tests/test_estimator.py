@@ -670,6 +670,33 @@ def test_new_labels_are_close_to_a_fit_with_all_of_them():
     assert np.array_equal(classifier.posterior_.z, GraphClassifier(**SETTINGS).fit(X, few).posterior_.z)
 
 
+class Plain:
+    """A model with sites, and a hyperprior, that is no dataclass."""
+
+    noise = 0.2
+
+    def __init__(self, nodes, y):
+        self.inner = Probit(nodes, y, gamma=self.noise)
+        self.nodes, self.y, self.phi, self.sites = self.inner.nodes, self.inner.y, self.inner.phi, self.inner.sites
+        self.hyperprior = self.inner.hyperprior
+
+
+def test_a_plain_class_takes_in_labels_but_has_no_noise_to_learn():
+    settings = {"prior": "matern", "tau": 0.3, "inference": "ep"}
+    few = Y.copy()
+    few[KNOWN[5]] = None
+    plain = GraphClassifier(**settings, model=Plain).fit(X, few).partial_fit_labels([KNOWN[5]], Y[KNOWN[5:6]])
+    known = GraphClassifier(**settings, gamma=0.2).fit(X, Y)
+    np.testing.assert_allclose(plain.label_distributions_, known.label_distributions_, atol=1e-6)
+    told = r"Plain must be a dataclass with the fields nodes, y, gamma"
+    with pytest.raises(TypeError, match=told):
+        GraphClassifier(model=Plain).fit(X, Y)
+    with pytest.raises(TypeError, match=told):
+        learn(known.spectrum_, plain.posterior_.model)
+    with pytest.raises(TypeError, match=r"Plain must be a dataclass with the fields nodes, y:"):
+        plain.posterior_.with_labels(np.array([0, 1]), np.array([0, 1]))
+
+
 def test_new_labels_are_taken_in_without_a_draw(monkeypatch):
     classifier = GraphClassifier(prior="matern", tau=0.3).fit(X, Y)
     monkeypatch.setattr("graphuq.inference.auto.sample", None)

@@ -14,7 +14,7 @@ from graphuq.inference.auto import sample_enough
 from graphuq.inference.run import sample
 from graphuq.learning import LogNormal, learn, warn_of_unlabeled_components
 from graphuq.models import Model, Probit
-from graphuq.models.base import ask, has_evidence, labeled, offer, offers
+from graphuq.models.base import LEARNED_FIELDS, ask, expect_fields, has_evidence, labeled, offer, offers
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.prior import GaussianPrior
 from graphuq.seen import Seen
@@ -52,8 +52,10 @@ def model_of(classifier: GraphClassifier, labels: Labels) -> Model:
     model = labeled(template, labels.nodes, labels.y, labels.n_classes)
     if classifier.inference == "ep":
         ask(model, "sites")  # or a sentence that says why not
-    if classifier.prior == "learned" and has_evidence(model) and template is classifier.model:
-        refuse_ignored_noise(model)
+    if classifier.prior == "learned" and has_evidence(model):
+        expect_fields(model, *LEARNED_FIELDS)
+        if template is classifier.model:
+            refuse_ignored_noise(model)
     return model
 
 
@@ -90,11 +92,14 @@ def with_labels(classifier: GraphClassifier, seen: Seen, before: Beliefs, labels
 
     Where draws are asked for, the weights of a mixture and its temperature are those of expectation propagation.
     """
-    asked = classifier.inference == "sample"
+    asked, changes = classifier.inference == "sample", is_dataclass(before.model)
     if offers(before.model, "sites") and (not asked or isinstance(before, Mixture)):
-        after = _in_closed_form(before).with_labels(labels.nodes, labels.y)
+        if changes:
+            after = _in_closed_form(before).with_labels(labels.nodes, labels.y)
+        else:
+            after = GaussianPosterior.of(before.prior, model_of(classifier, labels))
         return after if not asked and after.diagnostics().converged else drawn(classifier, seen, after)
-    source = before.model if is_dataclass(before.model) else model_template(classifier)
+    source = before.model if changes else model_template(classifier)
     model = labeled(source, labels.nodes, labels.y, labels.n_classes)
     return _sampled(classifier, seen, before.prior, model)
 

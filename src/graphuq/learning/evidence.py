@@ -12,7 +12,7 @@ from graphuq._expect import expect, expect_in_graph, expect_numbers
 from graphuq.inference.fit import Fit
 from graphuq.inference.whiten import OnModes
 from graphuq.learning.hyperprior import GAMMA, MISTAKES, Family, Hyperparameters, Hyperprior
-from graphuq.models.base import Model, ask, offer, offers, warned_before
+from graphuq.models.base import LEARNED_FIELDS, Model, ask, expect_fields, offer, offers, warned_before
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.side_by_side import beside, first_one
@@ -124,6 +124,7 @@ class Problem:
 def problems(spectrum: Spectrum, model: Model, features: Any, hyperprior: Hyperprior | None) -> list[Problem]:
     """Doubt the input; the problem of each structure, on one basis: features, then 1, then all modes but q_0."""
     ask(model, "sites")
+    expect_fields(model, *LEARNED_FIELDS)
     believed: Hyperprior = ask(model, "hyperprior") if hyperprior is None else hyperprior
     if spectrum.n_modes < 2:
         raise ValueError("The spectrum has one mode only: at least two are needed to tell classes apart.")

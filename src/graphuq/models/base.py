@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from inspect import signature
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -20,7 +20,7 @@ from graphuq._expect import called, expect_number, expect_numbers, expect_whole,
 class Model(Protocol):
     """A likelihood: Phi(u; y) as a function of u at the nodes it looks at.
 
-    A model of your own is a small class with these two. `phi` is written with `jax.numpy`; its gradient is
+    A model of your own is a small class with these two; a dataclass if its noise is to be learned. `phi` is written with `jax.numpy`; its gradient is
     taken by JAX. What else a model may offer, each of it an attribute or a method:
 
     | offer | what it is | without it |
@@ -74,6 +74,7 @@ class Curvature(NamedTuple):
 
 # Of each thread its own, which the filters of `warnings` are not.
 _MUTED: ContextVar[bool] = ContextVar("muted", default=False)
+LEARNED_FIELDS = ("nodes", "y", "gamma")  # that a model must have as fields for its noise to be learned
 SMALLEST = 1e-150  # of gamma and epsilon, which are squared
 DEFAULTS: dict[str, Any] = {
     "n_classes": 2,
@@ -146,6 +147,16 @@ def labeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64], n_classe
             f"{type(made).__name__} is a model of {offer(made, 'n_classes')} classes, and y has {n_classes}."
         )
     return cast(Model, made)
+
+
+def expect_fields(model: Any, *names: str) -> None:
+    """Refuse a model that cannot be made anew with other labels, or another noise."""
+    own = [each.name for each in fields(model) if each.init] if is_dataclass(model) else []
+    if not set(names) <= set(own):
+        raise TypeError(
+            f"{type(model).__name__} must be a dataclass with the fields {', '.join(names)}: it is made anew with others of "
+            "these where labels are added or the noise is learned. Or choose a prior, and fit all labels at once."
+        )
 
 
 @contextmanager

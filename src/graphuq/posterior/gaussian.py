@@ -14,7 +14,7 @@ from graphuq.inference.fields import left_open
 from graphuq.inference.fit import Fit
 from graphuq.inference.matched import rows_at_once
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
-from graphuq.models.base import Model, ask, offer, warned_before
+from graphuq.models.base import Model, ask, expect_fields, offer, warned_before
 from graphuq.posterior import base
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, blocks, chosen_rows
 from graphuq.prior import GaussianPrior, NewRows
@@ -192,5 +192,6 @@ class GaussianPosterior:
 
 
 def _with_labels(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Any:
+    expect_fields(model, "nodes", "y")
     with warned_before():
         return replace(model, nodes=nodes, y=y)
