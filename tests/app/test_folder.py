@@ -94,6 +94,8 @@ def test_settings_that_no_file_keeps_are_refused():
         folder.refuse_objects(GraphClassifier(prior=prior.matern(tau=0.1, alpha=2)))
     with pytest.raises(ValueError, match="cannot keep the setting random_state"):
         folder.refuse_objects(GraphClassifier(random_state=np.random.RandomState(0)))
+    with pytest.raises(ValueError, match="landmarks of the graph nystrom: choose knn"):
+        folder.refuse_objects(GraphClassifier(graph="nystrom", width=1.0))
     folder.refuse_objects(GraphClassifier())
 
 

@@ -48,6 +48,10 @@ def refuse_objects(classifier: GraphClassifier) -> None:
     for name, value in classifier.get_params().items():
         if not isinstance(value, str | int | float | None):
             raise ValueError(f"A folder cannot keep the setting {name} = {value!r}: give a name or a number.")
+    if classifier.graph == "nystrom":
+        raise ValueError(
+            "A folder cannot keep the landmarks of the graph nystrom: choose knn, gaussian or cosine."
+        )
 
 
 def write(folder: Path, classifier: GraphClassifier, rows: Rows, record: dict[str, Any]) -> None:
@@ -140,7 +144,7 @@ def read(folder: Path) -> tuple[GraphClassifier, Rows, dict[str, Any]]:
 
 def _weights(graph: Graph | LowRankGraph) -> archive.Arrays:
     if isinstance(graph, LowRankGraph):
-        return {"factor": graph.factor}  # of cosine weights: the only low-rank graph with a name
+        return {"factor": graph.factor}  # of cosine weights: the only low-rank graph that is kept
     weights = graph.weights
     if isinstance(weights, np.ndarray):
         return {"dense": weights}
