@@ -29,7 +29,7 @@ SMALLEST_PROBABILITY = float(np.finfo(np.float64).eps)
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reliability:
     """Confidence against frequency, bin by bin.
 
@@ -48,7 +48,7 @@ class Reliability:
     ece: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RiskCoverage:
     """How right we are on the nodes we are surest of.
 

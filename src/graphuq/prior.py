@@ -103,7 +103,7 @@ def _columns_of_base(vectors: Any) -> tuple[int, int] | None:
     return (first, first + vectors.shape[1]) if same else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GaussianPrior:
     """``N(0, C)`` with a variance for each kept eigenvector and one for everything else.
 

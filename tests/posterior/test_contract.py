@@ -237,6 +237,18 @@ def test_gaussian_draws_at_new_rows_are_joint(monkeypatch):
 
 
 @every_leaf
+def test_what_holds_arrays_is_compared_and_hashed_by_identity(leaf):
+    found = posterior(*leaf)
+    part = found.components[0] if isinstance(found, Mixture) else found
+    held = [part.prior, part.whitening, found.classes([3]), found.labels([3])]
+    held += [part.fit, part.fit.sites] if isinstance(part, GaussianPosterior) else []
+    for each in held:
+        assert each == each
+        assert each != replace(each)
+        assert len({each, replace(each)}) == 2
+
+
+@every_leaf
 def test_save_and_load(leaf, tmp_path):
     found, path = posterior(*leaf), tmp_path / "posterior.npz"
     found.save(path)

@@ -35,7 +35,7 @@ class Gaussian:
     factor: Matrix
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EP:
     """The Gaussian that expectation propagation puts in place of the posterior.
 

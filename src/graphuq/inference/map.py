@@ -30,7 +30,7 @@ from graphuq.prior import GaussianPrior
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mode:
     """A minimizer of J, and how well it was found.
 

@@ -30,7 +30,7 @@ class Match(NamedTuple):
     shift: Vector
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sites:
     """Probit and level-set of one field are one likelihood: a sign seen through noise and then flipped, or not.
 

@@ -48,7 +48,7 @@ class FieldMoments(NamedTuple):
     cross: Stack  # (n_nodes, n_classes, n_classes), positive semi-definite
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StarEP:
     """The Gaussian that expectation propagation puts in place of the posterior of K fields.
 

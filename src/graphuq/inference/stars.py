@@ -27,7 +27,7 @@ BLOCK = 2**21
 LONE_SWEEPS, LONE_STEP, LEAST_LEFT = 12, 0.7, 1e-3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StarSites:
     """Labels of K classes as half-spaces of the noisy fields g = u + N(0, noise).
 

@@ -59,7 +59,7 @@ class Whitening(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OnModes:
     """Case 1, no tail: z are the modal coordinates and every node is a function of them.
 
@@ -91,7 +91,7 @@ class OnModes:
         return np.sqrt(self.prior.own_variance(where))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OnLabels:
     """Case 2, few seen nodes: z has one coordinate for each of them.
 
@@ -139,7 +139,7 @@ class OnLabels:
         return np.asarray(solve_triangular(self.triangle, cross, lower=True)).T
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OnModesAndLabels:
     """Case 3, a tail and many seen nodes: z = (z_modes, z_nodes, zeta), see `LinearWithTail`.
 

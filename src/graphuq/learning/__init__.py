@@ -38,7 +38,7 @@ MOST_CLIMBED, LEAST_CLIMBED = 1000, 4
 LEAST_WEIGHT = 1e-2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Learned:
     """What `learn` found: a peak, and the posterior averaged over what surrounds it.
 

@@ -45,7 +45,7 @@ class Point(NamedTuple):
     log_posterior: float  # log evidence plus log hyperprior
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
     """Labels on a graph, and a family of priors of one structure to choose from.
 

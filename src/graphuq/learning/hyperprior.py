@@ -128,7 +128,7 @@ class Hyperprior:
         return [*alone, replace(self, graph=self.beside_linear if self.graph.factor > 1 else self.graph)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Family:
     """The priors of one structure along theta, the logarithms of the numbers above.
 

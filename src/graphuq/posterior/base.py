@@ -22,7 +22,7 @@ Nodes = NDArray[np.int64]
 LEAST_PROBABILITY = 1e-12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Classes:
     """The probability of every class at some rows and its Monte-Carlo error, shape (n_rows, n_classes) each."""
 
@@ -30,7 +30,7 @@ class Classes:
     error: Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LabelStatistics:
     """Of the label at each of some rows: posterior mean, variance, and the Monte-Carlo error of the mean."""
 
