@@ -670,6 +670,15 @@ def test_new_labels_are_close_to_a_fit_with_all_of_them():
     assert np.array_equal(classifier.posterior_.z, GraphClassifier(**SETTINGS).fit(X, few).posterior_.z)
 
 
+def test_answers_cannot_be_written_to(fitted):
+    for each in (fitted, deepcopy(fitted)):
+        for answers in (each.label_distributions_, each.label_errors_):
+            with pytest.raises(ValueError, match="read-only"):
+                answers[0] = 0.5
+        each.predict_proba(X[:2])[0] = 0.5  # a copy
+        np.testing.assert_array_equal(each.predict_proba(X[:2]), each.label_distributions_[:2])
+
+
 class Plain:
     """A model with sites, and a hyperprior, that is no dataclass."""
 

@@ -290,7 +290,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def label_distributions_(self) -> Array:
-        """The probabilities of the classes at every row of `fit`."""
+        """The probabilities of the classes at every row of `fit`, not to be written to."""
         check_is_fitted(self)
         if self._distributions is None and self._seen.store is not None:
             self._distributions, self._errors = answers.in_memory(self)
@@ -299,6 +299,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             if self._seen.has_features:
                 self._distributions = average_equal(self._distributions, self._seen.fingerprints)
                 self._errors = average_equal(self._errors, self._seen.fingerprints)
+        for each in (self._distributions, self._errors):  # predict answers from them, and a copy forgets
+            each.setflags(write=False)
         return self._distributions
 
     @property
