@@ -8,8 +8,9 @@ import pytest
 from experiments.hyperprior import Config, averaged, fit, loss, make_cloud
 from scipy.optimize import minimize
 from scipy.special import ndtr
+from sklearn.datasets import make_moons
 
-from graphuq import calibration, graph, laplacian, spectrum
+from graphuq import GraphClassifier, calibration, graph, laplacian, spectrum
 from graphuq.inference.independence import sample_independently
 from graphuq.learning import Hyperparameters, Hyperprior, LogNormal, _deviations, learn
 from graphuq.learning.averaging import around, axes_of, axial, bound, climb, with_all_labels
@@ -556,3 +557,15 @@ def test_the_bound_of_a_structure_is_not_exceeded_and_is_reached_where_labels_sa
     family = replace(whole.family, log_modes=None, mean=small)
     center = replace(whole, family=family).at(family.mean)
     assert bound(replace(whole, family=family), center) == pytest.approx(center.fit.log_evidence, abs=1e-10)
+
+
+def test_a_tenth_of_the_labels_wrong_is_explained_by_mistakes_and_not_by_small_fields():
+    X, truth = make_moons(300, noise=0.08, random_state=1)
+    nodes = np.random.default_rng(1).permutation(300)[:120]
+    y = np.full(300, -1)
+    y[nodes] = truth[nodes]
+    y[nodes[:12]] = 1 - y[nodes[:12]]
+    found = GraphClassifier().fit(X, y)
+    assert 0.05 < found.hyperparameters_["mistakes"] < 0.15
+    assert set(found.suspicious_labels(12).nodes) == set(nodes[:12])
+    assert -np.log(found.label_distributions_[np.arange(300), truth]).mean() < 0.05

@@ -28,7 +28,7 @@ NARROWEST = 10.0
 
 
 def climb(problem: Problem, below: Peak | None = None) -> Point:
-    """The top of the hill that the median of the hyperprior is on, or the peak of a simpler structure, `below`."""
+    """The top of the hill that the best of the hyperprior's starts is on, or the peak of a simpler structure, `below`."""
     free, family = problem.family.free, problem.family
     best = here = _start(problem, below)
     if not free.any():
@@ -51,12 +51,13 @@ def climb(problem: Problem, below: Peak | None = None) -> Point:
 
 
 def _start(problem: Problem, below: Peak | None) -> Point:
-    """The median of the hyperprior, but for what a simpler structure has found."""
-    theta = problem.family.start
+    """The best of the starts, but for what a simpler structure has found."""
+    first, *others = problem.family.starts
     if below is None:
-        return problem.at(theta)
+        here = problem.at(first)
+        return max([here, *(problem.at(other, here.fit) for other in others)], key=lambda each: each.log_posterior)
     simpler, peak = below
-    return problem.at(np.where(problem.family.free & simpler.family.free, peak.theta, theta), peak.fit)
+    return problem.at(np.where(problem.family.free & simpler.family.free, peak.theta, first), peak.fit)
 
 
 def bound(problem: Problem, peak: Point) -> float:

@@ -43,6 +43,8 @@ BOUNDS = {
     "gamma": (1e-3, 30.0),
 }
 LARGEST_START = 3.0
+# A second start has so many times the median of mistakes.
+MORE_MISTAKES = 5.0
 DIFFUSION, ALPHA, GRAPH, LINEAR, CONSTANT, MISTAKES, GAMMA = range(len(BOUNDS))
 
 
@@ -180,11 +182,18 @@ class Family:
         )
 
     @property
-    def start(self) -> Array:
-        """Where to begin: at the median, but not at fields so large that contradicting labels have no fixed point."""
+    def starts(self) -> list[Array]:
+        """Where to begin: at the median, but not at fields so large that contradicting labels have no fixed point.
+
+        Or at the median with more mistakes, which lets large fields have one: labels that contradict each other are
+        explained by small fields or by mistakes, two hills with a valley between.
+        """
         start = np.clip(self.mean, self.lower, self.upper)
-        start[GRAPH] = np.where(self.free[GRAPH], np.minimum(start[GRAPH], np.log(LARGEST_START)), start[GRAPH])
-        return start
+        smaller = np.minimum(start[GRAPH], np.log(LARGEST_START)) if self.free[GRAPH] else start[GRAPH]
+        more = np.minimum(start[MISTAKES] + np.log(MORE_MISTAKES), self.upper[MISTAKES])
+        first, second = start.copy(), start
+        first[GRAPH], second[MISTAKES] = smaller, more
+        return [first, second] if self.free[MISTAKES] else [first]
 
     @property
     def free(self) -> NDArray[np.bool_]:
