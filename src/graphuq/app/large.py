@@ -17,6 +17,7 @@ from graphuq.app.tables import read_table
 from graphuq.app.wording import verdict, words_of_the_shell
 from graphuq.estimator import GraphClassifier
 from graphuq.files import whole_file
+from graphuq.models.base import offers
 from graphuq.passes import cluster
 from graphuq.seen import TALL_GRAPHS
 from graphuq.stages import peak_gigabytes
@@ -52,6 +53,7 @@ def fit_store(
         "labeled": len(classifier.labels_.nodes),
         "classes": classifier.classes_.tolist(),
         "verdict": verdict(classifier.posterior_.diagnostics()),
+        "self_check": str(classifier.self_check()) if offers(classifier.posterior_.model, "sites") else None,
         "warnings": notes,
         "seconds": round(time.perf_counter() - began, 3),
         "stages": classifier.stages_,
@@ -96,6 +98,7 @@ def in_words(summary: dict[str, Any]) -> str:
         f"{summary['rows']:,} rows, {summary['labeled']:,} with a class, in {summary['seconds']:,.0f} s and "
         f"{summary['peak_gigabytes']:.1f} GB.",
         summary["verdict"],
+        *([summary["self_check"]] if summary["self_check"] else []),
         *(f"Note: {each}" for each in summary["warnings"]),
         f"Every row: {summary['answers']}",
     ]
