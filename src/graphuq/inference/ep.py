@@ -129,13 +129,11 @@ class EP:
         """P(u < 0) and P(u >= 0) of Gaussian u."""
         return two_classes(ndtr(mean / np.sqrt(variance))[:, 0])
 
-    def labeled_classes(self, noise: float) -> Matrix:
-        """At the labeled nodes; without noise from the tilted distribution, which is cut where the label cuts it."""
+    def labeled_classes(self) -> Matrix:
+        """At the labeled nodes, without noise: from the tilted distribution, which is cut where the label cuts it."""
         from graphuq.inference.marginals import labeled_probability
 
-        if noise == 0:
-            return two_classes(labeled_probability(self))
-        return two_classes(ndtr(self.mean / np.sqrt(self.variance + noise**2)))
+        return two_classes(labeled_probability(self))
 
     def left_out_classes(self, noise: float) -> Matrix:
         """At each labeled node given all labels but its own."""

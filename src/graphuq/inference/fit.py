@@ -65,8 +65,8 @@ class Fit(Protocol):
         """The probability of each class under such fields, shape (n, n_classes)."""
         ...
 
-    def labeled_classes(self, noise: float) -> Matrix:
-        """The same at the labeled nodes, shape (n_labeled, n_classes)."""
+    def labeled_classes(self) -> Matrix:
+        """The same at the labeled nodes, without noise, shape (n_labeled, n_classes)."""
         ...
 
     def left_out_classes(self, noise: float) -> Matrix:

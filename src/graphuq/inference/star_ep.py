@@ -131,9 +131,9 @@ class StarEP:
         """The probability that each of these is the largest."""
         return independent_probability(mean, variance)
 
-    def labeled_classes(self, noise: float) -> Matrix:
-        """The same at the labeled nodes."""
-        return _largest(FieldMoments(self.mean, np.zeros(len(self.mean)), self.covariance), noise, 64)
+    def labeled_classes(self) -> Matrix:
+        """The same at the labeled nodes, without noise."""
+        return _largest(FieldMoments(self.mean, np.zeros(len(self.mean)), self.covariance), 0.0, 64)
 
     def left_out_classes(self, noise: float) -> Matrix:
         """The same at each labeled node given all labels but its own."""

@@ -147,7 +147,7 @@ class GaussianPosterior:
         if not noise and not isinstance(rows, NewRows):
             # Where a label is, the Gaussian of the same moments does not know that the label cuts u at zero.
             labeled = np.isin(rows, self.model.nodes)
-            found[labeled] = self.fit.labeled_classes(0.0)[positions(rows[labeled], self.model.nodes)]
+            found[labeled] = self.fit.labeled_classes()[positions(rows[labeled], self.model.nodes)]
         elif noise:
             found = np.clip(found, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
         return Classes(found, np.zeros_like(found))
