@@ -40,8 +40,7 @@ def predict(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> M
     along, mean = products[:, :-1], products[:, -1]
     variance = np.square(along) @ spread + np.square(np.asarray(deviation, float))
     if spread.size < matrix.shape[1]:  # what the labels do not touch keeps its prior variance
-        # By a product, which adds in one order for some rows and for all, however they lie in memory.
-        outside = np.square(matrix) @ np.ones(matrix.shape[1]) - np.square(along).sum(axis=1)
+        outside = np.square(matrix).sum(axis=1) - np.square(along).sum(axis=1)
         variance = variance + np.maximum(outside, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         certain = np.where(mean >= 0, 1.0, 0.0)
