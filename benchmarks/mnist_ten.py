@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from experiments import class_peers
+from experiments import class_peers, graphlearning_peers
 from scipy.sparse import load_npz, save_npz
 
 from benchmarks.record import record
@@ -70,7 +70,7 @@ def other(name, n_rows, seed, weights):
     joined = graph.precomputed(load_npz(weights))
     shares = np.bincount(y) / len(y)
     if name.startswith("GraphLearning"):
-        peer = class_peers.graphlearning_peers(joined, shares)[name]
+        peer = graphlearning_peers.peers(joined, shares)[name]
     else:
         peer = class_peers.peers(joined, None, shares)[name]
     began = time.perf_counter()
