@@ -139,6 +139,8 @@ def test_no_results_before_two_classes(table):
     )
     said = []
     with opened(desk, GraphClassifier(n_modes=20), said.append) as running:
+        leave(running, said.append)
+        assert said[-1].startswith("No answers, so nothing is written")
         running.session.answer("1", "me", 1, "one")
         leave(running, said.append)
     assert "no results before two classes" in said[-1]

@@ -182,6 +182,7 @@ def leave(running: Opened, tell: Tell) -> None:
     """Write the results at the end, if there are any: answers are safe either way."""
     n = len(running.session.store.state.answers)
     if not n:
+        tell("No answers, so nothing is written: graphuq fit makes the results of the table as it is.")
         return
     try:
         tell("Writing the results (the answers are safe already; Ctrl-C leaves without)")
