@@ -1,11 +1,13 @@
-"""Parts of a computation in; the seconds that each took, and the most memory that was held, out."""
+"""Parts of a computation in; the seconds that each took, the most memory that was held, and by which versions, out."""
 
 from __future__ import annotations
 
+import platform
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 
 
 @contextmanager
@@ -26,3 +28,9 @@ def peak_gigabytes() -> float:
         return float("nan")
     unit = 2**30 if sys.platform == "darwin" else 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def versions(*more: str) -> dict[str, str]:
+    """Of Python, and of the libraries that numbers come from."""
+    names = ("numpy", "scipy", "scikit-learn", "jax", *more)
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import platform
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -27,12 +25,12 @@ from graphuq.classes import LIKE_NONE, Labels, in_words, read_labels
 from graphuq.estimator import GraphClassifier
 from graphuq.files import whole_file, whole_folder
 from graphuq.settings import refuse_ignored
+from graphuq.stages import versions
 
 Array = NDArray[np.float64]
 
 N_LISTED = 10
 MOST_LONELY = 20  # classes of one label each: more are numbers, or names of rows
-_LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,7 @@ def write_results(
         "scaling": scaling_in_words(data.encoding, data.X),
         "seed": classifier.random_state,
         "seconds": round(seconds, 3),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
+        "versions": versions(),
         "diagnostics": {"warnings": [*data.notes, *notes, *vague(classifier.hyperparameter_spread_)]},
     }
     content = _content(classifier, data.rows, record)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +18,10 @@ from graphuq.files import whole_file
 from graphuq.models.base import offers
 from graphuq.passes import cluster
 from graphuq.seen import TALL_GRAPHS
-from graphuq.stages import peak_gigabytes
+from graphuq.stages import peak_gigabytes, versions
 from graphuq.tall import tall
 
 ANSWERS, RUN = "answers", "run.json"
-_LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax", "dask", "zarr", "pyarrow")
 
 
 def fit_store(
@@ -61,8 +58,12 @@ def fit_store(
         "answers": str(out / ANSWERS),
     }
     settings = {name: value for name, value in classifier.get_params().items() if name != "verbose"}
-    versions = {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
-    record = {**summary, "store": store.name, "settings": settings, "versions": versions}
+    record = {
+        **summary,
+        "store": store.name,
+        "settings": settings,
+        "versions": versions("dask", "zarr", "pyarrow"),
+    }
     with whole_file(out / RUN) as part:
         part.write_text(json.dumps(record, indent=1), encoding="utf-8")
     return summary
