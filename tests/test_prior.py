@@ -174,3 +174,12 @@ def test_priors_that_share_columns_are_stored_once(tmp_path):
     assert np.array_equal(joblib.load(tmp_path / "alone")[0].vectors, own.vectors)
     by_columns = GaussianPrior(np.asfortranarray(basis)[:, :5], np.ones(5))
     assert np.array_equal(deepcopy(by_columns).vectors, by_columns.vectors)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_node_has_the_same_variance_among_few_as_among_all(order):
+    vectors = np.asarray(np.linalg.qr(np.random.default_rng(0).standard_normal((30, 30))).Q, order=order)
+    prior = GaussianPrior(vectors, np.geomspace(1, 1e-3, 30))
+    everywhere = prior.marginal_variance()
+    for nodes in ([3], [3, 8], np.arange(2, 29)):
+        np.testing.assert_array_equal(prior.marginal_variance(nodes), everywhere[nodes])

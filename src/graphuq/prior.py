@@ -172,7 +172,9 @@ class GaussianPrior:
     def marginal_variance(self, where: ArrayLike | NewRows | None = None) -> Array:
         """The diagonal of C, at all nodes or at some, or at new rows."""
         vectors = self.vectors if where is None else self.rows(where)
-        return np.square(vectors) @ (self.variances - self.tail_variance) + self.tail_variance
+        # Row by row in one order, so that a node has the same variance among few as among all.
+        squares = np.square(vectors, order="C")
+        return np.einsum("ij,j->i", squares, self.variances - self.tail_variance) + self.tail_variance
 
     def rows(self, where: ArrayLike | NewRows) -> Array:
         """The values of the kept eigenvectors at some nodes, or at new rows; shape (n, n_modes)."""
