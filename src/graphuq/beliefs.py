@@ -68,7 +68,7 @@ def infer(classifier: GraphClassifier, seen: Seen, labels: Labels) -> Inferred:
     prior = make_prior(classifier, seen.spectrum)
     if classifier.prior == "matern":
         numbers |= {"tau": float(classifier.tau), "alpha": float(classifier.alpha)}
-        warn_of_unlabeled_components(seen.spectrum, labels.nodes, stacklevel=5)
+        warn_of_unlabeled_components(seen.spectrum, labels.nodes)
     by_ep = classifier.inference == "ep"
     posterior = GaussianPosterior.of(prior, model) if by_ep else _sampled(classifier, seen, prior, model)
     return Inferred(posterior, seen, numbers, {})
@@ -154,7 +154,7 @@ def _sampled(classifier: GraphClassifier, seen: Seen, prior: GaussianPrior, mode
     }
     if classifier.inference == "sample" or classifier.sampler is not None:
         return sample(prior, model, classifier.sampler, n_warmup=classifier.n_steps, **run)
-    return sample_enough(prior, model, time_limit=classifier.time_limit, stacklevel=6, **run)
+    return sample_enough(prior, model, time_limit=classifier.time_limit, **run)
 
 
 def _in_closed_form(beliefs: Beliefs) -> GaussianPosterior | Mixture:

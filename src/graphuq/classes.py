@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from graphuq._warn import warn
 
 # What marks an unlabeled row in an array of text: NumPy turns -1 and NaN beside text into the last two.
 UNLABELED_TEXT = ("", "-1", "nan")
@@ -179,10 +180,9 @@ def _refuse_amounts(values: NDArray[Any]) -> None:
         )
     n_different = len(np.unique(values))
     if kind in "iuf" and n_different > max(20, len(values) / 2):
-        warnings.warn(
+        warn(
             f"y holds {n_different} different numbers in {len(values)} labels: each is taken as a class. If they are "
             "amounts, cut them into ranges first.",
-            stacklevel=5,
         )
 
 
@@ -194,10 +194,9 @@ def _warn_of_words(column: NDArray[Any], classes: NDArray[Any]) -> None:
     else:
         odd = [name for name in classes if isinstance(name, str) and name.strip().lower() in LIKE_NONE]
     for name in odd:
-        warnings.warn(
+        warn(
             f"y holds {name.item()!r} in {np.count_nonzero(column == name):,} rows, which are taken as a class. If they are "
             "unlabeled, put None there.",
-            stacklevel=5,
         )
 
 
@@ -207,10 +206,9 @@ def _warn_of_zeros(column: NDArray[Any], minus_one: NDArray[np.bool_]) -> None:
         return
     zeros = np.count_nonzero(column == 0)
     if zeros > len(column) / 2:
-        warnings.warn(
+        warn(
             f"y holds -1, 0 and 1, and 0 in {zeros} of {len(column)} rows. The rows of -1 were taken as unlabeled, and "
             "0 and 1 as the classes. If 0 marks the unlabeled rows instead, put None or NaN there and rename the class -1.",
-            stacklevel=4,
         )
 
 

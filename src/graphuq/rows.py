@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from hashlib import blake2b
 from typing import Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from graphuq._expect import RowWarning, called, refuse_masked
+from graphuq._warn import warn
 from graphuq.classes import Labels
 
 # Rows turned into sparse ones at a time: a dense table is not copied whole.
@@ -74,10 +74,9 @@ def warn_of_units(X: Any) -> None:
         ranges = np.ptp(X, axis=0)
     narrow, wide = np.quantile(ranges[ranges > 0], [0.1, 0.9], method="nearest") if ranges.any() else (1.0, 1.0)
     if wide / narrow > UNLIKE_RANGES:
-        warnings.warn(
+        warn(
             f"Columns of X differ in range by a factor of {wide / narrow:,.0f}, so that a few of them decide which rows are "
             "similar: bring columns of different units to one scale first, with scikit-learn's StandardScaler say.",
-            stacklevel=3,
         )
 
 
@@ -103,7 +102,7 @@ def warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:
             told = (
                 "Rows {} and {} are the same in every feature but have different classes: the data cannot decide "
             )
-            warnings.warn(RowWarning(told + "between rows like these.", j, i), stacklevel=3)
+            warn(RowWarning(told + "between rows like these.", j, i))
             return
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from graphuq import spectrum
 from graphuq._expect import SettingError
+from graphuq._warn import warn
 from graphuq.feature_piece import FeaturePiece
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.memory import room
@@ -101,10 +101,9 @@ class Seen:
             return None
         n_modes = min(factor * found.n_modes, wanted, max(found.n_modes, modes_that_fit(found.n_nodes)))
         if n_modes < min(factor * found.n_modes, wanted):
-            warnings.warn(
+            warn(
                 f"There is memory for {n_modes} eigenvectors of the graph, and the labels ask for more: the answers may be "
                 "less sharp than they could be. Free memory, or ask for fewer n_modes.",
-                stacklevel=2,
             )
         if n_modes == found.n_modes:
             return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
@@ -27,6 +26,7 @@ from graphuq._expect import (
     expect_sampler,
     expect_whole,
 )
+from graphuq._warn import warn
 from graphuq.memory import check_room, room
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.models.base import has_evidence, offer
@@ -175,7 +175,7 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
         n_neighbors = min(classifier.n_neighbors, X.shape[0] - 1)
         if n_neighbors < classifier.n_neighbors:
             told = f"is {classifier.n_neighbors:,}, and there are {X.shape[0]:,} rows: all others are neighbors of each."
-            warnings.warn(SettingWarning("n_neighbors", told), stacklevel=5)
+            warn(SettingWarning("n_neighbors", told))
         return build(X, n_neighbors=n_neighbors, n_components=n_components)
     build_own: Callable[[Any], Any] = classifier.graph
     made = build_own(X)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from scipy.linalg import solve
 from scipy.sparse import diags_array
 from scipy.sparse.linalg import cg
 
+from graphuq._warn import warn
 from graphuq.graph.features import Array, Matrix
 
 _RESIDUAL = 1e-12  # of the right-hand side, at which an iterative solution is exact for every purpose
@@ -25,10 +24,9 @@ def solve_positive(M: Matrix, b: Array) -> Array:
     inverse_diagonal = diags_array(1 / M.diagonal())
     solved = [cg(M, column, rtol=_RESIDUAL, maxiter=_MAX_STEPS, M=inverse_diagonal) for column in b.T]
     if any(failed for _, failed in solved):
-        warnings.warn(
+        warn(
             "Conjugate gradients did not converge: parts of the graph hardly touch each other or a label. "
             "Join more neighbors, or label more nodes.",
             RuntimeWarning,
-            stacklevel=3,
         )
     return np.column_stack([column for column, _ in solved])

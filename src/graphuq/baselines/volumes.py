@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from graphuq._expect import expect_numbers
+from graphuq._warn import warn
 from graphuq.graph.features import Array
 
 _TOLERANCE = 1e-3  # in the share of a class, as in GraphLearning
@@ -60,11 +59,10 @@ def balance(u: Array, shares: Array, *, start: Array | None = None) -> Array:
         price = np.delete(scores, k, axis=1).max(axis=1) - u[:, k]
         p[k] = _between(price, round(shares[k] * n_nodes))
     if least > max(_TOLD, 3 / n_nodes):
-        warnings.warn(
+        warn(
             f"class_priors are missed by up to {least:.3g}: too many nodes have the same scores. "
             "Join more neighbors, or label more nodes.",
             RuntimeWarning,
-            stacklevel=3,
         )
     return best - best.mean()
 

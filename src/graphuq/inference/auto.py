@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from graphuq._warn import warn
 from graphuq.inference.independence import sample_independently
 from graphuq.inference.run import sample
 from graphuq.inference.stopping import EffectiveSize, TimeLimit
@@ -31,7 +31,6 @@ def sample_enough(
     n_chains: int = 8,
     seed: int = 0,
     progress: bool | None = None,
-    stacklevel: int = 2,
 ) -> Draws:
     """Draws until R-hat is below 1.01 with 400 effective draws.
 
@@ -46,7 +45,6 @@ def sample_enough(
         n_chains: independent chains.
         seed: the same seed gives the same draws.
         progress: show a bar, see `sample`.
-        stacklevel: of that warning.
     """
     run: dict[str, Any] = {"n_chains": n_chains, "seed": seed}
     if offers(model, "sites") and offer(model, "n_fields") == 1:
@@ -63,10 +61,9 @@ def sample_enough(
     )
     found = posterior.diagnostics()
     if found.converged and not ENOUGH.holds(found):  # `sample` itself has warned if it is worse
-        warnings.warn(
+        warn(
             f"The draws ended before R-hat was below {ENOUGH.r_hat} with {ENOUGH.target:.0f} effective draws. "
             f"{found} Raise time_limit ({time_limit:g} seconds) or n_steps for more.",
             ConvergenceWarning,
-            stacklevel=stacklevel,
         )
     return posterior

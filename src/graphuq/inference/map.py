@@ -9,7 +9,6 @@ It has no units, and where Phi is convex it bounds the relative distance to the 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphuq._expect import expect, expect_number, expect_numbers, expect_one_of, expect_seed, expect_whole
 from graphuq._pytree import is_pytree
+from graphuq._warn import warn
 from graphuq.inference.newton import ROUNDING, newton
 from graphuq.inference.whiten import check_problem
 from graphuq.models.base import Model, curvature, offer
@@ -115,7 +115,7 @@ def find_modes(
     modes = [_mode(*result, tolerance, method) for result in found]
     failed = [mode for mode in modes if not mode.converged]
     if failed:
-        warnings.warn(f"{len(failed)} of {len(modes)} modes: {failed[0].message}", stacklevel=3)
+        warn(f"{len(failed)} of {len(modes)} modes: {failed[0].message}")
     return modes
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -17,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from graphuq._expect import LARGEST_COUNT, called, expect_one_of, expect_sampler, expect_seed, expect_whole
 from graphuq._progress import progress_bar, restart
+from graphuq._warn import warn
 from graphuq.inference.checkpoint import Log, fingerprint
 from graphuq.inference.contradictions import needs_double_precision
 from graphuq.inference.diagnostics import split_r_hat
@@ -179,7 +179,7 @@ def sample(
     )
     found = posterior.diagnostics()
     if not found.converged:
-        warnings.warn(str(found), ConvergenceWarning, stacklevel=2)
+        warn(str(found), ConvergenceWarning)
     return posterior
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from graphuq._expect import called, expect, expect_model
 from graphuq._threads import blas_threads
+from graphuq._warn import warn
 from graphuq.learning.averaging import Peak, around, axes_of, bound, climb, with_all_labels
 from graphuq.learning.evidence import Array, Point, Problem, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, Hyperparameters, Hyperprior, LogNormal
@@ -183,23 +183,21 @@ def _deviations(points: list[Point], weights: Array) -> Hyperparameters:
 def _warn(problem: Problem, best: Point, spectrum: Spectrum, converged: bool) -> None:
     """Say in plain words what the labels cannot decide."""
     if not converged:
-        warnings.warn(
+        warn(
             "Expectation propagation did not converge for some hyper-parameters, which makes their weights rough. "
             "The labels contradict each other: look at the suspicious labels, or use probit.",
-            stacklevel=3,
         )
     family = problem.family
     at_bound = family.free & ((best.theta <= family.lower) | (best.theta >= family.upper))
     for name, value in zip(np.array(list(BOUNDS))[at_bound], np.exp(best.theta[at_bound]), strict=True):
-        warnings.warn(
+        warn(
             f"The labels drive the hyper-parameter {name} to its bound {value:.3g}: they do not decide it.",
-            stacklevel=3,
         )
     if best.hyperparameters.graph and not best.hyperparameters.linear:
-        warn_of_unlabeled_components(spectrum, problem.model.nodes, stacklevel=4)
+        warn_of_unlabeled_components(spectrum, problem.model.nodes)
 
 
-def warn_of_unlabeled_components(spectrum: Spectrum, nodes: NDArray[np.int64], *, stacklevel: int) -> None:
+def warn_of_unlabeled_components(spectrum: Spectrum, nodes: NDArray[np.int64]) -> None:
     """Say how many nodes no label reaches."""
     n_zero = np.count_nonzero(spectrum.values <= ZERO_EIGENVALUE)
     if n_zero < 2:
@@ -210,8 +208,7 @@ def warn_of_unlabeled_components(spectrum: Spectrum, nodes: NDArray[np.int64], *
     reached = np.einsum("ij,ij->i", zero @ (seen.T @ seen), zero)
     n_unreached = np.count_nonzero(reached <= 1e-10 * np.square(zero).sum(axis=1) * np.square(seen).sum())
     if n_unreached:
-        warnings.warn(
+        warn(
             f"{n_unreached} nodes lie in components of the graph that have no label: the labels say nothing of "
             "them. Label a node of each component, or connect the graph with more neighbors.",
-            stacklevel=stacklevel,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq._expect import called, expect_number, expect_numbers, expect_whole, refuse_masked
+from graphuq._warn import warn
 
 
 class Model(Protocol):
@@ -202,11 +202,10 @@ def _warn_of_gaps(y: NDArray[np.int64]) -> None:
     found = np.unique(y)
     gaps = np.flatnonzero(found != np.arange(found.size))
     if found.size > 1 and gaps.size and not _MUTED.get():
-        warnings.warn(
+        warn(
             f"y holds classes up to {found[-1]}, counted from 0, and class {gaps[0]} has no label: {found[-1] + 1:,} classes "
             f"are taken. Give n_classes={found[-1] + 1} if they are meant, and else number classes without gaps, as "
             "np.unique(y, return_inverse=True)[1] does.",
-            stacklevel=5,
         )
 
 
@@ -249,9 +248,8 @@ def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDA
         keep = np.sort(first)
         indices, values = indices[keep], values[keep]
     if np.unique(values).size == 1 and not _MUTED.get():
-        warnings.warn(
+        warn(
             f"Every label is class {values[0]:.0f}: with one class only, the data cannot say where another one is.",
-            stacklevel=5,
         )
     return indices.astype(np.int64), values.astype(np.int64)
 

@@ -10,7 +10,6 @@ together, so repeated eigenvalues come out complete.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from numbers import Real
@@ -25,6 +24,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from graphuq._expect import expect, expect_seed
 from graphuq._progress import progress_bar
 from graphuq._threads import blas_threads
+from graphuq._warn import warn
 from graphuq.laplacian import Laplacian
 from graphuq.spectrum import accelerator
 from graphuq.spectrum.convention import Array, assemble, check_n_modes, null_space
@@ -167,12 +167,11 @@ def _iterate(
         if worst > before / 2 and degrees[n_wanted - 1] < _MAX_DEGREE:
             margin = max(2 * margin, 0.02 * (upper - last))
         cut = min(float(max(min(guard, cut), last + margin)), 0.99 * upper)
-    warnings.warn(
+    warn(
         f"{n_wanted - converged.sum()} of {n_wanted} eigenpairs did not reach a residual of {allowed:.1e} in "
         f"{_MAX_ITERATIONS} iterations; the largest is {worst:.1e}. Allow a larger tolerance, or use "
         "spectrum.dense if the graph is small.",
         RuntimeWarning,
-        stacklevel=3,
     )
     return _Block(np.asarray(vectors)[:, :n_wanted], values[:n_wanted], residuals[:n_wanted])
 

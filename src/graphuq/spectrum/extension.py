@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from graphuq._expect import expect
+from graphuq._warn import warn
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.features import Array, Matrix, MatrixLike, squared_lengths, to_float
 from graphuq.spectrum.result import Spectrum
@@ -118,9 +118,8 @@ def _divide(spectrum: Spectrum, sums: Array, degrees: Array, least: float) -> Ar
     """The weighted sums over nodes, divided by what the eigenvector equation has at the new points."""
     alone = ~(degrees > 0)
     if alone.any():
-        warnings.warn(
+        warn(
             f"{np.count_nonzero(alone)} new points have no weight to any node: nothing is known of them.",
-            stacklevel=3,
         )
     degrees = np.where(alone, 1.0, degrees)[:, None]
     factor = 1 - spectrum.values / (1.0 if spectrum.normalized else degrees)
