@@ -23,7 +23,8 @@ import numpy as np
 
 from graphuq import PCN, GraphClassifier, graph, laplacian, models, prior, spectrum
 from graphuq.app import folder
-from graphuq.app.fitting import Question, fit_folder
+from graphuq.app.fitting import fit_folder
+from graphuq.app.question import Question
 from graphuq.inference.run import sample
 
 OPERATIONS = ("open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.truncate", "fcntl.flock")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 if TYPE_CHECKING:
-    from graphuq.app.fitting import Question
+    from graphuq.app.question import Question
     from graphuq.estimator import GraphClassifier
 
 # What an option may be; in help they are listed.
@@ -67,7 +67,7 @@ class Reading:
 
     def question(self, table: Path, label: str, *, truth: str | None = None) -> Question:
         """What is asked of a table with a column of classes."""
-        from graphuq.app.fitting import Question
+        from graphuq.app.question import Question
 
         return Question(
             table=table,

@@ -100,8 +100,8 @@ def test_without_the_server_the_extra_is_named(table, monkeypatch):
 
 def test_results_are_what_fit_makes(table):
     from graphuq import GraphClassifier
-    from graphuq.app.fitting import Question
     from graphuq.app.label.run import Desk, leave, opened
+    from graphuq.app.question import Question
 
     desk = Desk(Question(table=table, label="kind", row_id="name"), table.parent / "out")
     said = []
@@ -131,8 +131,8 @@ def test_results_are_what_fit_makes(table):
 
 def test_no_results_before_two_classes(table):
     from graphuq import GraphClassifier
-    from graphuq.app.fitting import Question
     from graphuq.app.label.run import Desk, leave, opened
+    from graphuq.app.question import Question
 
     desk = Desk(
         Question(table=table, label="new", row_id="name", drop=("kind",)), table.parent / "out", classes=("one",)

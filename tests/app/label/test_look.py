@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from graphuq.app.fitting import Question, read_data
 from graphuq.app.label.look import MAX_LETTERS, differences, identity, look_at
+from graphuq.app.question import Question, read_data
 
 
 def written(path, text):

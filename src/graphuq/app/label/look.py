@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.app.fitting import Data, Question
+from graphuq.app.question import Data, Question
 from graphuq.app.tables import Table
 from graphuq.classes import in_words
 

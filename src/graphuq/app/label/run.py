@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from graphuq.app import folder
-from graphuq.app.fitting import Data, Question, read_data, write_results
+from graphuq.app.fitting import write_results
 from graphuq.app.label import beliefs
 from graphuq.app.label.look import differences, identity, look_at
 from graphuq.app.label.session import Session, checked_name
 from graphuq.app.label.store import Store, open_store
+from graphuq.app.question import Data, Question, read_data
 from graphuq.app.shell import sentence
 from graphuq.app.wording import words_of_the_shell
 from graphuq.estimator import GraphClassifier

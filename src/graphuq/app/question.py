@@ -1,0 +1,225 @@
+"""A question about a table on disk in; its features, labels and rows, and what is odd about them, out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphuq.app.report.content import MAX_CELLS, Rows
+from graphuq.app.tables import Encoding, Table, fit_encoding, read_table
+from graphuq.app.tables.doubts import filled_in, notes_on
+from graphuq.classes import LIKE_NONE, Labels, in_words, read_labels
+
+Array = NDArray[np.float64]
+
+MOST_LONELY = 20  # classes of one label each: more are numbers, or names of rows
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a table.
+
+    Attributes:
+        table: the file.
+        label: the column with the class of some rows.
+        row_id: the column that names rows; by default they are counted from 1.
+        truth: a column with the true class of rows, to judge the answers by.
+        columns: the columns to use as features; by default all others.
+        drop: columns to leave out.
+        categories: features that hold categories; ("all",) for every column of text.
+        scale, impute: see `fit_encoding`.
+        unlabeled: a further text that marks an unlabeled row.
+        separator: between the cells of a text file, by default as its name ends.
+    """
+
+    table: Path
+    label: str
+    row_id: str | None = None
+    truth: str | None = None
+    columns: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    scale: str = "auto"
+    impute: str | None = None
+    unlabeled: str = ""
+    separator: str | None = None
+
+    def __post_init__(self) -> None:
+        asked = {"--label": self.label, "--id": self.row_id, "--truth": self.truth}
+        given = [(name, option) for option, name in asked.items() if name is not None]
+        roles: dict[str, str] = {}
+        for name, option in [*given, *((name, "--column") for name in self.columns)]:
+            if name in roles:
+                raise ValueError(f"Column {name!r} is given as {roles[name]} and again as {option}: use it once.")
+            roles[name] = option
+        for name in self.drop:
+            if name in roles:
+                raise ValueError(
+                    f"Column {name!r} is given as {roles[name]} and as --drop: use it, or leave it out."
+                )
+            if self.columns:
+                raise ValueError(f"--drop {name} changes nothing: --column says which columns are used.")
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A table as the classifier and the report need it; `notes` say what a person may have meant otherwise."""
+
+    X: Array
+    y: NDArray[Any]  # text, "" where there is no label
+    encoding: Encoding
+    rows: Rows
+    notes: list[str]
+    table: Table
+
+
+def read_data(question: Question, *, any_labels: bool = False) -> Data:
+    """Read the table, and doubt it; `any_labels` where a person is yet to be asked, so that there may be none."""
+    table = read_table(question.table, separator=question.separator)
+    if any_labels and not get_close_matches(
+        question.label, table.columns, n=1, cutoff=0.8
+    ):  # and no slip of the pen
+        table = replace(table, columns={**table.columns, question.label: np.full(table.n_rows, "", dtype=object)})
+    y = table.text(question.label)
+    if question.unlabeled:
+        if question.unlabeled not in (*y, *table.missing_words.get(question.label, ())):
+            raise ValueError(
+                f"No row holds {question.unlabeled!r} in column {question.label!r}: leave out --unlabeled."
+            )
+        y = np.where(y == question.unlabeled, "", y)
+    notes = table.notes + _missing_words(table, question.label, "unlabeled", unless=question.unlabeled)
+    labels = None if any_labels else _labels(y, table, question, notes)
+    names = _features(table, question)
+    table = replace(table, row_names=row_names(table, question.row_id))
+    categories = question.categories
+    if categories == ("all",):
+        categories = tuple(name for name in names if table.column(name).dtype.kind != "f")
+    for name in categories:
+        table.column(name)
+        if name not in names:
+            raise ValueError(f"Column {name!r} is given as --category, and it is not one of the features.")
+        notes += _missing_words(table, name, "missing")
+    notes += [] if labels is None else notes_on(table, names, categories, labels)
+    encoding = fit_encoding(table, names, categories=categories, scale=question.scale, impute=question.impute)
+    notes += filled_in(table, names)
+    truth = None
+    if question.truth is not None and labels is not None:
+        truth = _truth(table.text(question.truth), labels, question)
+        notes += _missing_words(table, question.truth, "not known")
+    rows = _rows(table, names, truth)
+    return Data(encoding.encode(table), y, encoding, rows, notes, table)
+
+
+def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str]) -> Labels:
+    """The labels of a column, of two classes or more, and not of every row; what is odd about them is noted."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what there is to warn of is noted in the fit
+            labels = read_labels(y)
+    except ValueError as error:
+        raise ValueError(" ".join([f"Column {question.label!r}: {error}", *notes])) from None
+    if len(labels.nodes) == table.n_rows:
+        raise ValueError(
+            f"Every row of {table.source.name} has a class in {question.label!r}, so there is nothing to find "
+            f"out: leave that cell empty in the rows in question{_or_named(labels)}."
+        )
+    notes += _lonely(labels, question.label)
+    return labels
+
+
+def _or_named(labels: Labels) -> str:
+    """What to say where a class is called as if it were none."""
+    words = [str(name) for name in labels.classes if str(name).lower() in LIKE_NONE]
+    return f", or say what stands for it: --unlabeled {quote(words[0])}" if words else ""
+
+
+def _features(table: Table, question: Question) -> list[str]:
+    """The columns used as features."""
+    asked = (question.label, question.row_id, question.truth)
+    for name in (*question.columns, *question.drop, *(name for name in asked if name is not None)):
+        table.column(name)
+    if question.columns:
+        names = list(question.columns)
+    else:
+        names = [name for name in table.columns if name not in asked and name not in question.drop]
+    if not names:
+        raise ValueError(f"{table.source.name} has no column left to use as a feature.")
+    return names
+
+
+def _missing_words(table: Table, name: str, role: str, *, unless: str = "") -> list[str]:
+    """A note for each word that counts as missing where it may be the name of a class."""
+    return [
+        f"Column {name!r} holds {word!r} in {n:,} row{'s' if n > 1 else ''}, which count{'' if n > 1 else 's'} as "
+        f"{role}: if it names a class, give the class another name."
+        for word, n in table.missing_words.get(name, {}).items()
+        if word != unless
+    ]
+
+
+def _lonely(labels: Labels, column: str) -> list[str]:
+    """A note on classes that hang on one label."""
+    lonely = labels.classes[labels.counts() == 1]
+    if not len(lonely):
+        return []
+    if len(lonely) == labels.n_classes > MOST_LONELY:
+        raise ValueError(
+            f"Column {column!r} holds something else in each of {len(lonely):,} rows: those are no classes, which "
+            "several rows have in common."
+        )
+    told = f"Class {in_words(lonely)} has" if len(lonely) == 1 else f"Each of the classes {in_words(lonely)} has"
+    return [f"{told} a single label: nothing would tell if it were a mistake. A second one helps most."]
+
+
+def _truth(text: NDArray[Any], labels: Labels, question: Question) -> NDArray[np.int64]:
+    """The number of the true class of each row, -1 where it is not known."""
+    number = {"": -1, **{str(name): k for k, name in enumerate(labels.classes)}}
+    strange = [str(name) for name in text if name not in number]
+    if strange:
+        raise ValueError(
+            f"Column {question.truth!r} holds {strange[0][:40]!r}, and no row has that class in {question.label!r}, so "
+            "it cannot be found: label one such row, or leave those cells empty."
+        )
+    return np.array([number[name] for name in text])
+
+
+def row_names(table: Table, row_id: str | None) -> list[str]:
+    """What rows are called: the cells of a column, each once, or numbers from 1."""
+    if row_id is None:
+        return [str(row) for row in range(1, table.n_rows + 1)]
+    names = [str(name) for name in table.text(row_id)]
+    seen: dict[str, int] = {}
+    for row, name in enumerate(names, start=1):
+        if name in seen:
+            raise ValueError(
+                f"The row id {name!r} repeats in column {row_id!r}: rows {seen[name]} and {row} have it."
+            )
+        seen[name] = row
+    return names
+
+
+def _rows(table: Table, names: Sequence[str], truth: NDArray[np.int64] | None) -> Rows:
+    single = [name for name in names if table.column(name).ndim == 1][:MAX_CELLS]
+    blocks = [table.column(name) for name in names if table.column(name).ndim == 3]
+    columns = [table.text(name) for name in single]
+    return Rows(
+        names=table.row_names,
+        columns=single,
+        cells=[[str(cell)[:200] for cell in cells] for cells in zip(*columns, strict=True)],
+        pictures=_gray(blocks[0]) if len(blocks) == 1 else None,
+        truth=truth,
+    )
+
+
+def _gray(pictures: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Gray values from the least to the largest number that occurs."""
+    low, high = np.nanmin(pictures), np.nanmax(pictures)
+    return (255 * (np.nan_to_num(pictures, nan=low) - low) / max(high - low, 1e-300)).astype(np.uint8)
