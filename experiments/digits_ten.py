@@ -170,11 +170,12 @@ def draw(record: Record) -> Any:
     rows = record.values["rows"]
     counts = [row["per_class"] for row in rows]
     names = dict.fromkeys(name for row in rows for name in row["scores"])
-    shown = [name for name in names if not name.startswith("GraphLearning")]
-    colors = (style.ORANGE, style.GREEN, style.VERMILION, style.SKY, style.PURPLE)
+    # GraphLearning's other methods answer as ours of the same name do.
+    shown = [name for name in names if not name.startswith("GraphLearning") or name == graphlearning_peers.MBO]
+    colors = (style.ORANGE, style.GREEN, style.VERMILION, style.SKY, style.PURPLE, style.GRAY)
     tools = [name for name in shown if not name.endswith("+ T") and name != OURS]
     look = {OURS: (style.BLUE, "o")} | {
-        name: (color, marker) for name, color, marker in zip(tools, colors, "s^vDX", strict=True)
+        name: (color, marker) for name, color, marker in zip(tools, colors, "s^vDXP", strict=False)
     }
     figure, axes = style.subplots(1, len(MEASURES), size=(4.2, 3.4))
     for ax, (key, word) in zip(axes, MEASURES.items(), strict=True):
@@ -188,7 +189,8 @@ def draw(record: Record) -> Any:
             ax.errorbar(*np.transpose(points), linestyle=":" if name.endswith("+ T") else "-", label=name, **line)
         style.log_ticks(ax, counts)
         ax.set(xlabel="labels a class", title=word)
-    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+    handles = {word: handle for ax in axes for handle, word in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=5, fontsize=8)
     return figure
 
 
