@@ -755,7 +755,7 @@ def test_labels_that_cannot_be_reconciled_are_drawn(settings, monkeypatch):
     classifier = GraphClassifier(n_steps=20, n_chains=2, **settings).fit(X, Y)
     before = classifier.posterior_
     monkeypatch.setattr(
-        "graphuq.beliefs.sample_enough", lambda *a, time_limit, stacklevel, **k: sample_without_compiling(*a, **k)
+        "graphuq.beliefs.sample_enough", lambda *a, time_limit, **k: sample_without_compiling(*a, **k)
     )
     monkeypatch.setattr(GaussianPosterior, "diagnostics", lambda self: SimpleNamespace(converged=False))
     after = classifier.partial_fit_labels(0, "upper").posterior_
