@@ -74,10 +74,7 @@ def demo(
         found = shown.run(
             out, seed=seed, tell=partial(tell, silent=silent), progress=sys.stderr.isatty() and not silent
         )
-    if json:
-        typer.echo(jsons.dumps(found.as_json()))
-    elif not quiet:
-        typer.echo(found.as_text())
+    _print(found.as_json(), found.as_text(), json, quiet)
 
 
 @app.command()
@@ -157,18 +154,15 @@ def fit(
             found = large.fit_store(
                 table, labels, classifier, out, **cluster, tell=partial(tell, silent=quiet or json)
             )
-            if json or not quiet:
-                typer.echo(jsons.dumps(found) if json else large.in_words(found))
+            _print(found, large.in_words(found), json, quiet)
             return
         from graphuq.app.fitting import fit_folder
 
         question = reading.question(table, label or "", truth=truth)
         summary = fit_folder(question, classifier, out, replace=force, tell=partial(tell, silent=quiet or json))
     summary["report"] = str(out / "report.html")
-    if json:
-        typer.echo(jsons.dumps(summary))
-    elif not quiet:
-        _print_fit(summary, out)
+    _note(summary["warnings"], quiet or json)
+    _print(summary, _fit_in_words(summary, out), json, quiet)
 
 
 @app.command()
@@ -253,11 +247,9 @@ def data(
             typer.echo(str(error), err=True)
             raise typer.Exit(1) from None
     n_rows, n_features = found.X.shape
-    if json:
-        facts = {"name": name, "rows": n_rows, "features": n_features, "source": found.source}
-        typer.echo(jsons.dumps({**facts, "folder": str(datasets.data_folder())}))
-    elif not quiet:
-        typer.echo(f"{name}: {n_rows:,} rows of {n_features} features. {found.source}")
+    facts = {"name": name, "rows": n_rows, "features": n_features, "source": found.source}
+    told = f"{name}: {n_rows:,} rows of {n_features} features. {found.source}"
+    _print({**facts, "folder": str(datasets.data_folder())}, told, json, quiet)
 
 
 @app.command()
@@ -306,27 +298,33 @@ def _note(notes: list[str], silent: bool) -> None:
         tell(f"Note: {each}", silent)
 
 
-def _print_fit(summary: dict[str, Any], out: Path) -> None:
+def _print(found: Any, words: str, json: bool, quiet: bool) -> None:
+    """The outcome, for a program or a person."""
+    if json or not quiet:
+        typer.echo(jsons.dumps(found) if json else words)
+
+
+def _fit_in_words(summary: dict[str, Any], out: Path) -> str:
     """The outcome, for a person."""
     from graphuq.app.wording import percent
 
-    found = _found(summary["found"])
-    typer.echo(f"{summary['rows']:,} rows, {summary['labeled']:,} with a class. Of the others: {found}.")
-    typer.echo(f"Features: {summary['scaling']}.")
-    if summary["accuracy"] is not None:
-        typer.echo(f"Right, where the truth is known: {summary['accuracy']:.1%}.")
-    typer.echo(summary["verdict"])
-    if summary["self_check"]:
-        typer.echo(summary["self_check"])
-    if summary["suspicious_labels"]:
-        typer.echo(f"Labels that the others speak against: {summary['suspicious_labels']:,}, see the report.")
-    _note(summary["warnings"], silent=False)
-    typer.echo("\nLeast certain:")
-    width = max(len(each["row"]) for each in summary["least_certain"])
-    for each in summary["least_certain"]:
-        name = printable(each["row"]).ljust(min(width, 40))
-        typer.echo(f"  {name}  {percent(each['probability']):>7}  {printable(each['class'])}")
-    typer.echo(f"\nReport: {out / 'report.html'}\nEvery row: {out / 'predictions.csv'}")
+    found, right, doubted = _found(summary["found"]), summary["accuracy"], summary["suspicious_labels"]
+    width = min(max(len(each["row"]) for each in summary["least_certain"]), 40)
+    told = [
+        f"{summary['rows']:,} rows, {summary['labeled']:,} with a class. Of the others: {found}.",
+        f"Features: {summary['scaling']}.",
+        "" if right is None else f"Right, where the truth is known: {right:.1%}.",
+        summary["verdict"],
+        summary["self_check"],
+        f"Labels that the others speak against: {doubted:,}, see the report." if doubted else "",
+        "\nLeast certain:",
+        *(
+            f"  {printable(each['row']).ljust(width)}  {percent(each['probability']):>7}  {printable(each['class'])}"
+            for each in summary["least_certain"]
+        ),
+        f"\nReport: {summary['report']}\nEvery row: {out / 'predictions.csv'}",
+    ]
+    return "\n".join(line for line in told if line)
 
 
 def _found(counts: dict[str, int], most: int = 8) -> str:

@@ -20,6 +20,7 @@ from graphuq import __version__, datasets, uncertainty
 from graphuq.app.report.content import Content, Rows, collect
 from graphuq.app.report.page import GENERATOR, render
 from graphuq.app.report.palette import colors
+from graphuq.app.report.plots import sureness
 from graphuq.app.wording import percent
 from graphuq.estimator import GraphClassifier
 from graphuq.files import refuse_irregular, whole_file
@@ -236,8 +237,7 @@ def faded(p: NDArray[Any]) -> NDArray[np.float64]:
     """The color of the likeliest class, mixed with gray where it is unsure, shape (n_nodes, 3)."""
     from matplotlib.colors import to_rgb
 
-    least = 1 / p.shape[1]
-    sure = ((uncertainty.confidence(p) - least) / (1 - least))[:, None]
+    sure = sureness(uncertainty.confidence(p), p.shape[1])[:, None]
     pure = np.array([to_rgb(each) for each in colors(p.shape[1])])[uncertainty.most_probable(p)]
     return np.asarray(np.clip(sure * pure + (1 - sure) * to_rgb(MIDDLE), 0, 1))
 

@@ -107,7 +107,7 @@ def test_results_are_what_fit_makes(table):
     said = []
     with opened(desk, GraphClassifier(n_modes=20), said.append) as running:
         for row in (20, 21, 22):
-            running.session.answer(str(row), "me", row, NAMES[row % 3])
+            running.session.do(str(row), "me", "answer", row, NAMES[row % 3])
         leave(running, said.append)
     assert said[-1] == f"3 answers, and the results: {desk.out}"
     assert sorted(path.name for path in desk.out.iterdir()) == [
@@ -141,7 +141,7 @@ def test_no_results_before_two_classes(table):
     with opened(desk, GraphClassifier(n_modes=20), said.append) as running:
         leave(running, said.append)
         assert said[-1].startswith("No answers, so nothing is written")
-        running.session.answer("1", "me", 1, "one")
+        running.session.do("1", "me", "answer", 1, "one")
         leave(running, said.append)
     assert "no results before two classes" in said[-1]
     assert not desk.out.exists()

@@ -13,9 +13,9 @@ GIVEN = {0: "ant", 1: "bee", 2: "cat"}
 @pytest.fixture
 def session(make):
     found = make(GIVEN)
-    found.store.answer("a", "me", 5, "cat")
-    found.store.set_aside("b", "me", 6, "unsure")
-    found.store.set_aside("c", "me", 7, "skip")
+    found.store.do("a", "me", "answer", 5, "cat")
+    found.store.do("b", "me", "unsure", 6)
+    found.store.do("c", "me", "skip", 7)
     found.model.tell()
     return found
 

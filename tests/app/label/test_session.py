@@ -18,7 +18,7 @@ GIVEN = {0: "ant", 1: "bee", 2: "cat"}
 
 
 def say(session, row, name=None, tab="me", **more):
-    session.answer(f"{tab} {row} {len(session.store.events())}", tab, row, name or TRUTH[row], **more)
+    session.do(f"{tab} {row} {len(session.store.events())}", tab, "answer", row, name or TRUTH[row], **more)
 
 
 def test_answers_move_the_map_at_once_and_the_question(make):
@@ -59,11 +59,11 @@ def test_without_labels_the_questions_are_spread_over_the_graph(make):
     assert session.classes() == []
     asked = []
     for name in NAMES:
-        session.add_class(f"add {name}", "me", name)
+        session.do(f"add {name}", "me", "add", name=name)
     for _ in range(6):
         assert session.model.settled()
         asked.append(session.question("me")["row"])
-        session.set_aside(f"aside {asked[-1]}", "me", asked[-1], "unsure")
+        session.do(f"aside {asked[-1]}", "me", "unsure", asked[-1])
     assert {TRUTH[row] for row in asked} == set(NAMES)  # every blob is reached
     assert session.state()["map"] is None
     assert "No row has a class yet" in session.state()["advice"][0]
@@ -74,7 +74,7 @@ def test_one_class_is_not_enough_and_the_second_one_is(make):
     assert session.model.settled()
     assert session.model.beliefs.classifier is None
     assert "one class, 'ant'" in session.state()["advice"][0]
-    session.add_class("add", "me", "bee")
+    session.do("add", "me", "add", name="bee")
     say(session, 1)
     assert session.model.settled()
     assert session.model.beliefs.classifier.classes_.tolist() == ["ant", "bee"]
@@ -84,25 +84,25 @@ def test_one_class_is_not_enough_and_the_second_one_is(make):
 def test_a_class_that_comes_and_goes(make):
     session = make({0: "ant", 1: "bee"})
     assert session.model.settled()
-    session.add_class("add", "me", "cat")
+    session.do("add", "me", "add", name="cat")
     say(session, 2)
     assert session.model.settled()
     assert session.model.beliefs.classifier.classes_.tolist() == list(NAMES)
     kinds = base64.b64decode(session.state()["map"]["class"])
     assert kinds[2] == 2
-    session.remove_class("remove", "me", "cat")
+    session.do("remove", "me", "remove", name="cat")
     assert session.model.settled()
     assert session.model.beliefs.classifier.classes_.tolist() == ["ant", "bee"]
     assert 2 not in session.labels()
     with pytest.raises(Refused, match="class of the table"):
-        session.remove_class("other", "me", "ant")
+        session.do("other", "me", "remove", name="ant")
 
 
 def test_a_class_removed_while_it_is_answered(make):
     session = make(GIVEN)
-    session.add_class("add", "me", "dog")
+    session.do("add", "me", "add", name="dog")
     known = session.classes
-    other = threading.Thread(target=session.remove_class, args=("remove", "you", "dog"))
+    other = threading.Thread(target=session.do, args=("remove", "you", "remove", None, "dog"))
 
     def slow():
         found = known()
@@ -111,7 +111,7 @@ def test_a_class_removed_while_it_is_answered(make):
         return found
 
     session.classes = slow
-    session.answer("answer", "me", 5, "dog")
+    session.do("answer", "me", "answer", 5, "dog")
     session.classes = known
     other.join()
     assert (session.classes(), session.labels()) == (list(NAMES), GIVEN)
@@ -119,7 +119,7 @@ def test_a_class_removed_while_it_is_answered(make):
 
 def test_a_file_with_an_answer_of_a_class_that_was_removed_can_be_gone_on_with(make):
     session = make(GIVEN)
-    session.store.answer("a", "me", 5, "dog")
+    session.store.do("a", "me", "answer", 5, "dog")
     session = make(GIVEN)
     assert session.model.settled()
     state = session.state()
@@ -132,7 +132,7 @@ def test_a_file_with_an_answer_of_a_class_that_was_removed_can_be_gone_on_with(m
 
 def test_what_is_shown_takes_no_harm_from_a_class_removed_meanwhile(make):
     session = make(GIVEN)
-    session.store.answer("a", "me", 5, "dog")
+    session.store.do("a", "me", "answer", 5, "dog")
     assert session.model.settled()
     session.classes = lambda: list(NAMES)
     assert [star[0] for star in session.state()["stars"]] == list(GIVEN)
@@ -161,7 +161,7 @@ def test_undo_takes_a_label_from_the_model(make):
     assert session.model.settled()
     before = session.state()["map"]
     say(session, 10)
-    session.undo("undo", "me")
+    session.do("undo", "me", "undo")
     assert session.labels() == GIVEN
     assert session.state()["map"] == before
     assert session.question("me")["row"] == 10
@@ -169,10 +169,10 @@ def test_undo_takes_a_label_from_the_model(make):
 
 def test_the_last_label_of_a_class_may_go(make):
     session = make({0: "ant"})
-    session.add_class("add", "me", "bee")
+    session.do("add", "me", "add", name="bee")
     say(session, 1)
     assert session.model.settled()
-    session.undo("undo", "me")
+    session.do("undo", "me", "undo")
     assert session.state()["map"] is None
     assert session.model.settled()
     assert session.question("me")["row"] == 1
@@ -183,9 +183,9 @@ def test_skipped_rows_come_last_and_unsure_ones_never(make):
     assert session.model.settled()
     a, b, c, d = range(N - 4, N)
     first = session.question("me")["row"]
-    session.set_aside("1", "me", first, "skip")
+    session.do("1", "me", "skip", first)
     second = session.question("me")["row"]
-    session.set_aside("2", "me", second, "unsure")
+    session.do("2", "me", "unsure", second)
     rest = [row for row in (a, b, c, d) if row not in (first, second)]
     asked = []
     for _ in rest:
@@ -210,7 +210,7 @@ def test_two_tabs_never_have_the_same_row_to_the_end(make, monkeypatch):
         assert len(set(now)) == len(now)
         asked += now
         for tab, row in zip(("me", "you", "them"), now, strict=False):
-            session.set_aside(f"{tab} {row}", tab, row, "unsure")
+            session.do(f"{tab} {row}", tab, "unsure", row)
     assert sorted(asked) == sorted(set(range(N)) - set(GIVEN))
 
 
@@ -232,9 +232,9 @@ def test_what_cannot_be_is_refused_in_a_sentence(make):
     with pytest.raises(Refused, match="none of the classes"):
         say(session, 10, "dog")
     with pytest.raises(Refused, match="no row 60"):
-        session.answer("k", "me", N, "ant")
+        session.do("k", "me", "answer", N, "ant")
     with pytest.raises(Refused, match="already"):
-        session.add_class("k", "me", "ant")
+        session.do("k", "me", "add", name="ant")
     for name, why in (
         ("", "needs a name"),
         ("x" * (MAX_NAME + 1), "at most"),
@@ -245,9 +245,9 @@ def test_what_cannot_be_is_refused_in_a_sentence(make):
             checked_name(name)
     assert checked_name("  two\n words ") == "two words"
     for k in range(MAX_CLASSES - 3):
-        session.add_class(f"many {k}", "me", f"class {k}")
-    with pytest.raises(Refused, match="is the most"):
-        session.add_class("k", "me", "one more")
+        session.do(f"many {k}", "me", "add", name=f"class {k}")
+    with pytest.raises(Refused, match="the most that can"):
+        session.do("k", "me", "add", name="one more")
 
 
 def test_all_is_there_after_the_end(make):

@@ -32,10 +32,10 @@ def reopened(store):
 
 
 def test_what_was_said_is_there_when_opened_again(store):
-    store.add_class("a", "me", "cat")
-    store.answer("b", "me", 3, "cat")
-    store.set_aside("c", "me", 4, "skip")
-    store.set_aside("d", "me", 5, "unsure")
+    store.do("a", "me", "add", name="cat")
+    store.do("b", "me", "answer", 3, "cat")
+    store.do("c", "me", "skip", 4)
+    store.do("d", "me", "unsure", 5)
     again = reopened(store)
     assert {row: name for row, (name, _) in again.state.answers.items()} == {3: "cat"}
     assert (list(again.state.skipped), again.state.unsure, again.state.added) == ([4], {5}, ["cat"])
@@ -47,47 +47,47 @@ def test_the_file_is_for_its_owner_alone(store):
 
 
 def test_an_answer_sent_twice_counts_once(store):
-    first = store.answer("same", "me", 3, "cat")
-    assert store.answer("same", "me", 3, "cat") == first
+    first = store.do("same", "me", "answer", 3, "cat")
+    assert store.do("same", "me", "answer", 3, "cat") == first
     assert len(store.events()) == 1
 
 
 def test_a_row_is_answered_once(store):
-    store.answer("a", "me", 3, "cat")
+    store.do("a", "me", "answer", 3, "cat")
     with pytest.raises(Refused, match="answered this row meanwhile"):
-        store.answer("b", "you", 3, "dog")
+        store.do("b", "you", "answer", 3, "dog")
     assert store.state.answers[3][0] == "cat"
-    store.answer("c", "you", 3, "dog", again=True)
+    store.do("c", "you", "answer", 3, "dog", again=True)
     assert store.state.answers[3][0] == "dog"
 
 
 def test_undo_takes_back_what_this_tab_did_last(store):
-    store.answer("a", "me", 3, "cat")
-    store.answer("b", "you", 4, "dog")
-    undone = store.undo("c", "me")
+    store.do("a", "me", "answer", 3, "cat")
+    store.do("b", "you", "answer", 4, "dog")
+    undone = store.do("c", "me", "undo")
     assert undone.row == 3
     assert set(store.state.answers) == {4}
-    assert store.undo("c", "me") == undone  # sent twice
+    assert store.do("c", "me", "undo") == undone  # sent twice
     assert store.reserve("me", [7]) == 3  # and is asked again
     with pytest.raises(Refused, match="nothing to undo"):
-        store.undo("d", "me")
+        store.do("d", "me", "undo")
 
 
 def test_undo_of_a_second_answer_brings_back_the_first(store):
-    store.answer("a", "me", 3, "cat")
-    store.answer("b", "me", 3, "dog", again=True)
-    store.undo("c", "me")
+    store.do("a", "me", "answer", 3, "cat")
+    store.do("b", "me", "answer", 3, "dog", again=True)
+    store.do("c", "me", "undo")
     assert store.state.answers[3][0] == "cat"
 
 
 def test_a_class_removed_takes_its_answers_with_it(store):
-    store.add_class("a", "me", "cat")
-    store.answer("b", "me", 3, "cat")
-    store.answer("c", "me", 4, "dog")
-    store.remove_class("d", "me", "cat")
+    store.do("a", "me", "add", name="cat")
+    store.do("b", "me", "answer", 3, "cat")
+    store.do("c", "me", "answer", 4, "dog")
+    store.do("d", "me", "remove", name="cat")
     assert (set(store.state.answers), store.state.added) == ({4}, [])
     with pytest.raises(Refused, match="was not added here"):
-        store.remove_class("e", "me", "dog")
+        store.do("e", "me", "remove", name="dog")
     again = reopened(store)
     assert set(again.state.answers) == {4}
     again.close()
@@ -101,7 +101,7 @@ def test_two_tabs_are_never_asked_the_same_row(store):
     assert again.reserve("you", range(10)) == 1  # after a crash too
     assert again.reserve("new", range(10)) == 3
     with pytest.raises(Refused, match="being asked"):
-        again.answer("a", "new", 0, "cat")
+        again.do("a", "new", "answer", 0, "cat")
     again.close()
 
 
@@ -110,7 +110,7 @@ def test_a_silent_tab_gives_its_row_back(store, monkeypatch):
     assert store.reserve("me", [5, 6]) is None
     now = stores.time.time()
     monkeypatch.setattr(stores.time, "time", lambda: now + stores.SILENT + 1)
-    store.answer("a", "me", 6, "cat")
+    store.do("a", "me", "answer", 6, "cat")
     assert store.reserve("me", [5, 6]) == 5
 
 
@@ -120,7 +120,7 @@ def test_many_threads_share_out_the_rows(store):
     def work(tab):
         try:
             while (row := store.reserve(tab, range(60))) is not None:
-                store.answer(f"{tab} {row}", tab, row, "cat")
+                store.do(f"{tab} {row}", tab, "answer", row, "cat")
                 taken.append(row)
         except Exception as error:
             errors.append(error)
@@ -134,12 +134,11 @@ def test_many_threads_share_out_the_rows(store):
     assert sorted(taken) == list(range(60))
 
 
-@pytest.mark.parametrize("act", [lambda s: s.undo("c", "me"), lambda s: s.remove_class("c", "me", "dog")])
-def test_an_answer_that_comes_while_events_are_summed_is_not_lost(store, act):
-    store.add_class("a", "me", "dog")
-    store.answer("b", "me", 1, "cat")
+def test_an_answer_that_comes_while_events_are_summed_is_not_lost(store):
+    store.do("a", "me", "add", name="dog")
+    store.do("b", "me", "answer", 1, "cat")
     summed = store._sum
-    other = threading.Thread(target=store.answer, args=("d", "you", 2, "cat"))
+    other = threading.Thread(target=store.do, args=("d", "you", "answer", 2, "cat"))
 
     def slow():
         found = summed()
@@ -148,7 +147,7 @@ def test_an_answer_that_comes_while_events_are_summed_is_not_lost(store, act):
         return found
 
     store._sum = slow
-    act(store)
+    store.do("c", "me", "undo")
     other.join()
     assert set(store.state.answers) == set(summed().answers) >= {2}
 
@@ -169,10 +168,14 @@ class Failing:
 
 @pytest.mark.parametrize(
     "act",
-    [lambda s: s.answer("c", "me", 2, "cat"), lambda s: s.undo("c", "me"), lambda s: s.add_class("c", "me", "x")],
+    [
+        lambda s: s.do("c", "me", "answer", 2, "cat"),
+        lambda s: s.do("c", "me", "undo"),
+        lambda s: s.do("c", "me", "add", name="x"),
+    ],
 )
 def test_what_is_not_on_disk_does_not_hold(store, act):
-    store.answer("a", "me", 1, "cat")
+    store.do("a", "me", "answer", 1, "cat")
     before, connection = store.state, store._connection
     store._connection = Failing(connection)
     with pytest.raises(OSError, match="disk I/O error"):
@@ -204,11 +207,11 @@ def test_files_of_others_are_refused(tmp_path):
 
 def test_a_file_that_decayed_is_refused_or_says_the_same(path, store):
     store.keep("table", {"rows": 60})
-    store.add_class("added", "me", "cat")
+    store.do("added", "me", "add", name="cat")
     for row in range(30):
-        store.answer(f"key {row}", "me", row, "dog" if row % 2 else "cat")
-    store.set_aside("last", "me", 40, "skip")
-    store.undo("undo", "me")
+        store.do(f"key {row}", "me", "answer", row, "dog" if row % 2 else "cat")
+    store.do("last", "me", "skip", 40)
+    store.do("undo", "me", "undo")
     store.note_progress(10, 0.5, 0.3)
     store.close()
 
@@ -245,7 +248,7 @@ from pathlib import Path
 store = module.open_store(Path(sys.argv[2]))
 for row in range(int(sys.argv[3]), 10_000):
     assert store.reserve("me", [row]) in (row, None)  # none where it was answered, and nobody heard
-    store.answer(f"key {row}", "me", row, f"class {row % 3}")
+    store.do(f"key {row}", "me", "answer", row, f"class {row % 3}")
     print(row, flush=True)
 """
 

@@ -59,9 +59,10 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
             continue
         with session.store.lock:
             if name not in session.classes():
-                session.add_class(f"import {name}", "import", name)
+                session.do(f"import {name}", "import", "add", name=name)
             # again: of a row that a person was not sure of too
-            session.store.answer(f"import {row} {before + taken}", "import", row, name, again=True, asked=False)
+            key = f"import {row} {before + taken}"
+            session.store.do(key, "import", "answer", row, name, again=True, asked=False)
         labels[row] = name
         taken += 1
     session.model.tell()

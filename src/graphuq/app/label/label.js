@@ -275,16 +275,11 @@
     at("map-told").textContent = `Map of ${n.toLocaleString()} rows, ${state.stars.length} of them labeled; colors are the likeliest classes.`;
   }
   map.addEventListener("pointermove", (event) => {
-    const box = map.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
-    let best = null, least = 12 ** 2;
-    for (const dot of dots) { const d = (dot.x - x) ** 2 + (dot.y - y) ** 2; if (d < least) [best, least] = [dot, d]; }
-    const tip = at("tip");
-    tip.style.display = best ? "block" : "none";
-    if (!best) return;
+    const tip = at("tip"), best = nearestDot(map, dots, event, 12);
+    if (!best) { tip.style.display = "none"; return; }
     tip.replaceChildren(element("b", {}, null, layout.names[best.i]));
     if (best.k >= 0) element("div", {}, tip).append(element("bdi", {}, null, state.classes[best.k].name), best.s < 64 ? ", hardly known" : best.s < 190 ? ", likely" : ", quite sure");
-    tip.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8)}px`;
-    tip.style.top = `${Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8)}px`;
+    placeTip(tip, event.clientX, event.clientY);
   });
   map.addEventListener("pointerleave", () => { at("tip").style.display = "none"; });
 
@@ -347,12 +342,7 @@
     watching = setTimeout(watch, state?.busy ? 500 : 10_000);
   }
 
-  // ---- light and dark ----------------------------------------------------------------------------
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  function theme(name) { document.documentElement.dataset.theme = name; if (state) { drawMap(); drawAdvice(); } }
-  at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
-  dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
-  theme(dark.matches ? "dark" : "light");
+  themed(() => { if (state) { drawMap(); drawAdvice(); } });
   addEventListener("resize", () => requestAnimationFrame(drawMap));
   addEventListener("hashchange", () => location.reload());
 

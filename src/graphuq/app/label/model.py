@@ -171,9 +171,8 @@ class Model:
         )
 
     def _work(self) -> None:
-        if (
-            sys.platform == "linux"
-        ):  # where a thread has a priority of its own: those who wait for an answer come first
+        # Those who wait for an answer come first, where a thread has a priority of its own.
+        if sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         self._spread(Advice.version, self._situation())  # something to ask about, while the rest is found
         while True:

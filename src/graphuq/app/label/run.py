@@ -98,7 +98,7 @@ def opened(
         stack.callback(session.model.stop)
         for name in map(checked_name, desk.classes):
             if name not in session.classes():
-                session.add_class(f"begin {name}", "shell", name)
+                session.do(f"begin {name}", "shell", "add", name=name)
         if n := len(store.state.answers):
             tell(f"Going on with {n:,} answer{'s' if n != 1 else ''} in {path.name}")
         yield Opened(desk, question, data, session, notes, began, listener)

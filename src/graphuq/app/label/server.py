@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from graphuq.app.label.session import MAX_CLASSES, Session
-from graphuq.app.label.store import Refused
+from graphuq.app.label.store import ABOUT_CLASSES, ABOUT_ROWS, Refused
 from graphuq.app.report.palette import SHAPES, variables
 from graphuq.app.shell import sentence
 
@@ -126,27 +126,16 @@ def listen(host: str, port: int | None, before: int | None = None) -> socket.soc
 def application(session: Session, key: str, host: str, finish: Callable[[], dict[str, Any]]) -> ASGIApp:
     """The page; `finish` writes the results."""
 
-    async def static(request: Request) -> Response:
+    def static(request: Request) -> Response:  # in a thread, like all of them that wait for nothing else
         content, kind = STATIC[request.url.path]()
         return Response(content, media_type=kind)
 
-    async def state(request: Request) -> Response:
-        tab = request.query_params.get("tab", "")[:MAX_WORD]
-        if tab:
-            await run_in_threadpool(session.store.renew, tab)
-        return JSONResponse(await run_in_threadpool(session.state))
+    def state(request: Request) -> Response:
+        if tab := request.query_params.get("tab", "")[:MAX_WORD]:
+            session.store.renew(tab)
+        return JSONResponse(session.state())
 
-    async def layout(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(session.layout))
-
-    async def question(request: Request) -> Response:
-        tab = _word(request.query_params, "tab")
-        return JSONResponse(await run_in_threadpool(session.question, tab))
-
-    async def row(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(session.describe, request.path_params["row"]))
-
-    async def picture(request: Request) -> Response:
+    def picture(request: Request) -> Response:
         try:
             path, kind = session.look.picture(min(request.path_params["row"], len(session.look.names) - 1))
         except FileNotFoundError as error:
@@ -156,42 +145,34 @@ def application(session: Session, key: str, host: str, finish: Callable[[], dict
     async def do(request: Request) -> Response:
         asked = await _json(request)
         key, tab, kind = (_word(asked, name) for name in ("key", "tab", "kind"))
-        if kind in ("answer", "skip", "unsure"):
-            row = asked.get("row")
-            if not isinstance(row, int) or isinstance(row, bool):
-                raise Refused("row must be a number.")
-            if kind == "answer":
-                again = asked.get("again") is True
-                await run_in_threadpool(
-                    session.answer, key, tab, row, _word(asked, "class", 4 * MAX_WORD), again=again
-                )
-            else:
-                await run_in_threadpool(session.set_aside, key, tab, row, kind)
-        elif kind == "undo":
-            await run_in_threadpool(session.undo, key, tab)
-        elif kind in ("add", "remove"):
-            method = session.add_class if kind == "add" else session.remove_class
-            await run_in_threadpool(method, key, tab, _word(asked, "class", MAX_BODY))
-        else:
+        row, name = None, ""
+        if kind not in (*ABOUT_ROWS, *ABOUT_CLASSES, "undo"):
             raise Refused(f"{kind!r} is nothing that can be done.")
+        if kind in ABOUT_ROWS and type(row := asked.get("row")) is not int:
+            raise Refused("row must be a number.")
+        if kind in ("answer", *ABOUT_CLASSES):
+            name = _word(asked, "class", MAX_BODY)
+        again = kind == "answer" and asked.get("again") is True
+        await run_in_threadpool(session.do, key, tab, kind, row, name, again=again)
         return JSONResponse(await run_in_threadpool(session.state))
 
-    async def write(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(finish))
-
-    async def refused(request: Request, error: Exception) -> Response:
+    def refused(request: Request, error: Exception) -> Response:
         return _sentence(409, sentence(error))
 
     app = Starlette(
         routes=[
             *(Route(path, static) for path in STATIC),
             Route("/api/state", state),
-            Route("/api/layout", layout),
-            Route("/api/question", question),
-            Route("/api/row/{row:int}", row),
+            Route("/api/layout", lambda request: JSONResponse(session.layout())),
+            Route(
+                "/api/question", lambda request: JSONResponse(session.question(_word(request.query_params, "tab")))
+            ),
+            Route(
+                "/api/row/{row:int}", lambda request: JSONResponse(session.describe(request.path_params["row"]))
+            ),
             Route("/api/picture/{row:int}", picture),
             Route("/api/do", do, methods=["POST"]),
-            Route("/api/write", write, methods=["POST"]),
+            Route("/api/write", lambda request: JSONResponse(finish()), methods=["POST"]),
         ],
         exception_handlers={ValueError: refused, OSError: refused, _TooLarge: _too_large},
     )

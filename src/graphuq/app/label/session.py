@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -13,8 +12,9 @@ from numpy.typing import NDArray
 from graphuq import uncertainty
 from graphuq.app.label.look import Look
 from graphuq.app.label.model import Model, Situation
-from graphuq.app.label.store import Refused, Store
+from graphuq.app.label.store import ABOUT_ROWS, Refused, Store
 from graphuq.app.report.content import MAX_POINTS
+from graphuq.app.report.plots import packed, sureness
 from graphuq.app.tables.text import MISSING
 from graphuq.classes import UNLABELED_TEXT
 from graphuq.estimator import GraphClassifier
@@ -70,47 +70,28 @@ class Session:
         return Situation(given, np.flatnonzero(fresh if fresh.any() else open_rows))
 
     # ---- what a page does -----------------------------------------------------------------------------
-    def answer(self, key: str, tab: str, row: int, name: str, *, again: bool = False) -> None:
-        """Take the class of a row, one of `classes`."""
-        self._check_row(row)
-        if row in self.table_labels and not again:
-            raise Refused("The table has a class for this row.")
+    def do(
+        self, key: str, tab: str, kind: str, row: int | None = None, name: str = "", *, again: bool = False
+    ) -> None:
+        """Take what a page did (`Store.do`), unless the table speaks against it."""
         with self.store.lock:  # or another tab removes the class in between
-            if name not in self.classes():
+            if kind in ABOUT_ROWS:
+                self._check_row(row)
+                if row in self.table_labels and not again:
+                    raise Refused("The table has a class for this row.")
+            if kind == "answer" and name not in self.classes():
                 raise Refused(f"{name!r} is none of the classes: add it first.")
-            self.store.answer(key, tab, row, name, again=again)
-        self.model.tell()
-
-    def set_aside(self, key: str, tab: str, row: int, kind: str) -> None:
-        """Put a row off ("skip"), or never ask it again ("unsure")."""
-        self._check_row(row)
-        if row in self.table_labels:
-            raise Refused("The table has a class for this row.")
-        self.store.set_aside(key, tab, row, kind)
-        self.model.tell()
-
-    def undo(self, key: str, tab: str) -> None:
-        """Take back what this tab did last."""
-        self.store.undo(key, tab)
-        self.model.tell()
-
-    def add_class(self, key: str, tab: str, name: str) -> str:
-        """Add a class; returns its name as it is kept."""
-        name = checked_name(name)
-        with self.store.lock:
-            if name in self.classes() and name not in self.store.state.added:
-                raise Refused(f"{name!r} is a class already.")
-            if len(self.classes()) >= MAX_CLASSES:
-                raise Refused(f"There are {MAX_CLASSES} classes, which is the most that can be told apart here.")
-            self.store.add_class(key, tab, name)
-        return name
-
-    def remove_class(self, key: str, tab: str, name: str) -> None:
-        """Take back a class that was added here, and its answers."""
-        if name in self.table_labels.values():
-            raise Refused(f"{name!r} is a class of the table: change its labels one by one, or the table.")
-        self.store.remove_class(key, tab, name)
-        self.model.tell()
+            if kind == "add":
+                name = checked_name(name)
+                if name in self.classes() and name not in self.store.state.added:
+                    raise Refused(f"{name!r} is a class already.")
+                if len(self.classes()) >= MAX_CLASSES:
+                    raise Refused(f"There are {MAX_CLASSES} classes, the most that can be told apart here.")
+            if kind == "remove" and name in self.table_labels.values():
+                raise Refused(f"{name!r} is a class of the table: change its labels one by one, or the table.")
+            self.store.do(key, tab, kind, row, name or None, again=again)
+        if kind != "add":
+            self.model.tell()
 
     # ---- what a page shows ----------------------------------------------------------------------------
     def question(self, tab: str) -> dict[str, Any] | None:
@@ -167,18 +148,17 @@ class Session:
     def layout(self) -> dict[str, Any]:
         """Where the rows of the map lie."""
         model = self.model
-        with_names = [self.look.names[row] for row in model.shown]
         return {
             "layout": model.layout,
             "rows": model.shown.tolist(),
-            "names": with_names,
+            "names": [self.look.names[row] for row in model.shown],
             "x": _steps(model.coordinates[model.shown, 0], np.uint16),
             "y": _steps(model.coordinates[model.shown, 1], np.uint16),
         }
 
     # ---- within ---------------------------------------------------------------------------------------
-    def _check_row(self, row: int) -> None:
-        if not 0 <= row < len(self._X):
+    def _check_row(self, row: int | None) -> None:
+        if row is None or not 0 <= row < len(self._X):
             raise Refused(f"There is no row {row}.")
 
     def _candidates(self, ahead: tuple[int, ...]) -> Iterator[int]:
@@ -186,11 +166,8 @@ class Session:
         askable = self.situation().askable
         allowed = set(askable.tolist())
         yield from (row for row in ahead if row in allowed)
-        beliefs = self.model.beliefs
-        if beliefs.shown is not None:
-            yield from (
-                row for row in self.model.shown[uncertainty.ranked(beliefs.shown)].tolist() if row in allowed
-            )
+        if (p := self.model.beliefs.shown) is not None:
+            yield from (row for row in self.model.shown[uncertainty.ranked(p)].tolist() if row in allowed)
         yield from askable.tolist()
         yield from self.store.state.skipped
 
@@ -199,10 +176,8 @@ class Session:
         classifier = self.model.beliefs.classifier
         if classifier is None:
             return []
-        p = classifier.posterior_.probability([row])[0]
-        order = np.argsort(-p, kind="stable")
-        known = self.classes()
-        names = classifier.classes_.tolist()
+        p, known = classifier.posterior_.probability([row])[0], self.classes()
+        order, names = np.argsort(-p, kind="stable"), classifier.classes_.tolist()
         return [(known.index(names[k]), round(float(p[k]), 6)) for k in order if names[k] in known]
 
     def _appearance(self, row: int, most: int | None = None) -> dict[str, Any]:
@@ -210,8 +185,7 @@ class Session:
         found: dict[str, Any] = {"name": look.names[row], "cells": look.cells(row, most)}
         if look.pictures is not None:
             height, width = look.pictures.shape[1:]
-            gray = base64.b64encode(np.ascontiguousarray(look.pictures[row]).tobytes()).decode()
-            found["gray"] = {"height": int(height), "width": int(width), "data": gray}
+            found["gray"] = {"height": height, "width": width, "data": packed(look.pictures[row])}
         if look.files is not None and str(look.files[row]):
             found["file"] = str(look.files[row])
         return found
@@ -225,10 +199,9 @@ class Session:
         number = np.array(
             [names.index(each) if each in names else 255 for each in beliefs.classifier.classes_.tolist()]
         )
-        least = 1 / p.shape[1]
-        sure = np.clip((uncertainty.confidence(p) - least) / (1 - least), 0, 1)
+        sure = sureness(uncertainty.confidence(p), p.shape[1])
         return {
-            "class": _bytes(number[uncertainty.most_probable(p)].astype(np.uint8)),
+            "class": packed(number[uncertainty.most_probable(p)].astype(np.uint8)),
             "sure": _steps(sure, np.uint8),
         }
 
@@ -261,14 +234,10 @@ class Session:
     def _advice(self, counts: Counter[str]) -> list[str]:
         """What to do, in sentences."""
         if len(counts) < 2:
-            have = (
-                "No row has a class yet"
-                if not counts
-                else f"All labels so far are of one class, {next(iter(counts))!r}"
-            )
-            return [
-                f"{have}: the model starts with two classes. Until then the questions are spread over the data."
-            ]
+            one = next(iter(counts), None)
+            have = "No row has a class yet" if one is None else f"All labels so far are of one class, {one!r}"
+            then = "the model starts with two classes. Until then the questions are spread over the data."
+            return [f"{have}: {then}"]
         if not self.situation().askable.size:
             return ["Every row was asked about. There is nothing left to do."]
         gain = self.model.advice.gain
@@ -293,8 +262,4 @@ def checked_name(name: str) -> str:
 
 def _steps(values: Array, kind: Any) -> str:
     """Numbers from 0 to 1 in whole steps."""
-    return _bytes(np.round(np.asarray(values) * np.iinfo(kind).max).astype(kind))
-
-
-def _bytes(values: NDArray[Any]) -> str:
-    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
+    return packed(np.round(np.asarray(values) * np.iinfo(kind).max).astype(kind))

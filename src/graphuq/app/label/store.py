@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FORMAT = "graphuq answers 2"
+ABOUT_ROWS, ABOUT_CLASSES = ("answer", "skip", "unsure"), ("add", "remove")
 # A tab that was not heard of for so many seconds gives back the row that it was asked.
 SILENT = 300.0
 _SCHEMA = """
@@ -65,7 +66,7 @@ class State:
     added: list[str] = field(default_factory=list)
     undoable: dict[str, list[Event]] = field(default_factory=dict)
 
-    def closed(self, row: int) -> bool:
+    def closed(self, row: int | None) -> bool:
         """Whether a row needs no answer any more."""
         return row in self.answers or row in self.unsure
 
@@ -150,38 +151,59 @@ class Store:
             run("UPDATE reserved SET at = ? WHERE tab = ?", (time.time(), tab))
 
     # ---- events ---------------------------------------------------------------------------------------
-    def answer(self, key: str, tab: str, row: int, name: str, *, again: bool = False, asked: bool = True) -> Event:
-        """The class of a row; `again` replaces an answer, which else is refused.
+    def do(
+        self,
+        key: str,
+        tab: str,
+        kind: str,
+        row: int | None = None,
+        name: str | None = None,
+        *,
+        again: bool = False,
+        asked: bool = True,
+    ) -> Event:
+        """Take what a person did, once for each key.
 
-        One that was not `asked` for, but known before, is taken even if a tab is being asked about the row.
+        A row is given a class ("answer"), put off ("skip") or beyond telling ("unsure"). A class is added ("add"), or
+        taken back with every answer that names it ("remove"). "undo" takes back what this tab did last with a row, which
+        is the tab's again.
+
+        Args:
+            key, tab: the page's own names for what was done, and for itself.
+            kind: one of the above.
+            row, name: the row and the class that it is about.
+            again: replace an answer, which else is refused.
+            asked: not where an answer was known before: it is taken even if a tab is being asked about the row.
         """
-        return self._close(key, tab, "answer", row, name, again=again, asked=asked)
-
-    def set_aside(self, key: str, tab: str, row: int, kind: str) -> Event:
-        """A row that is put off ("skip"), or that a person cannot tell the class of ("unsure")."""
-        return self._close(key, tab, kind, row, None)
-
-    def undo(self, key: str, tab: str) -> Event:
-        """Take back what this tab did last; its row is the tab's again."""
         with self._transaction() as run:
-            if (known := self._known(key)) is not None:
-                return known
-            if not self.state.undoable.get(tab):
-                raise Refused("There is nothing to undo on this page.")
-            last = self.state.undoable[tab][-1]
-            event = self._add(run, key, tab, "undo", last.row, last.name, last.id)
-            run("DELETE FROM reserved WHERE tab = ? OR row = ?", (tab, last.row))
-            run("INSERT INTO reserved VALUES (?, ?, ?)", (last.row, tab, time.time()))
-            self._next = self._sum()
+            known = run("SELECT * FROM events WHERE key = ?", (key,)).fetchone()
+            if known is not None:
+                return Event(*known[:-1])
+            target = None
+            if kind == "undo":
+                if not self.state.undoable.get(tab):
+                    raise Refused("There is nothing to undo on this page.")
+                last = self.state.undoable[tab][-1]
+                row, name, target = last.row, last.name, last.id
+            elif kind in ABOUT_ROWS:
+                heard = time.time() - SILENT
+                owner = run("SELECT tab FROM reserved WHERE row = ? AND at >= ?", (row, heard)).fetchone()
+                if not again and self.state.closed(row):
+                    raise Refused("Someone else answered this row meanwhile: their answer stays.")
+                if asked and owner is not None and owner[0] != tab:
+                    raise Refused("Someone else is being asked about this row.")
+            elif (name in self.state.added) == (kind == "add"):
+                raise Refused(f"{name!r} {'is a class already' if kind == 'add' else 'was not added here'}.")
+            at = datetime.now(UTC).isoformat(timespec="milliseconds")
+            latest, before = run("SELECT id, seal FROM events ORDER BY id DESC LIMIT 1").fetchone() or (0, "")
+            event = Event(latest + 1, key, at, tab, kind, row, name, target)
+            run("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _sealed(*event, before=before))
+            run("DELETE FROM reserved WHERE row = ?", (row,))
+            if kind == "undo":
+                run("DELETE FROM reserved WHERE tab = ?", (tab,))
+                run("INSERT INTO reserved VALUES (?, ?, ?)", (row, tab, time.time()))
+            self._next = self._sum() if kind == "undo" else self.state.after(event)
         return event
-
-    def add_class(self, key: str, tab: str, name: str) -> Event:
-        """A class that the table does not name."""
-        return self._about_class(key, tab, "add", name)
-
-    def remove_class(self, key: str, tab: str, name: str) -> Event:
-        """Take back a class that was added, and every answer that names it: those rows are asked again."""
-        return self._about_class(key, tab, "remove", name)
 
     def events(self) -> list[Event]:
         """All that was done, in order."""
@@ -208,47 +230,6 @@ class Store:
             self._connection.close()
 
     # ---- within ---------------------------------------------------------------------------------------
-    def _close(
-        self, key: str, tab: str, kind: str, row: int, name: str | None, *, again: bool = False, asked: bool = True
-    ) -> Event:
-        with self._transaction() as run:
-            if (known := self._known(key)) is not None:
-                return known
-            heard = time.time() - SILENT
-            owner = run("SELECT tab FROM reserved WHERE row = ? AND at >= ?", (row, heard)).fetchone()
-            if not again and self.state.closed(row):
-                raise Refused("Someone else answered this row meanwhile: their answer stays.")
-            if asked and owner is not None and owner[0] != tab:
-                raise Refused("Someone else is being asked about this row.")
-            event = self._add(run, key, tab, kind, row, name)
-            run("DELETE FROM reserved WHERE row = ?", (row,))
-            self._next = self.state.after(event)
-        return event
-
-    def _about_class(self, key: str, tab: str, kind: str, name: str) -> Event:
-        with self._transaction() as run:
-            if (known := self._known(key)) is not None:
-                return known
-            if (name in self.state.added) == (kind == "add"):
-                told = "is a class already" if kind == "add" else "was not added here"
-                raise Refused(f"{name!r} {told}.")
-            event = self._add(run, key, tab, kind, None, name)
-            self._next = self._sum()
-        return event
-
-    def _known(self, key: str) -> Event | None:
-        found = self._connection.execute("SELECT * FROM events WHERE key = ?", (key,)).fetchone()
-        return None if found is None else Event(*found[:-1])
-
-    def _add(
-        self, run: Any, key: str, tab: str, kind: str, row: int | None, name: str | None, target: int | None = None
-    ) -> Event:
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        last, before = run("SELECT id, seal FROM events ORDER BY id DESC LIMIT 1").fetchone() or (0, "")
-        event = Event(last + 1, key, at, tab, kind, row, name, target)
-        run("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _sealed(*event, before=before))
-        return event
-
     def _sum(self) -> State:
         events = self.events()
         undone = {event.target for event in events if event.kind == "undo"}

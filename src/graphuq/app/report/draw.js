@@ -4,20 +4,14 @@ const SVG = "http://www.w3.org/2000/svg";
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 const percent = (x) => (100 * x).toFixed(1) + "%";
 const sure = (p) => ({ "100.0%": "> 99.9%", "0.0%": "< 0.1%" })[percent(p)] ?? percent(p); // nobody can tell more
-function element(name, attributes = {}, parent = null, text = null) {
-  const made = document.createElement(name);
+function filled(made, attributes, parent, text) {
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   if (text !== null) made.textContent = text;
   if (parent) parent.append(made);
   return made;
 }
-function svg(name, attributes, parent, text = null) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text !== null) made.textContent = text;
-  if (parent) parent.append(made);
-  return made;
-}
+const element = (name, attributes = {}, parent = null, text = null) => filled(document.createElement(name), attributes, parent, text);
+const svg = (name, attributes, parent, text = null) => filled(document.createElementNS(SVG, name), attributes, parent, text);
 function ticks(low, high, count) {
   const rough = (high - low) / count || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -85,4 +79,29 @@ function drawDot(context, { x, y, path, fill, reach, edge, width, alpha = 1, edg
   context.globalAlpha = alpha * edgeAlpha;
   context.stroke(path);
   context.restore();
+}
+// The dot within so many pixels of a pointer, or null; a bonus in pixels squared for those that count for more.
+function nearestDot(canvas, dots, event, reach, bonus = () => 0) {
+  const box = canvas.getBoundingClientRect(), [x, y] = [event.clientX - box.left, event.clientY - box.top];
+  let best = null, least = reach ** 2;
+  for (const dot of dots) {
+    const distance = (dot.x - x) ** 2 + (dot.y - y) ** 2 - bonus(dot);
+    if (distance < least) [best, least] = [dot, distance];
+  }
+  return best;
+}
+// What is told beside a pointer, within the window.
+function placeTip(tip, x, y) {
+  tip.style.display = "block";
+  const box = tip.getBoundingClientRect();
+  tip.style.left = Math.max(8, Math.min(x + 16, innerWidth - box.width - 8)) + "px";
+  tip.style.top = Math.max(8, y + 16 + box.height > innerHeight ? y - box.height - 12 : y + 16) + "px";
+}
+// Light or dark as the system is, until someone presses the button.
+function themed(draw) {
+  const root = document.documentElement, dark = matchMedia("(prefers-color-scheme: dark)");
+  const theme = (name) => { root.dataset.theme = name; draw(); };
+  document.getElementById("theme").addEventListener("click", () => theme(root.dataset.theme === "dark" ? "light" : "dark"));
+  dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
+  theme(dark.matches ? "dark" : "light");
 }

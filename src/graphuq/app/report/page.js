@@ -36,10 +36,7 @@
       const list = element("dl", {}, tip);
       node.cells.forEach((cell, k) => { element("dt", {}, list, data.columns[k]); element("dd", {}, list, cell); });
     }
-    tip.style.display = "block";
-    const box = tip.getBoundingClientRect();
-    tip.style.left = Math.max(8, Math.min(x + 16, innerWidth - box.width - 8)) + "px";
-    tip.style.top = Math.max(8, y + 16 + box.height > innerHeight ? y - box.height - 12 : y + 16) + "px";
+    placeTip(tip, x, y);
   }
   const hideTip = () => { tip.style.display = "none"; };
   addEventListener("scroll", hideTip, { passive: true });
@@ -84,18 +81,9 @@
       });
     }
   }
-  function nearest(event) {
-    const box = map.getBoundingClientRect(), [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    let best = null, least = 15 ** 2;
-    for (const dot of dots) {
-      const distance = (dot.x - x) ** 2 + (dot.y - y) ** 2 - (dot.node.label >= 0 ? 40 : 0);
-      if (distance < least) [best, least] = [dot, distance];
-    }
-    return best;
-  }
   for (const kind of ["pointermove", "pointerdown"]) {
     map.addEventListener(kind, (event) => {
-      const dot = nearest(event);
+      const dot = nearestDot(map, dots, event, 15, (each) => (each.node.label >= 0 ? 40 : 0));
       if (dot) showTip(dot.node, event.clientX, event.clientY); else hideTip();
     });
   }
@@ -178,12 +166,7 @@
     });
   }
 
-  // ---- light and dark ----------------------------------------------------------------------------
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  function theme(name) { document.documentElement.dataset.theme = name; drawAll(); }
-  document.getElementById("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
-  dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
-  theme(dark.matches ? "dark" : "light");
+  themed(drawAll);
   let waiting = 0;
   addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(drawMap); });
 })();

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import re
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -20,6 +20,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from graphuq import __version__
 from graphuq.app.report.content import N_MARGINALS, Content
 from graphuq.app.report.palette import SHAPES, variables
+from graphuq.app.report.plots import sureness
 from graphuq.app.wording import percent
 from graphuq.suspicion import MAX_LEFT_OUT
 
@@ -71,7 +72,7 @@ def render(content: Content) -> str:
         map_note=_map_note(content),
         legend=_legend(content),
         stripes=_stripes(min(n_classes, 5)),
-        sureness=lambda p: max(0.0, (p - 1 / n_classes) / (1 - 1 / n_classes)),
+        sureness=partial(sureness, n_classes=n_classes),
         groups=[(title, group) for title, group in _groups(content) if group],
         least=[int(node) for node in content.least_certain[: 2 * N_MARGINALS]],
         mistakes=_mistakes(content),

@@ -147,8 +147,17 @@ def pictures(gray: NDArray[np.uint8] | None, shown: Nodes) -> dict[str, Any] | N
         return None
     height, width = gray.shape[1:]
     fit = shown[: max(1, MAX_PICTURE_BYTES // (height * width))]
-    raw = base64.b64encode(np.ascontiguousarray(gray[fit]).tobytes()).decode("ascii")
-    return {"height": int(height), "width": int(width), "nodes": fit.tolist(), "gray": raw}
+    return {"height": height, "width": width, "nodes": fit.tolist(), "gray": packed(gray[fit])}
+
+
+def packed(values: NDArray[Any]) -> str:
+    """The bytes of numbers as text."""
+    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")
+
+
+def sureness(confidence: Any, n_classes: int) -> Any:
+    """The probability of the likeliest class on a scale from 0, where all are as likely, to 1."""
+    return np.clip((confidence - 1 / n_classes) / (1 - 1 / n_classes), 0, 1)
 
 
 def rounded(values: NDArray[Any]) -> list[float]:
