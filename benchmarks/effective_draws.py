@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from arviz_stats.base import array_stats
+from experiments.refractive import Refractive
 from jax.scipy.special import log_ndtr
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks import problems
-from graphuq import NUTS, PCN, Orthant, Referenced, Refractive
+from graphuq import NUTS, PCN, Orthant, Referenced
 from graphuq.inference.run import _block, _init
 from graphuq.inference.target import Target
 from graphuq.inference.whiten import whiten

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from experiments import command
 from experiments import experiment as experiments
+from experiments.refractive import Refractive
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.small_problems import problems
-from graphuq import HMC, NUTS, PCN, EllipticalSlice, Orthant, Referenced, Refractive, Tempered, sample
+from graphuq import HMC, NUTS, PCN, EllipticalSlice, Orthant, Referenced, Tempered, sample
 from graphuq.models import GinzburgLandau, LevelSet
 from graphuq.models.base import offers
 

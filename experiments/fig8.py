@@ -142,7 +142,8 @@ def _posterior(
 
     from sklearn.exceptions import ConvergenceWarning
 
-    from graphuq import Orthant, Referenced, Refractive, prior, sample
+    from experiments.refractive import Refractive
+    from graphuq import Orthant, Referenced, prior, sample
     from graphuq.models import LevelSet
 
     ell, bar = config.n_modes, config.lambda_bar

@@ -74,7 +74,8 @@ def run(config: Config, trial: Trial) -> dict[str, Any]:
 def _converged(mu0: Any, model: Any, *, n_steps: int, seed: int) -> dict[str, float]:
     """By the default sampler; where chains disagree, with ten times the steps, then by one for many labels on few modes."""
     from experiments import problems
-    from graphuq import Referenced, Refractive
+    from experiments.refractive import Refractive
+    from graphuq import Referenced
 
     tries: list[dict[str, float]] = []
     for sampler, thin in ((None, 1), (None, 10), (Referenced(Refractive()), 4)):

@@ -188,7 +188,8 @@ def by_rule(config: Config, case: Case, prior: GaussianPrior, model: Model, beta
 
 def by_effective_size(config: Config, prior: GaussianPrior, model: Model, data: str) -> dict[str, Any]:
     """Our sampler until every watched node has 400 effective draws and chains agree."""
-    from graphuq import PCN, EffectiveSize, Referenced, Refractive, TimeLimit
+    from experiments.refractive import Refractive
+    from graphuq import PCN, EffectiveSize, Referenced, TimeLimit
     from graphuq.inference.run import default_sampler
     from graphuq.models import LevelSet, Probit
 

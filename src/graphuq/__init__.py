@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from graphuq.inference.map import find_mode, find_modes
     from graphuq.inference.orthant import Orthant
     from graphuq.inference.pcn import PCN
-    from graphuq.inference.reference import Referenced, Refractive
+    from graphuq.inference.reference import Referenced
     from graphuq.inference.run import sample
     from graphuq.inference.stopping import EffectiveSize, SteadyMean, TimeLimit
     from graphuq.inference.tempering import Tempered
@@ -59,7 +59,6 @@ _HOMES = {
     "Orthant": "inference.orthant",
     "Posterior": "posterior",
     "Referenced": "inference.reference",
-    "Refractive": "inference.reference",
     "SteadyMean": "inference.stopping",
     "Tempered": "inference.tempering",
     "TimeLimit": "inference.stopping",
@@ -72,7 +71,7 @@ _HOMES = {
 __all__ = [
     "HMC", "NUTS", "PCN", "Draws", "EffectiveSize", "EllipticalSlice", "GaussianPosterior", "GraphClassifier", "LabeledKFold",
     "LabeledScorer", "Mixture",
-    "Orthant", "Posterior", "Referenced", "Refractive", "SteadyMean", "Tempered", "TimeLimit", "baselines", "calibration",
+    "Orthant", "Posterior", "Referenced", "SteadyMean", "Tempered", "TimeLimit", "baselines", "calibration",
     "datasets", "find_mode", "find_modes", "graph", "laplacian", "learn", "models", "posterior", "prior", "queries",
     "sample", "spectrum", "uncertainty",
 ]  # fmt: skip

@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments.refractive import Refractive
 
 from graphuq import prior as priors
 from graphuq.inference.diagnostics import standard_error
 from graphuq.inference.gradient import HMC, NUTS, EllipticalSlice
 from graphuq.inference.orthant import Orthant
 from graphuq.inference.pcn import PCN
-from graphuq.inference.reference import Referenced, Refractive
+from graphuq.inference.reference import Referenced
 from graphuq.inference.run import sample
 from graphuq.inference.tempering import Tempered
 from graphuq.inference.whiten import OnLabels, OnModes, OnModesAndLabels, whiten

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphuq.inference.ep import Gaussian
-from graphuq.inference.reference import Referenced, Refractive
+from graphuq.inference.reference import Referenced
 from graphuq.inference.target import Linear, LinearWithTail, Target
 from graphuq.models import LevelSet, Probit
 from tests.inference.chains import run, z_scores
@@ -39,28 +39,22 @@ def deviations(sampler, kind, n_labels=2, n_steps=1500):
     return z_scores(np.where(draws @ B.T >= 0, 1.0, -1.0), exact), info
 
 
-CASES = {  # others are among those of test_exactness
-    "poor reference": (Referenced(reference=POOR, inflation=1.2), "probit", 2),
-    "refractive, poor reference, one wall": (Referenced(Refractive(2.0, 3, max_walls=1), POOR), "level_set", 3),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_label_means_match_closed_forms(case):
-    z, _ = deviations(*CASES[case])
+def test_label_means_match_closed_forms_from_a_poor_reference():
+    """A good one is among the samplers of test_exactness."""
+    z, _ = deviations(Referenced(reference=POOR, inflation=1.2), "probit")
     assert np.abs(z).max() < 5
 
 
-class LowWalls(Refractive):
-    """Walls, and so the price of the opposite direction, at half their height."""
+class Unmoved(Referenced):
+    """As if the reference had the mean of the prior."""
 
     def prepare(self, target):
         right = super().prepare(target)
-        return replace(right, height=right.height / 2)
+        return replace(right, inner=replace(right.inner, slope=jnp.zeros_like(right.inner.slope)))
 
 
-def test_a_wrong_step_fails_the_same_test():
-    z, _ = deviations(Referenced(LowWalls()), "level_set")
+def test_a_wrong_reference_fails_the_same_test():
+    z, _ = deviations(Unmoved(reference=POOR, inflation=1.2), "probit")
     assert np.abs(z).max() > 5
 
 
@@ -105,38 +99,6 @@ def test_many_labels_accept_nearly_independent_steps():
     assert np.exp(state.log_beta).min() > 0.8
 
 
-def test_refraction_keeps_the_energy_and_can_be_reversed():
-    with jax.enable_x64(True):
-        target = jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, many("level_set"))
-        sampler = Refractive(n_kicks=1)
-        problem = Referenced(sampler).prepare(target).inner
-        free = replace(problem, target=replace(problem.target, scale=jnp.zeros(8)))  # walls alone, no kicks
-        key_zeta, key_p = jax.random.split(jax.random.key(0))
-        zeta = jax.random.normal(key_zeta, (8,), jnp.float64)
-        p = sampler._across(jax.random.normal(key_p, (8,), jnp.float64), problem)
-        fly = jax.jit(lambda zeta, p: sampler._fly(zeta, p, jnp.asarray(3.0), free))
-        end, p_end, n_bounces = fly(zeta, p)
-        back, p_back, n_back = fly(end, -p_end)
-        wrong = [int((problem.target.field(x)[problem.walls] * problem.y < 0).sum()) for x in (zeta, end)]
-        zeta, p, end, p_end, back, p_back = (np.asarray(x) for x in (zeta, p, end, p_end, back, p_back))
-    assert n_bounces > 20
-    assert n_back == n_bounces
-    np.testing.assert_allclose(back, zeta, atol=1e-8)
-    np.testing.assert_allclose(p_back, -p, atol=1e-8)
-    lost = 2.0 * (wrong[1] - wrong[0])
-    np.testing.assert_allclose(p @ p / 2 - p_end @ p_end / 2, lost, atol=1e-8)
-
-
-def test_refraction_crosses_to_the_opposite_side():
-    """Labels +1, +1, -1 on one value: the sign is + with odds exp(2 / gamma^2)."""
-    B = jnp.ones((3, 1))
-    target = Target.of(Linear(B), LevelSet(np.arange(3), np.array([1.0, 1.0, -1.0]), 1.0))
-    starts = jax.random.normal(jax.random.key(1), (48, 1))
-    draws, _, _ = run(Referenced(Refractive()), target, starts, n_warmup=20, n_steps=400)
-    assert np.abs(z_scores(np.where(draws[..., 0] >= 0, 1.0, -1.0), np.tanh(1.0))) < 5
-    assert np.abs(z_scores(draws[..., 0] ** 2, 1.0)) < 5
-
-
 def test_a_field_with_a_tail_is_expanded():
     field = LinearWithTail(jnp.ones((2, 1)), jnp.array([0.3, 0.1]), jnp.asarray(0.5))
     target = Target.of(field, Probit([0, 1], np.array([1.0, -1.0]), 0.5))
@@ -150,14 +112,10 @@ def test_wrong_input_is_named():
     _, target, _ = small("probit")
     with pytest.raises(ValueError, match="inflation"):
         Referenced(inflation=0.0)
-    with pytest.raises(ValueError, match="time"):
-        Refractive(time=0.0)
     with pytest.raises(ValueError, match="z has 3 coordinates"):
         Referenced(reference=Gaussian(np.zeros(2), np.eye(2))).prepare(target)
     with pytest.raises(ValueError, match="singular"):
         Referenced(reference=Gaussian(np.zeros(3), np.diag([1.0, 1.0, 0.0]))).prepare(target)
-    with pytest.raises(TypeError, match="Referenced\\(Refractive"):
-        Referenced(Refractive()).prepare(target)
 
     class Own:
         nodes = np.array([0, 1, 2])
