@@ -3,7 +3,7 @@ import threading
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from graphuq._threads import MANY_MULTIPLICATIONS, blas_threads
+from graphuq._threads import MANY_MULTIPLICATIONS, blas_threads, in_threads
 
 
 def numbers():
@@ -46,4 +46,27 @@ def test_threads_that_come_and_go_leave_what_they_found():
         each.start()
     for each in workers:
         each.join()
+    assert numbers() == {3}
+
+
+def test_parts_are_made_by_several_threads_in_order_and_not_far_ahead(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    begun, meet = [], threading.Barrier(3)
+
+    def work(part):
+        begun.append(part)
+        if part < 3:
+            meet.wait(10)  # all three threads are at work at once
+        return part, numbers()
+
+    made = in_threads(work, iter(range(30)))
+    assert next(made) == (0, {1})
+    assert len(begun) <= 4
+    assert list(made) == [(part, {1}) for part in range(1, 30)]
+    assert numbers() == {3}
+
+
+def test_what_goes_wrong_in_a_thread_is_told_and_the_threads_restored():
+    with pytest.raises(ZeroDivisionError):
+        list(in_threads(lambda part: 1 / part, [1, 0, 2]))
     assert numbers() == {3}

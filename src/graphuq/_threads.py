@@ -1,13 +1,20 @@
-"""The size of a product in; how many threads of the linear algebra library may share it, out."""
+"""The size of a product, or work on many parts, in; how many threads share it, or what they made of the parts, out."""
 
 from __future__ import annotations
 
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+Part = TypeVar("Part")
+Made = TypeVar("Made")
 
 # From here on threads share the work of a product: on two cores they gain nothing before.
 MANY_MULTIPLICATIONS = 1e9
@@ -48,3 +55,19 @@ def blas_threads(n_multiplications: float) -> AbstractContextManager[Any]:
     most of all on a busy machine.
     """
     return nullcontext() if n_multiplications > MANY_MULTIPLICATIONS else _ONE
+
+
+def in_threads(work: Callable[[Part], Made], parts: Iterable[Part]) -> Iterator[Made]:
+    """What work makes of each part, in their order: a part for each core at a time, and its products on that core alone.
+
+    Threads of the linear algebra library wait for each other at every product, and burn the time.
+    """
+    n_threads = os.cpu_count() or 1
+    pending: deque[Future[Made]] = deque()
+    with blas_threads(0), ThreadPoolExecutor(n_threads) as pool:
+        for part in parts:
+            pending.append(pool.submit(work, part))
+            if len(pending) > n_threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()

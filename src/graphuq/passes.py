@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from graphuq._expect import RowError
 from graphuq._progress import progress_bar
-from graphuq._threads import blas_threads
+from graphuq._threads import blas_threads, in_threads
 from graphuq.memory import check_room
 from graphuq.tall import NEEDS, PART_ROWS, Array, Tall
 
@@ -146,14 +145,7 @@ def _by_threads(X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
     def done(rows: slice) -> Any:
         return work(rows, X.rows(rows))
 
-    with blas_threads(0), ThreadPoolExecutor(n_threads) as pool:
-        pending: deque[Any] = deque()
-        for rows in slices:
-            pending.append(pool.submit(done, rows))
-            if len(pending) > n_threads:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
+    return in_threads(done, slices)
 
 
 def _by_cluster(cluster: Any, X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from numbers import Real
 from typing import Literal, NamedTuple
 
@@ -11,6 +12,7 @@ from scipy.sparse import csr_array, eye_array
 
 from graphuq._expect import expect, expect_flag, expect_one_of, expect_seed
 from graphuq._recipe import recipe
+from graphuq._threads import in_threads
 from graphuq.graph.distances import Indices, nonzero_pairs, pair_squared_distances, squared_distances
 from graphuq.graph.features import Array, MatrixLike, check_features, prepare
 from graphuq.graph.kernel import Kernel, affinity, check_n_neighbors, check_tau, kth_distance
@@ -111,10 +113,9 @@ def approximate_neighbors(points: Array, n_neighbors: int, *, seed: int) -> Indi
     probes = search.kneighbors(points, return_distance=False)
     near = _Nearest.of(points, n_neighbors)
     cells = _groups(probes[:, :1], len(centers))
-    for cell in cells:
-        near.compare_all(cell, cell)
-    for visitors, cell in zip(_groups(probes[:, 1:], len(centers)), cells, strict=True):
-        near.compare(visitors, cell)
+    deque(in_threads(lambda cell: near.compare_all(cell, cell), cells), 0)
+    for found in in_threads(near.nearer, zip(_groups(probes[:, 1:], len(centers)), cells, strict=True)):
+        near.take(*found)
     short = np.flatnonzero(np.isinf(near.squared).any(axis=1))  # their cells hold fewer than K others
     for rows in row_blocks(short.size, len(points)):
         near.compare_all(short[rows], np.arange(len(points)))
@@ -151,22 +152,26 @@ class _Nearest(NamedTuple):
         self.found[visitors], self.squared[visitors] = -1, np.inf
         self._merge(visitors, candidates, squared)
 
-    def compare(self, visitors: Indices, cell: Indices) -> None:
-        """Those of another cell that are nearer than the farthest so far."""
+    def nearer(self, each: tuple[Indices, Indices]) -> tuple[Indices, Indices, NDArray[np.float32]]:
+        """Visitors of another cell, and those of it that are nearer than the farthest so far."""
+        visitors, cell = each
         n_neighbors = self.found.shape[1]
         squared = self._distances(visitors, cell)
         i, j = nonzero_pairs(squared < self.squared[visitors, -1:])
-        if not i.size:
-            return
         order = np.lexsort((squared[i, j], i))
         i, j = i[order], j[order]
         rank = np.arange(i.size) - np.searchsorted(i, i)
         i, j, rank = (each[rank < n_neighbors] for each in (i, j, rank))
-        nearer = np.full((visitors.size, n_neighbors), np.inf, np.float32)
+        some, row = np.unique(i, return_inverse=True)
+        nearer = np.full((some.size, n_neighbors), np.inf, np.float32)
         candidates = np.full(nearer.shape, -1)
-        nearer[i, rank], candidates[i, rank] = squared[i, j], cell[j]
-        some = np.unique(i)
-        self._merge(visitors[some], candidates[some], nearer[some])
+        nearer[row, rank], candidates[row, rank] = squared[i, j], cell[j]
+        return visitors[some], candidates, nearer
+
+    def take(self, visitors: Indices, candidates: Indices, squared: NDArray[np.float32]) -> None:
+        """Those that are nearer than the farthest still, whatever was found since they were looked for."""
+        squared[squared >= self.squared[visitors, -1:]] = np.inf
+        self._merge(visitors, candidates, squared)
 
     def _merge(self, visitors: Indices, candidates: Indices, squared: NDArray[np.float32]) -> None:
         squared = np.concatenate([self.squared[visitors], squared], axis=1)

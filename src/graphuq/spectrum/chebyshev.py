@@ -9,9 +9,8 @@ together, so repeated eigenvalues come out complete.
 
 from __future__ import annotations
 
-import os
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,7 +22,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from graphuq._expect import expect, expect_seed
 from graphuq._progress import progress_bar
-from graphuq._threads import blas_threads
+from graphuq._threads import blas_threads, in_threads
 from graphuq._warn import warn
 from graphuq.laplacian import Laplacian
 from graphuq.spectrum import accelerator
@@ -44,7 +43,7 @@ _CONTRAST = 1e7  # ratio of amplifications that one filter in float32, and a Gra
 _SINGLE = 1e-5  # residual, as a share of the largest eigenvalue, above which filters run in float32
 _LOOSE = 1e-4  # tolerance from which everything but the small matrices is in float32
 _BLOCK = 32  # columns filtered together; a few such blocks stay in the cache
-_ROWS = 1024  # rows whose residuals are computed together
+_ROWS = 4096  # rows rotated together; a few such blocks stay in the cache
 _MAX_DEGREE = 500
 _LARGEST_LOG = 40.0  # exp of twice this is still a float32
 _MAX_ITERATIONS = 100
@@ -92,10 +91,11 @@ def leading(
         order = reverse_cuthill_mckee(matrix, symmetric_mode=True)
         matrix = matrix[order][:, order]
     rng = np.random.default_rng(seed)
-    cut, upper = _cut_and_end(matrix, width / n_nodes, rng)
+    dtype = np.float32 if tolerance >= _LOOSE else np.float64
+    cut, upper = _cut_and_end(matrix.astype(dtype), width / n_nodes, rng)
     allowed = tolerance if L.is_normalized else tolerance * upper
     with progress_bar(n_modes, shown=progress, unit="mode", steady=False) as bar:
-        block = _start(start, Z.shape[1], (n_nodes, width), order, cut, upper, rng, loose=tolerance >= _LOOSE)
+        block = _start(start, Z.shape[1], (n_nodes, width), order, cut, upper, rng, dtype)
         found = _iterate(matrix, Z[order], block, n_wanted, cut, upper, allowed, bar)
     vectors = np.empty(found.vectors.shape)
     vectors[order] = found.vectors
@@ -119,11 +119,9 @@ def _start(
     cut: float,
     upper: float,
     rng: np.random.Generator,
-    *,
-    loose: bool,
+    dtype: Any,
 ) -> _Block:
     """The modes found before, beyond the null space, and random vectors."""
-    dtype = np.float32 if loose else np.float64
     n_found = 0 if found is None else min(found.n_modes - n_null, shape[1])
     block = _Block(np.empty(shape, dtype), np.full(shape[1], cut), np.full(shape[1], upper))
     if found is not None and n_found > 0:
@@ -178,33 +176,31 @@ def _iterate(
 
 def _here(matrix: Matrix, Z: Array, vectors: Floats) -> _Step:
     """One filter and one rotation on this processor."""
-    single = matrix.astype(np.float32)
-    exact = single if vectors.dtype == np.float32 else matrix
+    operators = [matrix.astype(np.float32), *([matrix] if vectors.dtype == np.float64 else [])]
+    exact = operators[-1]
     Z = Z.astype(vectors.dtype)
     W, LW = np.empty((2, *vectors.shape), vectors.dtype)  # the filtered vectors and L times them
-    # columns are independent, and sparse products leave Python's lock; dense ones have their own threads
-    n_threads = 1 if isinstance(matrix, np.ndarray) else os.cpu_count()
 
     def step(
         vectors: Floats, degrees: NDArray[np.int64], rough: NDArray[np.bool_], cut: float, upper: float
     ) -> tuple[Floats, Array, Array]:
+        twice = [_shifted(each, cut, upper) for each in operators]
+
         def filtered(start: int) -> None:
             columns = slice(start, start + _BLOCK)
-            operator = single if rough[columns].all() else exact
-            X = np.ascontiguousarray(vectors[:, columns], dtype=operator.dtype)
-            X = _filter(operator, X, int(degrees[columns].max()), cut, upper)
+            kind = 0 if rough[columns].all() else -1
+            X = np.ascontiguousarray(vectors[:, columns], dtype=operators[kind].dtype)
+            X = _filter(twice[kind], X, int(degrees[columns].max()), _scaled_every(cut, upper))
             X = _complement(Z, X.astype(vectors.dtype, copy=False))
             W[:, columns], LW[:, columns] = X, exact @ X
 
-        # a pool of threads of its own: those of products would wait for each other; but dense ones are all there is
-        with (
-            blas_threads(0 if n_threads != 1 else vectors.size * len(vectors)),
-            ThreadPoolExecutor(n_threads) as pool,
-        ):
-            for _ in pool.map(filtered, range(0, vectors.shape[1], _BLOCK)):
-                pass
-        with blas_threads(vectors.size * vectors.shape[1]):
-            return vectors, *_rayleigh_ritz(exact, W, LW, vectors)
+        starts = range(0, vectors.shape[1], _BLOCK)
+        if isinstance(matrix, np.ndarray):  # all there is are its products, and these have their own threads
+            with blas_threads(vectors.size * len(vectors)):
+                deque(map(filtered, starts), 0)
+        else:  # columns are independent, and sparse products leave Python's lock
+            deque(in_threads(filtered, starts), 0)
+        return vectors, *_rayleigh_ritz(exact, W, LW, vectors)
 
     return step
 
@@ -229,15 +225,15 @@ def _cut_and_end(matrix: Matrix, share: float, rng: np.random.Generator) -> tupl
     Ritz values as nodes and the squared first entries of their vectors as weights (Lin, Saad, Yang 2016).
     """
     n_probes, n_steps = 12, 40
-    X = rng.standard_normal((matrix.shape[0], n_probes))
+    X = rng.standard_normal((matrix.shape[0], n_probes)).astype(matrix.dtype)
     X /= np.linalg.norm(X, axis=0)
-    before, beta = np.zeros_like(X), np.zeros(n_probes)
+    before, beta = np.zeros_like(X), np.zeros(n_probes, matrix.dtype)
     diagonal, beside = np.empty((2, n_steps, n_probes))
     for step in range(n_steps):
         W = matrix @ X - before * beta
         diagonal[step] = np.sum(W * X, axis=0)
         W -= X * diagonal[step]
-        beside[step] = beta = np.maximum(np.linalg.norm(W, axis=0), np.finfo(float).tiny)
+        beside[step] = beta = np.maximum(np.linalg.norm(W, axis=0), np.finfo(matrix.dtype).tiny)
         before, X = X, W / beta
     nodes, weights = np.empty((2, n_probes, n_steps))
     end = 0.0
@@ -273,17 +269,14 @@ def _degrees(values: Array, ratios: Array, n_wanted: int, cut: float, upper: flo
     return np.ceil(np.minimum(np.minimum(need, limit), _MAX_DEGREE)).astype(np.int64)
 
 
-def _filter(matrix: Matrix, X: Floats, degree: int, cut: float, upper: float) -> Floats:
-    """``T_degree(t) X`` up to a factor, T the Chebyshev polynomial and ``t = (center - L) / radius`` of [cut, upper].
+def _filter(twice: Callable[[Floats], Floats], X: Floats, degree: int, every: int) -> Floats:
+    """``T_degree(t) X`` up to a factor, T the Chebyshev polynomial, given ``X -> 2 t X``.
 
-    The recurrence ``T_{d+1} = 2 t T_d - T_{d-1}`` grows like ``exp(d growth)``: it is scaled down on the way.
+    The recurrence ``T_{d+1} = 2 t T_d - T_{d-1}`` grows like ``exp(d growth)``: it is scaled down every so many steps.
     """
     if degree == 0:
         return X
-    center, radius = (upper + cut) / 2, (upper - cut) / 2
-    every = _scaled_every(cut, upper)
     scale = X.dtype.type(np.exp(-_LARGEST_LOG))
-    twice = _shifted(matrix, -2 / radius, 2 * center / radius)
     before, X = X, twice(X) / 2
     for step in range(1, degree):
         W = twice(X)
@@ -300,8 +293,9 @@ def _scaled_every(cut: float, upper: float) -> int:
     return max(1, int(_LARGEST_LOG / float(_growth(0.0, cut, upper))))
 
 
-def _shifted(matrix: Matrix, factor: float, shift: float) -> Callable[[Floats], Floats]:
-    """``X -> (factor L + shift) X``; of a sparse L that matrix is made, which saves passes over X."""
+def _shifted(matrix: Matrix, cut: float, upper: float) -> Callable[[Floats], Floats]:
+    """``X -> 2 t X`` with ``t = (center - L) / radius`` of [cut, upper]; a sparse t is made, which saves passes over X."""
+    factor, shift = -4 / (upper - cut), 2 * (upper + cut) / (upper - cut)
     if isinstance(matrix, np.ndarray):
         return lambda X: factor * (matrix @ X) + shift * X
     moved = matrix * matrix.dtype.type(factor)
@@ -324,42 +318,42 @@ def _rayleigh_ritz(matrix: Matrix, W: Floats, LW: Floats, out: Floats) -> tuple[
     With ``W^T W = C C^T`` it is an ordinary problem: the eigenvectors of ``C^-1 W^T L W C^-T`` are ``C^T U``.
     The eigenvectors go to `out`; the eigenvalues and residuals are returned.
     """
+
+    def products(rows: slice) -> Array:
+        part = W[rows].astype(np.float64, copy=False)  # nearly dependent columns need every digit
+        return np.array([part.T @ part, part.T @ LW[rows].astype(np.float64, copy=False)])
+
+    def rotated(rows: slice) -> Array:
+        np.matmul(W[rows], U, out=out[rows])
+        R = LW[rows] @ U - out[rows] * single
+        return np.einsum("ij,ij->j", R, R)
+
     try:
-        values, U = _best(_product(W, W), _product(W, LW))
+        values, U = _best(*_summed(products, len(W)))
     except np.linalg.LinAlgError:  # the columns are dependent to rounding
         W = np.linalg.qr(W).Q
         LW = matrix @ W
-        values, U = np.linalg.eigh(_product(W, LW))
-    U = U.astype(W.dtype)
-    np.matmul(W, U, out=out)
-    squares = np.zeros(len(values))
-    for first in range(0, len(W), _ROWS):  # by rows, so that no third array of this size is made
-        rows = slice(first, first + _ROWS)
-        R = LW[rows] @ U - out[rows] * values.astype(W.dtype)
-        squares += np.einsum("ij,ij->j", R, R)
-    return values, np.sqrt(squares)
+        values, U = _best(*_summed(products, len(W)))
+    U, single = U.astype(W.dtype), values.astype(W.dtype)
+    return values, np.sqrt(_summed(rotated, len(W)), dtype=np.float64)
+
+
+def _summed(work: Callable[[slice], Floats], n_rows: int) -> Any:
+    """What work makes of blocks of rows, added up; in their order, so that threads do not change the sum."""
+    return sum(in_threads(work, (slice(first, first + _ROWS) for first in range(0, n_rows, _ROWS))))
 
 
 def _best(gram: Array, projected: Array) -> tuple[Array, Array]:
     """Values and coefficients U of `_rayleigh_ritz`, from ``W^T W`` and ``W^T L W``."""
     # NumPy alone: SciPy may carry a second BLAS, and two thread pools in turn wait for each other
-    inverse = np.linalg.inv(np.linalg.cholesky(gram))
-    values, U = np.linalg.eigh(inverse @ projected @ inverse.T)
-    return values, inverse.T @ U
-
-
-def _product(W: Floats, V: Floats) -> Array:
-    """``W^T V``, shape (n_columns, n_columns), in float64: nearly dependent columns need every digit."""
-    if W.dtype == np.float64:
-        return np.asarray(W.T @ V)
-    total = np.zeros((W.shape[1], V.shape[1]))
-    for first in range(0, len(W), _ROWS):
-        part = W[first : first + _ROWS].astype(np.float64)
-        total += part.T @ (part if V is W else V[first : first + _ROWS].astype(np.float64))
-    return total
+    with blas_threads(len(gram) ** 3):
+        inverse = np.linalg.inv(np.linalg.cholesky(gram))
+        values, U = np.linalg.eigh(inverse @ projected @ inverse.T)
+        return values, inverse.T @ U
 
 
 def _orthonormal(V: Floats) -> bool:
     """Whether the columns are orthonormal to rounding; ill-conditioned ones need one more rotation."""
     rounding = 1e-12 if V.dtype == np.float64 else 1e-4
-    return bool(np.abs(V.T @ V - np.eye(V.shape[1])).max() < rounding)
+    gram = _summed(lambda rows: V[rows].T @ V[rows], len(V))
+    return bool(np.abs(gram - np.eye(V.shape[1])).max() < rounding)
