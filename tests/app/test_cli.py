@@ -64,7 +64,7 @@ def test_fit_writes_every_row_and_a_model(votes):
     assert len(summary["least_certain"]) == 10
     with (folder / "out" / "predictions.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [row["row"] for row in rows] == [f"m{k}" for k in range(435)]
+    assert [row["member"] for row in rows] == [f"m{k}" for k in range(435)]
     assert sum(row["labeled"] == "yes" for row in rows) == 5
     assert sorted(int(row["uncertainty rank"]) for row in rows) == list(range(1, 436))
     democrat = np.array([float(row["probability of Democrat"]) for row in rows])
@@ -103,7 +103,7 @@ def test_of_a_tie_the_class_is_the_same_everywhere(tmp_path):
     with (out / "predictions.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["labeled"] == "no"]
     ties = [row for row in rows if row["probability of b"] == "0.5"]
-    assert [row["row"] for row in ties] == [str(k) for k in range(24, 36)]
+    assert [row["name"] for row in ties] == [str(k) for k in range(24, 36)]
     assert {row["class"] for row in ties} == {"a"}
     assert summary["found"] == {"a": 23, "b": 11}
     assert [row["class"] for row in rows].count("a") == 23
@@ -145,7 +145,7 @@ def test_predict_gives_rows_of_fit_their_own_answers(votes, tmp_path):
         expected = list(csv.DictReader(file))
     _, first = np.unique(VOTES.X, axis=0, return_index=True)  # of members who voted alike, the first answers
     for row in first:
-        for name in ("row", "class", "probability of Democrat", "label mean", "Monte-Carlo error"):
+        for name in ("member", "class", "probability of Democrat", "label mean", "Monte-Carlo error"):
             assert found[row][name] == expected[row][name]
     out = tmp_path / "new.csv"
     assert run("predict", folder / "out", folder / "votes.csv", "--out", out, "--quiet").output == ""
@@ -154,7 +154,35 @@ def test_predict_gives_rows_of_fit_their_own_answers(votes, tmp_path):
     assert again.exit_code == 2
     assert "exists already" in again.stderr
     records = json.loads(run("predict", folder / "out", folder / "votes.csv", "--json").stdout)
-    assert records[3]["row"] == "m3"
+    assert records[3]["member"] == "m3"
+
+
+def test_answers_keep_the_names_of_the_table(tmp_path):
+    """An id column that is called as one of ours keeps its name; rows that are counted are called row."""
+    table, out, plain = tmp_path / "blobs.csv", tmp_path / "out", tmp_path / "plain"
+    write_blobs(table)
+    table.write_text(table.read_text().replace("name", "class", 1))
+    asked = ["fit", table, "--label", "kind", "--drop", "truth", "--neighbors", "5", *PLAIN, "--quiet"]
+    assert run(*asked, "--id", "class", "--out", out).exit_code == 0
+    assert run(*asked, "--drop", "class", "--out", plain).exit_code == 0
+    for folder, named in ((out, ["class", "class (graphuq)"]), (plain, ["row", "class"])):
+        heads = [(folder / "predictions.csv").read_text(), run("predict", folder, table).stdout]
+        assert [head.split(",")[:2] for head in heads] == [named, named]
+
+
+def test_predict_says_what_it_fills_in(tmp_path):
+    table, out, new = write_blobs(tmp_path / "blobs.csv"), tmp_path / "out", tmp_path / "new.csv"
+    head, *lines = table.read_text().splitlines()
+    assert fit_blobs(table, out, "--impute", "median").exit_code == 0
+    assert "filled in" not in run("predict", out, table).stderr
+    gaps = [re.sub(r"^(\d+),[^,]*", r"\1,", line) if k < 3 else line for k, line in enumerate(lines)]
+    gaps[0] = re.sub(r"^(\d+,),[^,]*", r"\1,", gaps[0])
+    new.write_text("\n".join([head, *gaps]))
+    told = (
+        "Note: Missing values are filled in and then taken for known: 4, in 3 of the rows and 2 of the columns.\n"
+    )
+    assert run("predict", out, new).stderr == told
+    assert run("predict", out, new, "--quiet").stderr == ""
 
 
 def test_report_again(votes, tmp_path):
@@ -307,7 +335,7 @@ def test_three_classes_with_a_learned_prior(tmp_path):
     with (out / "predictions.csv").open(encoding="utf-8") as file:
         answers = list(csv.DictReader(file))
     assert list(answers[0]) == [
-        "row", "class", "probability of =cmd", "probability of Setosa", "probability of setosa", "label variance",
+        "name", "class", "probability of =cmd", "probability of Setosa", "probability of setosa", "label variance",
         "uncertainty rank", "Monte-Carlo error", "labeled",
     ]  # fmt: skip
     p = np.array([[float(each[name]) for name in list(each)[2:5]] for each in answers])
@@ -320,7 +348,7 @@ def test_three_classes_with_a_learned_prior(tmp_path):
     order = np.argsort([int(each["uncertainty rank"]) for each in answers])
     assert (np.diff(p.max(axis=1)[order]) >= -1e-6).all()
     assert [each["row"] for each in summary["least_certain"]] == [
-        answers[i]["row"] for i in order if answers[i]["labeled"] == "no"
+        answers[i]["name"] for i in order if answers[i]["labeled"] == "no"
     ][:10]
     right = [
         each["class"] == names[[1, 2, 0]][FLOWERS.target[row]] for each, row in zip(answers, old, strict=True)
@@ -333,7 +361,7 @@ def test_three_classes_with_a_learned_prior(tmp_path):
     again = list(csv.DictReader(run("predict", out, table).stdout.splitlines()))
     duplicates = {"f101", "f142"}  # alike in every feature
     for first, second in zip(answers, again, strict=True):
-        if first["row"] not in duplicates:
+        if first["name"] not in duplicates:
             assert list(first.values())[:6] == list(second.values())[:6]
     fresh = write_flowers(tmp_path / "new.csv", new)
     found = list(csv.DictReader(run("predict", out, fresh).stdout.splitlines()))

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
@@ -113,6 +114,16 @@ def test_time_limit():
     assert posterior.settings["stopped_by"] == "TimeLimit(seconds=1.0)"
     assert time.perf_counter() - began < 60
     assert posterior.n_draws < 10_000
+
+
+def test_a_time_limit_leaves_the_warm_up_whole(tmp_path, reference):
+    path = tmp_path / "run.checkpoint"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        stopped = sample(PRIOR, MODEL, PCN(), **QUICK, stop=TimeLimit(0), checkpoint=path)
+    assert stopped.settings["stopped_by"] == "TimeLimit(seconds=0)"
+    assert stopped.n_draws == -(-reference.n_draws // 20)
+    assert np.array_equal(sample(PRIOR, MODEL, PCN(), **QUICK, checkpoint=path).z, reference.z)
 
 
 KILLED = """

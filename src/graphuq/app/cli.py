@@ -117,7 +117,7 @@ def fit(
     ] = Inference.auto,
     draws: Annotated[int | None, typer.Option(help="Posterior draws of each of 8 chains; by default 500.")] = None,
     time_limit: Annotated[
-        float | None, typer.Option(help="Seconds after which drawing stops; by default 60.")
+        float | None, typer.Option(help="Seconds after which drawing stops, once warm; by default 60.")
     ] = None,
     force: Force = False,
     json: Json = False,
@@ -200,7 +200,7 @@ def predict(
         eyes = sys.stdout.isatty()
         write_csv(sys.stdout, _for_eyes(answers) if eyes else answers, marks._replace(first=""))
     elif not quiet:
-        typer.echo(f"{len(answers['row']):,} rows classified: {out}")
+        typer.echo(f"{len(next(iter(answers.values()))):,} rows classified: {out}")
 
 
 @app.command()

@@ -16,7 +16,8 @@ from graphuq.app import folder
 from graphuq.app.question import Data, Question, read_data, row_names
 from graphuq.app.report.content import Content, Rows, collect
 from graphuq.app.report.page import render
-from graphuq.app.tables import Encoding, Marks, read_table, scaling_in_words, write_csv
+from graphuq.app.tables import Encoding, Marks, beside, read_table, scaling_in_words, write_csv
+from graphuq.app.tables.doubts import filled_in
 from graphuq.app.wording import vague, words_of_the_shell
 from graphuq.classes import read_labels
 from graphuq.estimator import GraphClassifier
@@ -27,6 +28,7 @@ from graphuq.stages import versions
 Array = NDArray[np.float64]
 
 N_LISTED = 10
+ROW = "row"  # what names rows in the answers where the table has no column for it
 
 
 def fit_folder(
@@ -80,7 +82,8 @@ def write_results(
         "suspicious_labels": None if content.suspicious is None else len(content.suspicious),
     }
     with (part / folder.ANSWERS).open("w", encoding="utf-8", newline="") as file:
-        write_csv(file, _answers(classifier, data.rows.names), data.table.marks)
+        named = {question.row_id or ROW: data.rows.names}
+        write_csv(file, beside(named, _answers(classifier)), data.table.marks)
     (part / folder.REPORT).write_text(render(content), encoding="utf-8")
     folder.write(part, classifier, data.rows, record)
     return _summary(classifier, content, record)
@@ -92,13 +95,15 @@ def predict_table(
     """The answers for the rows of a new table, by column; what there is to note; and how that table is written."""
     classifier, _, record = folder.read(model)
     data = read_table(table, separator=separator)
-    names = row_names(data, record["row_id"] if record["row_id"] in data.columns else None)
+    row_id = record["row_id"] if record["row_id"] in data.columns else None
+    names = row_names(data, row_id)
     data = replace(data, row_names=names)
     encoding = Encoding.from_json(record["encoding"])
     X = encoding.encode(data, ignore_unknown=ignore_unknown)
     with words_of_the_shell(names) as notes:
-        answers = _new_answers(classifier, names, X)
-    return answers, [*data.notes, *encoding.unknown(data), *notes], data.marks
+        answers = beside({row_id or ROW: names}, _new_answers(classifier, X))
+    gaps = filled_in(data, [feature.name for feature in encoding.features])
+    return answers, [*data.notes, *gaps, *encoding.unknown(data), *notes], data.marks
 
 
 def write_report(model: Path, out: Path | None = None) -> Path:
@@ -122,16 +127,16 @@ def _content(classifier: GraphClassifier, rows: Rows, record: dict[str, Any]) ->
     return collect(classifier, rows, title=record["title"], settings=settings, notes=notes)
 
 
-def _answers(classifier: GraphClassifier, names: Sequence[str]) -> dict[str, Sequence[Any]]:
+def _answers(classifier: GraphClassifier) -> dict[str, Sequence[Any]]:
     """The answers for the rows of the fit, by column."""
     probability, error = classifier.label_distributions_, classifier.label_errors_
     mean = classifier.posterior_.label_mean() if len(classifier.classes_) == 2 else None
-    columns = _columns(classifier.classes_, names, probability, error, mean)
+    columns = _columns(classifier.classes_, probability, error, mean)
     labeled = np.isin(np.arange(len(probability)), classifier.labels_.nodes)
     return {**columns, "labeled": ["yes" if known else "no" for known in labeled]}
 
 
-def _new_answers(classifier: GraphClassifier, names: Sequence[str], X: Array) -> dict[str, Sequence[Any]]:
+def _new_answers(classifier: GraphClassifier, X: Array) -> dict[str, Sequence[Any]]:
     """The answers for the rows of another table; a row that was in the fit has the answer that it has there."""
     nodes, new, where = classifier.locate(X)
     known, posterior = nodes[~new], classifier.posterior_
@@ -146,18 +151,17 @@ def _new_answers(classifier: GraphClassifier, names: Sequence[str], X: Array) ->
         mean[~new] = posterior.label_mean(known)
         if where is not None:
             mean[new] = posterior.label_mean(where)
-    return _columns(classifier.classes_, names, probability, error, mean)
+    return _columns(classifier.classes_, probability, error, mean)
 
 
 def _columns(
-    classes: NDArray[Any], names: Sequence[str], probability: Array, error: Array, mean: Array | None
+    classes: NDArray[Any], probability: Array, error: Array, mean: Array | None
 ) -> dict[str, Sequence[Any]]:
     """One entry a row; rank 1 is the least certain. Of two classes the paper's label mean (3.1) is told too."""
     answer = uncertainty.most_probable(probability)
     rank = np.empty(len(answer), dtype=np.int64)
     rank[uncertainty.ranked(probability)] = np.arange(1, len(answer) + 1)
     return {
-        "row": list(names),
         "class": [str(classes[k]) for k in answer],
         **{f"probability of {name}": p.tolist() for name, p in zip(classes, probability.T, strict=True)},
         **({} if mean is None else {"label mean": mean.tolist()}),

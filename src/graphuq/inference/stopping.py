@@ -93,8 +93,9 @@ class SteadyMean:
 class TimeLimit:
     """Stop after so many seconds; 0 stops at the first look.
 
-    The clock is looked at after the warm-up, which is always made whole, and then twenty times in `n_steps`: where steps
-    are slow, as those of Ginzburg-Landau for many classes, ask for fewer `n_warmup` too.
+    The warm-up counts as time, but is always made whole: a run that goes on from its checkpoint is then the one that was
+    never stopped. After it the clock is looked at twenty times in `n_steps`. Where steps are slow, as those of
+    Ginzburg-Landau for many classes, ask for fewer `n_warmup` too.
     """
 
     seconds: float

@@ -48,7 +48,7 @@ def test_answers_there_and_back_and_another_session_goes_on(table):
     assert code == 0
     assert "Going on with 2 answers in out.answers" in told
     with (table.parent / "b.csv").open(newline="") as file:
-        found = {line["row"]: line for line in csv.DictReader(file)}
+        found = {line["name"]: line for line in csv.DictReader(file)}
     assert (found["r10"]["kind"], found["r10"]["status"]) == ("bee", "answered")
     assert not (table.parent / "out").exists()  # results are written at the end of a session
 

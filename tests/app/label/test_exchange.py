@@ -43,6 +43,17 @@ def test_csv_there_and_back(session, make, tmp_path):
     assert other.labels() == {**GIVEN, 5: "cat"}
 
 
+def test_a_label_that_is_called_as_one_of_our_columns_comes_back_as_it_was(session, make, tmp_path):
+    target = tmp_path / "labels.csv"
+    exchange.export(session, target, label="class", row_id="status")
+    head = target.read_text().splitlines()[0]
+    assert head == "status,class,status (graphuq),class (graphuq),probability,uncertainty"
+    (tmp_path / "out.answers").rename(tmp_path / "before.answers")
+    other = make({0: "ant"})
+    exchange.take(other, target, label="class", row_id="status")
+    assert other.labels() == {**GIVEN, 5: "cat"}
+
+
 def test_rows_that_were_asked_about_or_set_aside_are_taken_too(session, tmp_path):
     for tab, row in (("gone", 9), ("here", 10)):
         session.store.reserve(tab, [row])

@@ -29,6 +29,8 @@ def test_what_it_says(any_kind):
     assert [sum(counts) for counts in content.plots["confidence"]["counts"]] == content.found
     assert content.plots["confidence"]["edges"][0] == pytest.approx(1 / n_classes, abs=1e-4)
     assert ("seconds", "1.5") in content.settings
+    temperature = getattr(any_kind.posterior_, "temperature", None)
+    assert dict(content.settings).get("temperature") == (None if temperature is None else f"{temperature:.3g}")
 
 
 def test_what_it_says_of_a_row(any_kind):

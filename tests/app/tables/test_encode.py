@@ -164,6 +164,6 @@ def test_what_was_made_up_is_counted():
         "z": np.ones(3),
     }
     table = Table(Path("t.csv"), columns)
-    told = "Missing values are filled in and then taken for known: 3, in 2 of the columns."
+    told = "Missing values are filled in and then taken for known: 3, in 2 of the rows and 2 of the columns."
     assert filled_in(table, ["x", "kind", "z"]) == [told]
     assert filled_in(table, ["z"]) == []

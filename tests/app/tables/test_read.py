@@ -1,3 +1,4 @@
+import gzip
 import io
 import os
 import struct
@@ -10,7 +11,8 @@ import pytest
 from openpyxl import Workbook
 from pyarrow import parquet
 
-from graphuq.app.tables import fit_encoding, read_table, write_csv
+from graphuq import memory
+from graphuq.app.tables import fit_encoding, read_table, text, write_csv
 
 
 def written(tmp_path, content, name="t.csv"):
@@ -281,6 +283,29 @@ def test_npz(tmp_path):
         read_table(path, separator=";")
     with pytest.raises(ValueError, match="where one value is needed"):
         table.text("X")
+
+
+def test_text_packed_by_gzip(tmp_path):
+    text = "a;b\n1,5;x\n2,5;y\n"
+    plain, packed = written(tmp_path, text), written(tmp_path, gzip.compress(text.encode()), "u.CSV.gz")
+    found, expected = read_table(packed), read_table(plain)
+    assert [found.text(name).tolist() for name in "ab"] == [expected.text(name).tolist() for name in "ab"]
+    assert found.marks == expected.marks
+    assert read_table(written(tmp_path, gzip.compress(b"a\tb\n1\t2\n"), "t.tsv.gz")).n_rows == 1
+    for content in (b"no gzip", packed.read_bytes()[:-9], packed.read_bytes()[:20] + b"\xff" * 20):
+        with pytest.raises(ValueError, match=r"t\.csv\.gz is not a gzip file, or is damaged"):
+            read_table(written(tmp_path, content, "t.csv.gz"))
+    with pytest.raises(ValueError, match=r"gunzip -k .*t\.npz\.gz"):
+        read_table(written(tmp_path, b"x", "t.npz.gz"))
+
+
+def test_text_that_unpacks_to_more_than_memory_is_refused_before_it_is_there(tmp_path, monkeypatch):
+    packed = written(tmp_path, gzip.compress(b"a\n" + b"1\n" * 500_000), "t.csv.gz")
+    assert packed.stat().st_size < 10_000
+    monkeypatch.setattr(memory, "room", lambda: 1_000_000.0)
+    monkeypatch.setattr(text, "PIECE", 2**14)
+    with pytest.raises(MemoryError, match=r"Reading t\.csv\.gz takes 1\.\d MB, but 1\.0 MB are free"):
+        read_table(packed)
 
 
 def test_npz_with_pickled_objects_is_refused_and_nothing_runs(tmp_path):

@@ -75,8 +75,8 @@ def label(
             if take is not None:
                 say(exchange.take(running.session, take, label=label, row_id=reading.row_id))
             if export is not None:
-                marks = running.data.table.marks
-                say(exchange.export(running.session, export, label=label, force=force, marks=marks))
+                row_id, marks = reading.row_id, running.data.table.marks
+                say(exchange.export(running.session, export, label=label, row_id=row_id, force=force, marks=marks))
             if served:
                 try:
                     run.serve(running, host, say, browse=browse)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from graphuq import uncertainty
+from graphuq.app.fitting import ROW
 from graphuq.app.label.session import MAX_CLASSES, Session, checked_name
-from graphuq.app.tables import Marks, read_table, write_csv
+from graphuq.app.tables import Marks, beside, read_table, write_csv
 from graphuq.app.tables.text import USUAL
 from graphuq.classes import UNLABELED_TEXT
 from graphuq.files import check_target, whole_file
@@ -18,7 +19,15 @@ MAX_FILE = 512 * 2**20  # bytes
 SHOWN, MODEL_VERSION = 20, "graphuq"
 
 
-def export(session: Session, target: Path, *, label: str, force: bool = False, marks: Marks = USUAL) -> str:
+def export(
+    session: Session,
+    target: Path,
+    *,
+    label: str,
+    row_id: str | None = None,
+    force: bool = False,
+    marks: Marks = USUAL,
+) -> str:
     """Write the labels, and what the model believes of every row; by the ending of the name CSV or JSON."""
     check_target(target, force)
     session.model.settled()
@@ -29,7 +38,7 @@ def export(session: Session, target: Path, *, label: str, force: bool = False, m
             part.write_text(text, encoding="utf-8")
     elif target.suffix.lower() == ".csv":
         with whole_file(target) as part, part.open("w", encoding="utf-8", newline="") as file:
-            write_csv(file, _columns(session, found, label), marks)
+            write_csv(file, _columns(session, found, label, row_id or ROW), marks)
     else:
         raise ValueError(f"{target.name} must end in .csv, or in .json for Label Studio.")
     return f"{len(session.labels()):,} labels of {session.model.n_rows:,} rows: {target}"
@@ -111,14 +120,11 @@ def _status(session: Session) -> list[str]:
     return [of(row) for row in range(session.model.n_rows)]
 
 
-def _columns(session: Session, found: list[dict[str, Any]], label: str) -> dict[str, list[Any]]:
+def _columns(session: Session, found: list[dict[str, Any]], label: str, row_id: str) -> dict[str, Sequence[Any]]:
     labels, rows = session.labels(), range(session.model.n_rows)
-    return {
-        "row": list(session.look.names),
-        label: [labels.get(row, "") for row in rows],
-        "status": _status(session),
-        **{name: [each.get(name, "") for each in found] for name in ("class", "probability", "uncertainty")},
-    }
+    own = {row_id: session.look.names, label: [labels.get(row, "") for row in rows]}
+    told = {name: [each.get(name, "") for each in found] for name in ("class", "probability", "uncertainty")}
+    return beside(own, {"status": _status(session), **told})
 
 
 def _tasks(session: Session, found: list[dict[str, Any]], label: str) -> Iterator[dict[str, Any]]:
@@ -129,10 +135,10 @@ def _tasks(session: Session, found: list[dict[str, Any]], label: str) -> Iterato
     labels, status = session.labels(), _status(session)
 
     def result(name: str) -> list[dict[str, Any]]:
-        return [{"from_name": label, "to_name": "row", "type": "choices", "value": {"choices": [name]}}]
+        return [{"from_name": label, "to_name": ROW, "type": "choices", "value": {"choices": [name]}}]
 
     for row, believed in enumerate(found):
-        data: dict[str, Any] = {"row": session.look.names[row], "cells": dict(session.look.cells(row, SHOWN))}
+        data: dict[str, Any] = {ROW: session.look.names[row], "cells": dict(session.look.cells(row, SHOWN))}
         task: dict[str, Any] = {"id": row + 1, "data": data, "annotations": [], "predictions": []}
         if believed:
             data["uncertainty"] = believed["uncertainty"]
@@ -150,9 +156,9 @@ def _tasks(session: Session, found: list[dict[str, Any]], label: str) -> Iterato
 def _from_csv(source: Path, label: str, row_id: str | None) -> Iterator[tuple[str, str]]:
     """By the reader of tables, so that a class is called here as it is there."""
     table = read_table(source)
-    named = next((name for name in (row_id, "row") if name and name in table.columns), None)
+    named = next((name for name in (row_id, ROW) if name and name in table.columns), None)
     if named is None or label not in table.columns:
-        raise ValueError(f"{source.name} needs the columns {row_id or 'row'!r} and {label!r}.")
+        raise ValueError(f"{source.name} needs the columns {row_id or ROW!r} and {label!r}.")
     for row, name in zip(table.text(named), table.text(label), strict=True):
         if name not in UNLABELED_TEXT:
             yield row, name
@@ -165,10 +171,10 @@ def _from_json(source: Path, label: str, row_id: str | None) -> Iterator[tuple[s
         raise ValueError(f"{source.name} is no export of Label Studio: a list of tasks is needed.")
     for task in tasks:
         data = task.get("data") if isinstance(task.get("data"), dict) else task
-        row = next((data[name] for name in (row_id, "row") if name and data.get(name) is not None), None)
+        row = next((data[name] for name in (row_id, ROW) if name and data.get(name) is not None), None)
         if row is None:
             raise ValueError(
-                f"A task in {source.name} has no field {row_id or 'row'!r} in its data, which names the row."
+                f"A task in {source.name} has no field {row_id or ROW!r} in its data, which names the row."
             )
         choice = _choice(task) if "annotations" in task else data.get(label)
         if isinstance(choice, str) and choice.strip():

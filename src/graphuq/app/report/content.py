@@ -325,6 +325,7 @@ def _settings(classifier: GraphClassifier, settings: Mapping[str, Any]) -> list[
         "eigenpairs": f"{modes.n_modes} by {modes.method}",
         "connected components": modes.n_components,
         "answers by": how,
+        **({"temperature": f"{posterior.temperature:.3g}"} if isinstance(posterior, Mixture) else {}),
         **settings,
     }
     return [(name, "not set" if value is None else str(value)) for name, value in facts.items()]

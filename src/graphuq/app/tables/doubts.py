@@ -43,11 +43,13 @@ def notes_on(table: Table, features: Sequence[str], categories: Sequence[str], l
 
 
 def filled_in(table: Table, names: Sequence[str]) -> list[str]:
-    """How many missing cells were made up, and of how many columns."""
-    columns = [table.column(name) for name in names]
-    gaps = [np.count_nonzero(np.isnan(each) if each.dtype.kind == "f" else each == "") for each in columns]
-    told = f"Missing values are filled in and then taken for known: {sum(gaps):,}, in {np.count_nonzero(gaps)} of the columns."
-    return [told] if any(gaps) else []
+    """How many missing cells were made up, in how many rows and columns."""
+    columns = [table.column(name).reshape(table.n_rows, -1) for name in names]
+    gaps = [np.isnan(each) if each.dtype.kind == "f" else each == "" for each in columns]
+    n_cells, n_columns = sum(int(each.sum()) for each in gaps), sum(bool(each.any()) for each in gaps)
+    n_rows = int(np.any([each.any(axis=1) for each in gaps], axis=0).sum())
+    told = f"Missing values are filled in and then taken for known: {n_cells:,}, in {n_rows:,} of the rows and {n_columns:,} of the columns."
+    return [told] if n_cells else []
 
 
 def _counts(column: NDArray[Any]) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from shlex import quote
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
@@ -19,7 +20,17 @@ from numpy.typing import NDArray
 
 from graphuq import archive
 from graphuq._expect import why
-from graphuq.app.tables.text import SEPARATORS, USUAL, Marks, check_names, columns_of, is_missing, read_text
+from graphuq.app.tables.text import (
+    PACKED,
+    SEPARATORS,
+    USUAL,
+    Marks,
+    check_names,
+    columns_of,
+    ending,
+    is_missing,
+    read_text,
+)
 
 EXACT = 2**53  # up to here a float64 holds every whole number
 
@@ -85,10 +96,12 @@ def _digits(value: float) -> str:
 
 def read_table(path: Path, *, separator: str | None = None) -> Table:
     """Read a file by the ending of its name."""
-    ending = path.suffix.lower()
-    if ending == ".xls":
+    kind = ending(path)
+    if kind == ".xls":
         raise ValueError(f"{path.name} is an old Excel file: save it as .xlsx or CSV.")
-    if ending not in (*SEPARATORS, *_READERS):
+    if path.suffix.lower() == PACKED and kind in _READERS:
+        raise ValueError(f"{path.name} is packed, and only text files are read so: gunzip -k {quote(str(path))}.")
+    if kind not in (*SEPARATORS, *_READERS):
         raise ValueError(f"{path.name} is none of the files that can be read: CSV, TSV, Excel, Parquet and NPZ.")
     if not path.exists():
         raise ValueError(f"There is no file {path}.")
@@ -98,10 +111,10 @@ def read_table(path: Path, *, separator: str | None = None) -> Table:
         raise ValueError(f"{path} is not a regular file: save what it gives, and name that.")
     if path.stat().st_size == 0:
         raise ValueError(f"{path.name} is empty.")
-    if separator is not None and ending in _READERS:
+    if separator is not None and kind in _READERS:
         raise ValueError(f"A separator is for text files such as CSV, and {path.name} is none: leave it out.")
     columns, cells, notes, marks = (
-        (*_READERS[ending](path), USUAL) if ending in _READERS else read_text(path, separator)
+        (*_READERS[kind](path), USUAL) if kind in _READERS else read_text(path, separator)
     )
     if not columns or len(next(iter(columns.values()))) == 0:
         raise ValueError(f"{path.name} has no rows.")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import io
 import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import why
+from graphuq.memory import check_room
+
+PACKED = ".gz"
+PIECE = 2**24  # bytes unpacked at a time
+TAKES = 10  # bytes of memory, at least, for a byte of text: decoded, in cells and in numbers
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 OTHERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "#n/a"})
@@ -49,7 +57,7 @@ def read_text(
     if separator is not None and len(separator) != 1:
         raise ValueError(f"The separator must be one character, got {separator!r}.")
     text, notes, mark = _decoded(path)
-    usual = SEPARATORS[path.suffix.lower()]
+    usual = SEPARATORS[ending(path)]
     if told := re.match(r"sep=(.)\r?\n", text):  # Excel's own line
         separator, text = separator or told[1], text[told.end() :]
     chosen = separator or _separator(text, usual)
@@ -94,9 +102,28 @@ def check_names(path: Path, names: Sequence[str]) -> None:
         raise ValueError(f"Column {names.index('') + 1} of {path.name} has no name.")
 
 
+def ending(path: Path) -> str:
+    """How a name ends; of a file packed by gzip, how it would end unpacked."""
+    last = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if last == PACKED else last
+
+
+def _bytes(path: Path) -> bytes:
+    """What a file holds, unpacked, if there is memory for it: that is known piece by piece, as a file may lie."""
+    content = io.BytesIO()
+    try:
+        with gzip.open(path) if path.suffix.lower() == PACKED else path.open("rb") as stream:
+            while piece := stream.read(PIECE):
+                content.write(piece)
+                check_room(TAKES * content.tell(), f"Reading {path.name}", "Divide it, or keep it as an NPZ file.")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path.name} is not a gzip file, or is damaged: {why(error)}.") from None
+    return content.getvalue()
+
+
 def _decoded(path: Path) -> tuple[str, list[str], str]:
     """The text, notes, and the mark that answers of the same spreadsheet begin with."""
-    content = path.read_bytes()
+    content = _bytes(path)
     told = next((name for mark, name in _BOMS if content.startswith(mark)), None)
     if told is None and (nulls := content[:4000].count(0)) > len(content[:4000]) / 4:
         told = "utf-16-le" if content[1:4000:2].count(0) > nulls / 2 else "utf-16-be"

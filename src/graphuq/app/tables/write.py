@@ -22,6 +22,11 @@ def write_csv(file: TextIO, columns: Mapping[str, Sequence[Any]], marks: Marks =
         file.write(marks.separator.join(_quoted(_cell(value, marks), marks) for value in row) + "\n")
 
 
+def beside(own: Mapping[str, Sequence[Any]], ours: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """Columns under a user's own names, then ours; one of ours that is called as one of those says whose it is."""
+    return {**own, **{f"{name} (graphuq)" if name in own else name: column for name, column in ours.items()}}
+
+
 def _quoted(cell: str, marks: Marks) -> str:
     """csv.writer would leave a carriage return bare, and what follows it would begin a line."""
     return (
