@@ -27,10 +27,10 @@ from experiments.experiment import Claim, Record, Trial
 from experiments.hyperprior import rows as separable_rows
 from experiments.spectra import cached
 from experiments.table_scores import mean_and_error
-from graphuq import GraphClassifier, calibration, feature_piece, laplacian, learning, spectrum
+from graphuq import GraphClassifier, calibration, feature_piece, laplacian, spectrum
 from graphuq.feature_piece import FeaturePiece
 from graphuq.graph import knn
-from graphuq.learning import Hyperprior, LogNormal, learn
+from graphuq.learning import Hyperprior, LogNormal, learn, learned
 from graphuq.models import Probit
 from graphuq.posterior import Mixture, mixture
 from graphuq.settings import LEARNED_TOLERANCE
@@ -175,7 +175,7 @@ def changes(X: Array, y: Classes, nodes: Classes, given: Classes) -> dict[str, f
     for n_neighbors in NEIGHBORS:
         found[f"n_neighbors {n_neighbors}"] = loss(modes_of(X, n_neighbors), columns)
     for value in ENOUGH_MODES:
-        with constant(learning, "CARRIED", value):
+        with constant(learned, "CARRIED", value):
             found[f"CARRIED {value:g}"] = loss(modes.truncate(modes.n_modes // 4), columns, more=doubling(modes))
     return found
 

@@ -12,10 +12,11 @@ from sklearn.datasets import make_moons
 
 from graphuq import GraphClassifier, calibration, graph, laplacian, spectrum
 from graphuq.inference.independence import sample_independently
-from graphuq.learning import Hyperparameters, Hyperprior, LogNormal, _deviations, learn
+from graphuq.learning import Hyperparameters, Hyperprior, LogNormal, learn
 from graphuq.learning.averaging import around, axes_of, axial, bound, climb, with_all_labels
 from graphuq.learning.evidence import AS_NOISE, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, GRAPH, Family
+from graphuq.learning.learned import _deviations
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.posterior import GaussianPosterior
 from graphuq.posterior.mixture import TEMPERATURE_OF_SINGLES
@@ -486,7 +487,7 @@ def test_modes_on_demand_are_as_many_as_carry_weight():
 
 def test_many_labels_decide_by_some_of_them(monkeypatch):
     """The hyper-parameters are those of some labels, moved by all, and the posterior is that of all."""
-    monkeypatch.setattr("graphuq.learning.MOST_CLIMBED", 40)
+    monkeypatch.setattr("graphuq.learning.learned.MOST_CLIMBED", 40)
     rng = np.random.default_rng(0)
     S = spectrum.dense(laplacian.normalized(graph.knn(rng.standard_normal((150, 2)), n_neighbors=6))).truncate(30)
     nodes = np.arange(120)

@@ -9,6 +9,7 @@ import pytest
 
 from graphuq import GraphClassifier, datasets, graph, laplacian, models, prior, queries, sample, spectrum
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
+from graphuq.queries.choosing import N_SPREAD, expected_loss
 from graphuq.queries.joint import _of_draws, covariance, heaviest, joint
 from graphuq.queries.several_fields import cross_covariance
 from graphuq.queries.spreading import most_telling
@@ -71,7 +72,7 @@ def gains(posterior, rows, asked, **settings):
     same = rows[:, None] == asked
     taken = []
     for strategy in ("error", "variance", "log_loss"):
-        before, gain = queries.expected_loss(found, np.ones(len(rows)), strategy)
+        before, gain = expected_loss(found, np.ones(len(rows)), strategy)
         taken.append(np.where(same, before[:, None], gain).sum(axis=0))
     return np.array(taken).T
 
@@ -107,8 +108,8 @@ def test_the_loss_is_shares_of_error_and_log_loss():
     posterior = problem(2)
     rows = open_rows(posterior)
     found, weights = joint(posterior, rows, rows[::4]), np.arange(1.0, len(rows) + 1)
-    parts = [queries.expected_loss(found, weights, each) for each in ("error", "log_loss")]
-    before, gain = queries.expected_loss(found, weights, "loss")
+    parts = [expected_loss(found, weights, each) for each in ("error", "log_loss")]
+    before, gain = expected_loss(found, weights, "loss")
     assert weights @ before == pytest.approx(2)
     expected = sum(each / (weights @ now) for now, each in parts)
     np.testing.assert_allclose(gain, expected)
@@ -119,8 +120,8 @@ def test_draws_that_have_nothing_in_common_gain_nothing():
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(3), (64, 40))
     found = _of_draws([p], 20)
-    _, gain = queries.expected_loss(found, np.ones(20), "error")
-    _, raw = queries.expected_loss(found._replace(spurious=None), np.ones(20), "error")
+    _, gain = expected_loss(found, np.ones(20), "error")
+    _, raw = expected_loss(found._replace(spurious=None), np.ones(20), "error")
     assert raw.mean() > 0.005
     assert abs(gain.mean()) < raw.mean() / 4
 
@@ -287,7 +288,7 @@ def test_few_labels_are_spread_and_then_the_loss_decides():
     assert set(found) <= set(among) - set(few.model.nodes)
     assert not np.array_equal(found, queries.next_queries(few, 4, candidates=among))
     more = problem(4)
-    assert len(few.model.nodes) < queries.N_SPREAD == len(more.model.nodes)
+    assert len(few.model.nodes) < N_SPREAD == len(more.model.nodes)
     asked = [queries.next_queries(more, 4, spectrum=each) for each in (modes, None)]
     assert np.array_equal(*asked)
 

@@ -12,7 +12,8 @@ import numpy as np
 from graphuq.classes import Labels
 from graphuq.inference.auto import sample_enough
 from graphuq.inference.run import sample
-from graphuq.learning import LogNormal, learn, warn_of_unlabeled_components
+from graphuq.learning import LogNormal, learn
+from graphuq.learning.learned import warn_of_unlabeled_components
 from graphuq.models import Model, Probit
 from graphuq.models.base import LEARNED_FIELDS, ask, expect_fields, has_evidence, labeled, offer, offers
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
