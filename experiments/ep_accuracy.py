@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from experiments import problems, style
 from experiments.experiment import Claim, Record, Trial
 from graphuq import prior
-from graphuq.inference.fit import Fit
+from graphuq.inference.star_ep import Fit
 from graphuq.learning import learn
 from graphuq.models import Model, Probit
 from graphuq.posterior import GaussianPosterior

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr
 
-from graphuq.inference.ep import evidence_gradient, gaussian, propagate
+from graphuq.inference.ep import propagate
 from graphuq.inference.marginals import labeled_probability, predict
 from graphuq.inference.sites import Sites
 from tests.oracles import (
@@ -148,8 +148,8 @@ def test_dense_and_low_rank_algebra_agree(kind):
     for name in ("mean", "variance", "cavity_mean", "cavity_variance", "log_evidence"):
         np.testing.assert_allclose(getattr(dense, name), getattr(low_rank, name), rtol=1e-10)
     np.testing.assert_allclose(dense.z_mean[:15], low_rank.z_mean, atol=1e-10)
-    cut = gaussian(dense).factor[:15]
-    expected = gaussian(low_rank).factor
+    cut = dense.gaussian().factor[:15]
+    expected = low_rank.gaussian().factor
     np.testing.assert_allclose(cut @ cut.T, expected @ expected.T, atol=1e-10)
 
 
@@ -171,7 +171,7 @@ def test_the_posterior_of_z_gives_that_of_u(shape):
     at_labels = predict(result, B)
     np.testing.assert_allclose(at_labels.mean, result.mean, rtol=1e-9)
     np.testing.assert_allclose(at_labels.variance, result.variance, rtol=1e-9)
-    L = gaussian(result).factor
+    L = result.gaussian().factor
     precision = np.eye(shape[1]) + B.T @ (result.precision[:, None] * B)
     np.testing.assert_allclose(L @ L.T @ precision, np.eye(shape[1]), atol=1e-9)
     wide = predict(result, B[:3], np.array([0.0, 1.0, 2.0]))
@@ -212,7 +212,7 @@ def test_evidence_gradient_against_differences(kind, shape, tail):
         near, far = (at(h).log_evidence - at(-h).log_evidence, at(2 * h).log_evidence - at(-2 * h).log_evidence)
         return (8 * near - far) / (12 * h)
 
-    gradient = evidence_gradient(fit(log_v, tail, 1.2))
+    gradient = fit(log_v, tail, 1.2).gradient()
     by_v = [slope(lambda e, i=i: fit(log_v + e * np.eye(shape[1])[i], tail, 1.2)) for i in range(shape[1])]
     np.testing.assert_allclose(gradient.log_variances, by_v, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(gradient.gamma, slope(lambda e: fit(log_v, tail, 1.2 + e)), rtol=1e-6)
@@ -244,7 +244,7 @@ def test_hard_labels_give_finite_answers(kind, gamma):
     }
     for matrix, y in cases.values():
         result = propagate(matrix, SITES[kind](y, gamma))
-        gradient = evidence_gradient(result)
+        gradient = result.gradient()
         for value in (result.mean, result.variance, result.log_evidence, labeled_probability(result), *gradient):
             assert np.isfinite(value).all()
         assert (result.variance >= 0).all()

@@ -4,7 +4,7 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
 
-from graphuq.inference.ep import gaussian, propagate
+from graphuq.inference.ep import propagate
 from graphuq.inference.marginals import labeled_probability, predict
 from tests.oracles import SITES, probit_sites
 
@@ -54,7 +54,7 @@ def test_few_labels_on_a_smooth_prior_are_closer_to_exact_draws(seed):
     factor = np.linalg.qr(rng.normal(size=(60, 20)))[0] * np.sqrt(60 * 0.5 ** np.arange(1, 21))
     B, others, gamma = factor[:6], factor[6:], 0.1
     result = propagate(B, probit_sites(np.where(B[:, 0] > 0, 1.0, -1.0), gamma), tolerance=1e-12)
-    reference = gaussian(result)
+    reference = result.gaussian()
     zeta = rng.standard_normal((40_000, 20))
     z = reference.mean + zeta @ reference.factor.T
     log_w = log_ndtr(result.sites.y * (z @ B.T) / gamma).sum(axis=1) + (zeta**2 - z**2).sum(axis=1) / 2

@@ -10,8 +10,9 @@ from scipy.special import ndtr
 
 from graphuq.inference import ep, star_ep
 from graphuq.inference.sites import Sites
-from graphuq.inference.star_ep import evidence_gradient, gaussian, moments, propagate
+from graphuq.inference.star_ep import propagate
 from graphuq.inference.stars import StarSites
+from graphuq.inference.sweeps import Start
 
 FLIPS = [-np.inf, np.log(0.05)]
 # Many labels on few modes go by modes, the others by nodes: (n_labeled, n_classes, n_latent).
@@ -99,7 +100,7 @@ def dense(B, sites, precision, shift, *, noise_counted=1.0):
 def assert_same(result, B, oracle, tolerance):
     scale = max(1.0, np.abs(oracle.z_mean).max())
     np.testing.assert_allclose(result.z_mean, oracle.z_mean, atol=tolerance * scale)
-    fitted = gaussian(result)
+    fitted = result.gaussian()
     np.testing.assert_allclose(fitted.mean, oracle.z_mean.ravel(), atol=tolerance * scale)
     np.testing.assert_allclose(fitted.factor @ fitted.factor.T, oracle.z_covariance, atol=tolerance)
     np.testing.assert_allclose(result.log_evidence, oracle.log_evidence, rtol=tolerance)
@@ -153,7 +154,7 @@ def test_two_classes_are_the_difference_of_two_fields(shape, log_flip, gamma):
     np.testing.assert_allclose(two.log_predictive, one.log_predictive, atol=1e-6)
     np.testing.assert_allclose((two.z_mean[1] - two.z_mean[0]) / np.sqrt(2), one.z_mean, atol=1e-6)
     difference = np.array([-1, 1])
-    at = moments(two, B, np.zeros(len(B)))
+    at = two.fields_at(B, np.zeros(len(B)))
     np.testing.assert_allclose(at.mean @ difference, one.mean, atol=1e-6)
     np.testing.assert_allclose(2 * at.variance + difference @ at.cross @ difference, one.variance, atol=1e-6)
 
@@ -211,7 +212,7 @@ def test_gradient_of_the_evidence(shape, log_flip):
         return (ends[0].log_evidence - ends[1].log_evidence) / (2 * step)
 
     result = fit()
-    gradient = evidence_gradient(result)
+    gradient = result.gradient()
     for j in (0, 1, shape[2] - 1):
         np.testing.assert_allclose(
             gradient.log_variances[j], slope(log_variances=(0.0, np.eye(shape[2])[j])), atol=1e-6
@@ -220,7 +221,7 @@ def test_gradient_of_the_evidence(shape, log_flip):
     if log_flip > -np.inf:
         np.testing.assert_allclose(gradient.log_flip, slope(log_flip=(log_flip, 1.0)), atol=1e-6)
         flipped = replace(result, sites=replace(result.sites, noise_slope=0.0, flip_slope=2.0))
-        np.testing.assert_allclose(evidence_gradient(flipped).gamma, 2 * gradient.log_flip, rtol=1e-12)
+        np.testing.assert_allclose(flipped.gradient().gamma, 2 * gradient.log_flip, rtol=1e-12)
     assert gradient.tail == 0
 
 
@@ -248,9 +249,9 @@ def test_both_computations_agree(log_flip, monkeypatch):
     assert by_modes.alone.size == 0 < by_nodes.alone.size
     for name in ("precision", "shift", "log_predictive", "z_mean", "log_evidence"):
         np.testing.assert_allclose(getattr(by_modes, name), getattr(by_nodes, name), rtol=1e-8, atol=1e-8)
-    for one, other in zip(evidence_gradient(by_modes), evidence_gradient(by_nodes), strict=True):
+    for one, other in zip(by_modes.gradient(), by_nodes.gradient(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-8)
-    for one, other in zip(moments(by_modes, B, B[:, 0]), moments(by_nodes, B, B[:, 0]), strict=True):
+    for one, other in zip(by_modes.fields_at(B, B[:, 0]), by_nodes.fields_at(B, B[:, 0]), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-8)
 
 
@@ -260,23 +261,24 @@ def test_moments_at_nodes_are_those_of_z(shape, monkeypatch):
     result = propagate(B, StarSites(labels, shape[1], 0.1))
     rng = np.random.default_rng(2)
     M, deviation = rng.normal(size=(9, shape[2])), rng.uniform(0, 2, 9)
-    found = moments(result, M, deviation)
-    z = gaussian(result)
+    found = result.fields_at(M, deviation)
+    z = result.gaussian()
     for i, row in enumerate(M):
         lift = np.kron(np.eye(shape[1]), row)
         half = lift @ z.factor
         np.testing.assert_allclose(found.mean[i], lift @ z.mean, atol=1e-10)
         covariance = half @ half.T + deviation[i] ** 2 * np.eye(shape[1])
         np.testing.assert_allclose(found.variance[i] * np.eye(shape[1]) + found.cross[i], covariance, atol=1e-10)
-    for each in (found, result.left_out):
-        least = np.linalg.eigvalsh(each.cross)[:, 0]
-        np.testing.assert_allclose(least, 0, atol=1e-12)  # not negative, and no more could be common
-        assert (each.variance >= 0).all()
+    least, least_left_out = (np.linalg.eigvalsh(each.cross)[:, 0] for each in (found, result.left_out))
+    np.testing.assert_allclose(least_left_out, 0, atol=1e-12)  # not negative, and no more could be common
+    assert (least > -1e-12).all()
+    assert (found.variance >= 0).all()
+    assert (result.left_out.variance >= 0).all()
     monkeypatch.setattr(star_ep, "CACHED", 1)
     monkeypatch.setattr(star_ep, "LEAST_ROWS", 1)  # one node at a time
-    for one, other in zip(found, moments(result, M, deviation), strict=True):
+    for one, other in zip(found, result.fields_at(M, deviation), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
-    single, double = (star_ep.fields_at(result, M.astype(dtype), deviation) for dtype in (np.float32, np.float64))
+    single, double = (result.fields_at(M.astype(dtype), deviation) for dtype in (np.float32, np.float64))
     for one, other in zip(single, double, strict=True):
         assert one.dtype == np.float32
         np.testing.assert_allclose(one, other, atol=1e-6 * np.abs(M).max() ** 2 * shape[2])
@@ -288,12 +290,12 @@ def test_an_earlier_result_saves_sweeps():
     cold = propagate(B, sites)
     warm = propagate(1.02 * B, sites, start=cold)
     assert warm.n_sweeps < propagate(1.02 * B, sites).n_sweeps
-    assert propagate(B, sites, start=(cold.precision, cold.shift)).n_sweeps == 1
+    assert propagate(B, sites, start=Start(cold.precision, cold.shift)).n_sweeps == 1
     old = np.delete(np.arange(40), [3, 17])
     before = propagate(B[old], replace(sites, labels=labels[old]))
     padded = np.zeros((2, 40, 4))
     padded[:, old] = before.precision, before.shift
-    added = propagate(B, sites, start=(padded[0], padded[1]))
+    added = propagate(B, sites, start=Start(padded[0], padded[1]))
     assert added.n_sweeps < cold.n_sweeps
     np.testing.assert_allclose(added.log_evidence, cold.log_evidence, rtol=1e-9)
 
@@ -302,7 +304,7 @@ def test_an_earlier_result_saves_sweeps():
 def test_a_useless_start_does_no_harm(start):
     B, labels = problem(14, 3, 25)
     sites = StarSites(labels, 3, 0.1)
-    result = propagate(B, sites, start=(np.where(sites.own().T, 0, start), np.zeros((14, 3))))
+    result = propagate(B, sites, start=Start(np.where(sites.own().T, 0, start), np.zeros((14, 3))))
     assert result.converged
     np.testing.assert_allclose(result.log_evidence, propagate(B, sites).log_evidence, rtol=1e-9)
 
@@ -318,22 +320,22 @@ def test_contradictory_labels_never_give_nan(n_latent, log_flip, gamma):
     assert result.converged or gamma < 0.01
     for each in (result.z_mean, result.log_predictive, result.log_evidence, *result.left_out):
         assert np.isfinite(each).all()
-    assert np.isfinite(gaussian(result).factor).all()
-    assert np.isfinite(evidence_gradient(result).log_variances).all()
+    assert np.isfinite(result.gaussian().factor).all()
+    assert np.isfinite(result.gradient().log_variances).all()
 
 
 def test_a_class_without_labels():
     B, labels = problem(14, 3, 25)
     result = propagate(B, StarSites(labels, 4, 0.1))
     assert result.converged
-    at = moments(result, B, np.zeros(14))
+    at = result.fields_at(B, np.zeros(14))
     assert (at.mean[np.arange(14), labels] > at.mean[:, 3]).all()
 
 
 def test_large_fields_decide_as_argmax():
     B, labels = problem(60, 3, 4, noise=0.0)
     result = propagate(10 * B, StarSites(labels, 3, 0.25))
-    assert (moments(result, B, np.zeros(60)).mean.argmax(axis=1) == labels).mean() > 0.9
+    assert (result.fields_at(B, np.zeros(60)).mean.argmax(axis=1) == labels).mean() > 0.9
     left = result.left_out
     gap = left.mean[np.arange(60), labels][:, None] - left.mean
     assert np.log(ndtr(gap)).sum(axis=1).mean() > np.log(1 / 3)

@@ -9,13 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
-from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import log_expit, ndtr
 
 from graphuq._threads import blas_threads
 from graphuq.inference.sites import Sites
 from graphuq.inference.span import span
-from graphuq.inference.sweeps import Settled, settle
+from graphuq.inference.sweeps import Moments, Settled, Start, heights, inverse_root, settle, with_cavities
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -33,6 +32,22 @@ class Gaussian:
 
     mean: Vector
     factor: Matrix
+
+    @classmethod
+    def on(cls, mean: Vector, basis: Matrix, root: Matrix) -> Gaussian:
+        """With covariance ``root root^T`` in the span of `basis`, orthonormal columns, and I outside."""
+        factor = basis @ (root - np.eye(len(root))) @ basis.T
+        factor.flat[:: len(factor) + 1] += 1
+        return cls(mean, factor)
+
+
+class EvidenceGradient(NamedTuple):
+    """Derivatives of the log evidence at the fixed point."""
+
+    log_variances: Vector  # by log v_j, where column j of B is sqrt(v_j) q_j; shape (n_latent,)
+    tail: float  # by the variance of the tail
+    gamma: float
+    log_flip: float  # by the log of the probability of a mistake, where gamma does not set it
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +104,33 @@ class EP:
         return self.basis @ turn[:, touched], spread[touched]
 
     def gradient(self) -> EvidenceGradient:
-        """Derivatives of the evidence."""
-        return evidence_gradient(self)
+        """Exact derivatives of the evidence: at the fixed point the sites do not count.
+
+        With ``C = sum_j v_j q_j q_j^T + tail I`` and G such that ``d log Z = tr(G dC)``,
+
+            d log Z / d log v_j = v_j q_j^T G q_j = (E z_j^2 - 1) / 2,
+
+        the posterior's second moment against the prior's. Noise and tail follow the heat equation.
+        """
+        width = self.cavity_variance
+        slope = (self.mean - self.cavity_mean) / width
+        curvature = (self.variance - width) / width**2
+        heat = float(np.sum(slope**2 + curvature)) / 2
+        basis, root, sites = self.basis, self.root, self.sites
+        with blas_threads(basis.size * root.shape[0]):
+            lost = np.eye(root.shape[0]) - root @ root.T
+            z_variance = 1 - np.einsum("ij,ij->i", basis @ lost, basis)
+        flips = sites.flip_gradient(self.cavity_mean, width - sites.tail)
+        return EvidenceGradient(
+            log_variances=(self.z_mean**2 + z_variance - 1) / 2 + heat * self.cut,
+            tail=heat,
+            gamma=sites.noise_slope * heat + sites.flip_slope * flips,
+            log_flip=flips,
+        )
 
     def gaussian(self) -> Gaussian:
-        """The posterior of z."""
-        return gaussian(self)
+        """The posterior of z as one mean and one square factor; O(n_latent^2 k)."""
+        return Gaussian.on(self.z_mean, self.basis, self.root)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Draws of z, shape (n_draws, 1, n_latent)."""
@@ -145,20 +181,11 @@ def two_classes(probability: Vector) -> Matrix:
     return np.column_stack([1 - probability, probability])
 
 
-class EvidenceGradient(NamedTuple):
-    """Derivatives of the log evidence at the fixed point."""
-
-    log_variances: Vector  # by log v_j, where column j of B is sqrt(v_j) q_j; shape (n_latent,)
-    tail: float  # by the variance of the tail
-    gamma: float
-    log_flip: float  # by the log of the probability of a mistake, where gamma does not set it
-
-
 def propagate(
     factor: Matrix,
     sites: Sites,
     *,
-    start: EP | None = None,
+    start: EP | Start | None = None,
     tolerance: float = 1e-8,
     max_sweeps: int = 200,
     negligible: float = 0.0,
@@ -170,7 +197,7 @@ def propagate(
     Args:
         factor: B, shape (n_labeled, n_latent).
         sites: the likelihood of the labels; that of row j of B is the j-th.
-        start: an earlier result with the same labels, for a warm start.
+        start: an earlier result with the same labels, or sites, for a warm start.
         tolerance: sweeps end when no moment is off by more than this many posterior deviations.
         max_sweeps: sweeps after which an attempt is given up: `converged` then is False.
         negligible: what has so many times the noise's variance counts as noise.
@@ -191,33 +218,22 @@ def propagate(
 
 
 class _Posterior(NamedTuple):
-    """The Gaussian that given sites stand for, and what is left of it at a node without its own site."""
+    """The Gaussian that given sites stand for."""
 
     root: Matrix  # root root^T is the covariance of z, the inverse of I + B^T T B
     log_det: float  # of I + B^T T B
-    mean: Vector
-    variance: Vector
-    cavity_mean: Vector
-    cavity_variance: Vector
+    moments: Moments  # of f
 
 
 def _posterior(reduced: Matrix, site: Vector) -> _Posterior | None:
     """The Gaussian of the sites at f = B z, or None where they do not make a proper one."""
     precision, shift = np.split(site, 2)
-    gram = reduced.T @ (precision[:, None] * reduced)
-    gram.flat[:: gram.shape[0] + 1] += 1
-    cholesky, failed = dpotrf(gram.T, lower=1, overwrite_a=1)
-    if failed or not np.isfinite(cholesky[-1, -1]):
+    root = inverse_root(reduced.T @ (precision[:, None] * reduced))
+    if root is None:
         return None
-    root = dtrtri(cholesky, lower=1, overwrite_c=1)[0].T  # a product with it is faster than a solve
     half = reduced @ root
-    mean = half @ (shift @ half)
-    variance = np.einsum("ij,ij->i", half, half)
-    left = 1 - precision * variance  # share of the precision that is not the site's own
-    if not (left > 1e-12).all():
-        return None
-    log_det = -2 * np.log(root.diagonal()).sum()
-    return _Posterior(root, log_det, mean, variance, (mean - variance * shift) / left, variance / left)
+    moments = with_cavities(half @ (shift @ half), np.einsum("ij,ij->i", half, half), site)
+    return None if moments is None else _Posterior(root, -2 * np.log(root.diagonal()).sum(), moments)
 
 
 def _soften(
@@ -254,67 +270,30 @@ def _result(reduced: Matrix, basis: Matrix, cut: Vector, sites: Sites, fit: Sett
 
     s_j the height of site j, which makes its belief times the site integrate to log_z_j.
     """
-    (precision, shift), posterior = np.split(fit.site, 2), fit.posterior
-    mean, variance = posterior.cavity_mean, posterior.cavity_variance
+    precision, shift = np.split(fit.site, 2)
+    now, (mean, variance) = fit.posterior.moments, fit.posterior.moments[2:]
     log_z = sites.match(mean, variance).log_z
-    grown = 1 + variance * precision
-    heights = (
-        log_z + np.log(grown) / 2 - (2 * mean * shift + variance * shift**2 - mean**2 * precision) / (2 * grown)
-    )
-    log_evidence = heights.sum() + (shift @ posterior.mean - posterior.log_det) / 2
+    log_heights = heights(log_z, mean, variance, precision, shift)
+    log_evidence = log_heights.sum() + (shift @ now.mean - fit.posterior.log_det) / 2
     # First and second derivative of log_z_j by the mean of its belief, at the fixed point.
-    slope = shift - precision * posterior.mean
-    curvature = -precision * (1 - precision * posterior.variance)
+    slope = shift - precision * now.mean
+    curvature = -precision * (1 - precision * now.variance)
     tail = sites.tail
     return EP(
         sites=sites,
         precision=precision,
         shift=shift,
-        mean=posterior.mean + tail * slope,
-        variance=posterior.variance + tail + tail * (2 * variance + tail) * curvature,
+        mean=now.mean + tail * slope,
+        variance=now.variance + tail + tail * (2 * variance + tail) * curvature,
         cavity_mean=mean,
         cavity_variance=variance + tail,
         log_predictive=log_z,
         z_mean=basis @ (reduced.T @ slope),  # S B^T shift = B^T (shift - T mean)
         basis=basis,
         labeled=reduced,
-        root=posterior.root,
+        root=fit.posterior.root,
         cut=cut,
         log_evidence=float(log_evidence),
         n_sweeps=fit.n_sweeps,
         converged=fit.converged,
-    )
-
-
-def gaussian(result: EP) -> Gaussian:
-    """The posterior of z as one mean and one square factor; O(n_latent^2 k)."""
-    basis, root = result.basis, result.root
-    factor = basis @ (root - np.eye(root.shape[0])) @ basis.T
-    factor.flat[:: factor.shape[0] + 1] += 1
-    return Gaussian(result.z_mean, factor)
-
-
-def evidence_gradient(result: EP) -> EvidenceGradient:
-    """Exact derivatives of the evidence: at the fixed point the sites do not count.
-
-    With ``C = sum_j v_j q_j q_j^T + tail I`` and G such that ``d log Z = tr(G dC)``,
-
-        d log Z / d log v_j = v_j q_j^T G q_j = (E z_j^2 - 1) / 2,
-
-    the posterior's second moment against the prior's. Noise and tail follow the heat equation.
-    """
-    width = result.cavity_variance
-    slope = (result.mean - result.cavity_mean) / width
-    curvature = (result.variance - width) / width**2
-    heat = float(np.sum(slope**2 + curvature)) / 2
-    basis, root, sites = result.basis, result.root, result.sites
-    with blas_threads(basis.size * root.shape[0]):
-        lost = np.eye(root.shape[0]) - root @ root.T
-        z_variance = 1 - np.einsum("ij,ij->i", basis @ lost, basis)
-    flips = sites.flip_gradient(result.cavity_mean, width - sites.tail)
-    return EvidenceGradient(
-        log_variances=(result.z_mean**2 + z_variance - 1) / 2 + heat * result.cut,
-        tail=heat,
-        gamma=sites.noise_slope * heat + sites.flip_slope * flips,
-        log_flip=flips,
     )

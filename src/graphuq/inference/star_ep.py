@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.linalg import block_diag, eigh
 
 from graphuq._threads import blas_threads
-from graphuq.inference.ep import EvidenceGradient, Gaussian
+from graphuq.inference.ep import EP, EvidenceGradient, Gaussian
 from graphuq.inference.largest import largest_probability_correlated
 from graphuq.inference.matched import independent_probability, largest_probability_matched, matched_variances
 from graphuq.inference.span import span
 from graphuq.inference.stars import (
-    Joint,
+    Gaps,
     Matrix,
-    Problem,
     Stack,
     StarPosterior,
+    StarProblem,
     StarSites,
     Vector,
     levels_of,
     lone_stars,
     posterior_of,
 )
-from graphuq.inference.sweeps import Settled, settle
+from graphuq.inference.sweeps import Settled, Start, heights, settle
 
 # A multiplication by modes takes half the time of one by nodes; measured for 3 to 32 classes.
 QUICKER_BY_MODES = 2
@@ -34,14 +34,12 @@ QUICKER_BY_MODES = 2
 LARGEST_SWEEP, LARGEST_MEMORY = 3e10, 8 * 2**30
 # Covariances at many nodes are formed about so many numbers at a time, which the processor's cache holds: half the time.
 CACHED, LEAST_ROWS = 2**17, 16
-
-
 # Matching variances of differences is as good as so many points. Three classes have an integral of their own.
 MATCHED_POINTS = 64
 
 
 class FieldMoments(NamedTuple):
-    """The K fields at some nodes: covariance ``variance I + cross``, the variance as large as it can be."""
+    """The K fields at some nodes: covariance ``variance I + cross``."""
 
     mean: Matrix  # (n_nodes, n_classes)
     variance: Vector  # (n_nodes,)
@@ -59,7 +57,7 @@ class StarEP:
         sites: the likelihood of the labels.
         precision, shift: natural parameters of the sites of d_nk = g_nc - g_nk, shape (n_labeled, n_classes), 0
             where k is the label; a later call starts from them.
-        left_out: u at each labeled node given all labels but its own.
+        left_out: u at each labeled node given all labels but its own, the common variance as large as it can be.
         log_predictive: ``log P(label of n | all other labels)``, shape (n_labeled,).
         z_mean: shape (n_classes, n_latent).
         basis: orthonormal columns, shape (n_latent, k), see `span.span`.
@@ -90,12 +88,33 @@ class StarEP:
     converged: bool
 
     def gradient(self) -> EvidenceGradient:
-        """Derivatives of the evidence."""
-        return evidence_gradient(self)
+        """Exact derivatives of the evidence: at the fixed point the sites do not count.
+
+        With ``C = sum_j v_j q_j q_j^T + noise I`` the covariance of each field,
+
+            d log Z / dC = sum_k (b_k b_k^T - R_kk) / 2,    d log Z / d log v_j = sum_k (E z_kj^2 - 1) / 2.
+        """
+        sites, basis = self.sites, self.basis
+        with blas_threads(basis.size * basis.shape[1]):
+            change = sum(np.tensordot(x, x, ((0, 2), (0, 2))) for x in (self.alone, self.shared))
+            change -= sites.n_classes * np.eye(basis.shape[1])
+            twice = np.square(self.z_mean).sum(axis=0) + np.einsum("ij,ij->i", basis @ change, basis)
+        return EvidenceGradient(
+            log_variances=twice / 2 + self.noise_gradient * self.cut,
+            tail=0.0,
+            gamma=sites.noise_slope * self.noise_gradient + sites.flip_slope * self.flip_gradient,
+            log_flip=self.flip_gradient,
+        )
 
     def gaussian(self) -> Gaussian:
-        """The posterior of z, one field after another."""
-        return gaussian(self)
+        """The posterior of z, one field after the other, as one mean and one square factor; O((K n_latent)^3)."""
+        n_classes, k = self.shared.shape[:2]
+        shared = self.shared.reshape(n_classes * k, -1)
+        covariance = shared @ shared.T + block_diag(*(each @ each.T for each in self.alone))
+        values, vectors = eigh(covariance, check_finite=False)
+        root = (vectors * np.sqrt(np.maximum(values, np.finfo(float).eps))) @ vectors.T
+        basis = np.asarray(np.kron(np.eye(n_classes), self.basis), float)
+        return Gaussian.on(self.z_mean.ravel(), basis, root)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> Stack:
         """Draws of z, shape (n_draws, n_classes, n_latent)."""
@@ -109,23 +128,31 @@ class StarEP:
 
     def field_moments(self, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
         """Mean and variance of every field, shape (n, n_classes) each."""
-        found = moments(self, conditional, deviation)
+        found = self.fields_at(conditional, deviation)
         return found.mean, found.variance[:, None] + np.einsum("nkk->nk", found.cross)
+
+    def fields_at(self, conditional: Matrix, deviation: Vector) -> FieldMoments:
+        """The fields where ``u_k | z ~ N(M z_k, deviation^2)``, in the precision of M: `cross` is what labels touch."""
+        with blas_threads(len(conditional) * self.shared[0].size):
+            directions = np.column_stack([self.basis, self.z_mean.T]).astype(conditional.dtype, copy=False)
+            at, mean = np.split(conditional @ directions, [self.basis.shape[1]], axis=1)
+            outside = np.einsum("nj,nj->n", conditional, conditional) - np.einsum("nj,nj->n", at, at)
+            alone = np.maximum(outside, 0) + np.square(deviation).astype(conditional.dtype, copy=False)
+            return FieldMoments(mean, alone, _covariance(at, self.alone, self.shared))
 
     def classes(self, conditional: Matrix, deviation: Vector, noise: float, n_points: int = 64) -> Matrix:
         """The probability that each field, with noise, is the largest, shape (n, n_classes)."""
-        mean, covariance, alone = fields_at(self, conditional, deviation)
-        return _largest(FieldMoments(mean, alone, covariance), noise, n_points)
+        return _largest(self.fields_at(conditional, deviation), noise, n_points)
 
     def first_sites(self, sites: StarSites, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
         """Sites of new labels, each alone beside those that are there: precision and shift, shape (n, n_classes) each."""
-        mean, covariance, alone = fields_at(self, conditional, deviation)
-        return lone_stars(sites, mean, covariance + (alone + sites.noise)[:, None, None] * np.eye(sites.n_classes))
+        mean, variance, cross = self.fields_at(conditional, deviation)
+        return lone_stars(sites, mean, cross + (variance + sites.noise)[:, None, None] * np.eye(sites.n_classes))
 
     def independent_variances(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
         """Variances of independent fields that stand for these, noise included, shape (n, n_classes)."""
-        mean, covariance, alone = fields_at(self, conditional, deviation)
-        return matched_variances(mean, alone + noise**2, covariance)
+        mean, variance, cross = self.fields_at(conditional, deviation)
+        return matched_variances(mean, variance + noise**2, cross)
 
     def independent_classes(self, mean: Matrix, variance: Matrix) -> Matrix:
         """The probability that each of these is the largest."""
@@ -151,7 +178,7 @@ def propagate(
     factor: Matrix,
     sites: StarSites,
     *,
-    start: StarEP | tuple[Matrix, Matrix] | None = None,
+    start: StarEP | Start | None = None,
     tolerance: float = 1e-8,
     max_sweeps: int = 200,
     negligible: float = 0.0,
@@ -159,27 +186,19 @@ def propagate(
     """Fit a Gaussian to the posterior of z_k ~ N(0, I), k < K, given class labels; nothing is checked.
 
     With J = n_labeled and k = min(J, n_latent) or less, one sweep costs O(K (J k^2 + J^2 k) + J^3), or
-    O(J (K k)^2 + (K k)^3) where there are few modes.
-
-    Args:
-        factor: B, shape (n_labeled, n_latent); row n belongs to label n.
-        sites: the likelihood of the labels.
-        start: an earlier result with the same labels, or (precision, shift), for a warm start.
-        tolerance: sweeps end when no moment is off by more than this many posterior deviations.
-        max_sweeps: sweeps after which an attempt is given up.
-        negligible: what has so many times the noise's variance counts as noise, see `span.span`.
+    O(J (K k)^2 + (K k)^3) where there are few modes. The arguments
+    are those of `ep.propagate`.
     """
     n_labeled, n_latent = factor.shape
     with blas_threads(n_labeled * min(n_labeled, n_latent) ** 2):
         basis, reduced, cut = span(factor, negligible * sites.noise)
         sites = replace(sites, noise=sites.noise + cut.sum())
         few_modes = _few_modes(n_labeled, reduced.shape[1], sites.n_classes)
-        problem = Problem(sites, reduced, None if few_modes else levels_of(reduced, sites))
+        problem = StarProblem(sites, reduced, None if few_modes else levels_of(reduced, sites))
         posterior = partial(posterior_of, problem)
         first = nothing = np.zeros(2 * sites.n_classes * n_labeled)
         if start is not None:
-            pair = (start.precision, start.shift) if isinstance(start, StarEP) else start
-            first = np.concatenate([each.T.ravel() for each in pair])
+            first = np.concatenate([each.T.ravel() for each in (start.precision, start.shift)])
         fit = settle(posterior, sites.match, first, tolerance, max_sweeps)
         if not fit.converged and start is not None:
             fit = settle(posterior, sites.match, nothing, tolerance, max_sweeps, fit.n_sweeps)
@@ -206,7 +225,7 @@ def _few_modes(n_labeled: int, k: int, n_classes: int) -> bool:
     return few_modes
 
 
-def _result(problem: Problem, basis: Matrix, cut: Vector, fit: Settled[StarPosterior]) -> StarEP:
+def _result(problem: StarProblem, basis: Matrix, cut: Vector, fit: Settled[StarPosterior]) -> StarEP:
     """All that a fixed point says, with the evidence
 
         log Z = sum_nk log s_nk - log det(I + C S) / 2 + shift . mean / 2 - J log total,
@@ -214,19 +233,17 @@ def _result(problem: Problem, basis: Matrix, cut: Vector, fit: Settled[StarPoste
     s_nk the height of a site, which makes its belief times the site integrate to log_z_nk.
     """
     (sites, reduced, _), now = problem, fit.posterior
-    stars, joint = now.stars, now.joint
+    stars, gaps = now.stars, now.gaps
     own, half_space, (log_total, total_slope) = stars.own, sites.half_space(), sites.log_total()
     precision, shift = fit.site.reshape(2, *own.shape)
-    center, gap, width = (x.reshape(own.shape) for x in (now.mean, now.cavity_mean, now.cavity_variance))
-    grown = 1 + width * precision
-    heights = half_space.match(gap, width).log_z + np.log(grown) / 2
-    heights -= (2 * gap * shift + width * shift**2 - gap**2 * precision) / (2 * grown)
-    heights = np.where(own, 0, heights).sum(axis=0) - log_total
+    center, gap, width = (now.moments[i].reshape(own.shape) for i in (0, 2, 3))
+    log_heights = heights(half_space.match(gap, width).log_z, gap, width, precision, shift)
+    log_heights = np.where(own, 0, log_heights).sum(axis=0) - log_total
 
     slope = shift - precision * center
     b = np.where(own, slope.sum(axis=0), -slope)
     z_mean = b @ reduced  # S B^T shift = B^T (shift - T mean)
-    alone, shared = _roots(problem, joint)
+    alone, shared = _roots(problem, gaps)
     mean, covariance = reduced @ z_mean.T, _covariance(reduced, alone, shared)
     # The Gaussian of a node's u without its term, and what the term integrates to under it.
     term, force = stars.term.transpose(2, 0, 1), stars.force.T
@@ -244,13 +261,13 @@ def _result(problem: Problem, basis: Matrix, cut: Vector, fit: Settled[StarPoste
         mean=mean,
         covariance=covariance,
         left_out=_split(without, left[..., :-1]),
-        log_predictive=heights + log_mass / 2,
+        log_predictive=log_heights + log_mass / 2,
         z_mean=z_mean @ basis.T,
         basis=basis,
         cut=cut,
         alone=alone,
         shared=shared,
-        log_evidence=float(heights.sum() + (np.sum(shift * center) - joint.log_det) / 2),
+        log_evidence=float(log_heights.sum() + (np.sum(shift * center) - gaps.log_det) / 2),
         noise_gradient=float(np.sum(b * b) - np.sum(term * kept.swapaxes(1, 2))) / 2,
         flip_gradient=flips - sites.labels.size * total_slope,
         n_sweeps=fit.n_sweeps,
@@ -262,14 +279,14 @@ def _times(matrices: Stack, vectors: Matrix) -> Matrix:
     return (matrices @ vectors[..., None])[..., 0]
 
 
-def _roots(problem: Problem, joint: Joint) -> tuple[Stack, Stack]:
+def _roots(problem: StarProblem, gaps: Gaps) -> tuple[Stack, Stack]:
     """`alone` and `shared` of the result."""
     levels, k = problem.levels, problem.reduced.shape[1]
     if levels is None:
-        shared = joint.spread.reshape(-1, k, len(joint.spread))
+        shared = gaps.spread.reshape(-1, k, len(gaps.spread))
         return shared[:, :, :0], shared
-    alone = levels.narrow @ np.array(joint.alone)
-    return alone, alone @ np.array(joint.moved) + [levels.turn[:, own] @ joint.spread[own] for own in levels.own]
+    alone = levels.narrow @ np.array(gaps.alone)
+    return alone, alone @ np.array(gaps.moved) + [levels.turn[:, own] @ gaps.spread[own] for own in levels.own]
 
 
 def _covariance(at: Matrix, alone: Stack, shared: Stack) -> Stack:
@@ -292,55 +309,4 @@ def _split(mean: Matrix, covariance: Stack) -> FieldMoments:
     return FieldMoments(mean, variance, covariance - variance[:, None, None] * np.eye(mean.shape[1]))
 
 
-def moments(result: StarEP, conditional: Matrix, deviation: Vector) -> FieldMoments:
-    """The K fields at nodes where ``u_k | z ~ N(M z_k, deviation^2)``, M of shape (n_nodes, n_latent)."""
-    mean, covariance, alone = fields_at(result, conditional, deviation)
-    found = _split(mean, covariance)
-    return found._replace(variance=found.variance + alone)
-
-
-def fields_at(result: StarEP, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Stack, Vector]:
-    """Mean and covariance of the fields in the directions that labels touch, and the variance that they leave alone.
-
-    All in the precision of `conditional`.
-    """
-    with blas_threads(len(conditional) * result.shared[0].size):
-        directions = np.column_stack([result.basis, result.z_mean.T]).astype(conditional.dtype, copy=False)
-        at, mean = np.split(conditional @ directions, [result.basis.shape[1]], axis=1)
-        outside = np.einsum("nj,nj->n", conditional, conditional) - np.einsum("nj,nj->n", at, at)
-        alone = np.maximum(outside, 0) + np.square(deviation).astype(conditional.dtype, copy=False)
-        return mean, _covariance(at, result.alone, result.shared), alone
-
-
-def gaussian(result: StarEP) -> Gaussian:
-    """The posterior of z, one field after the other, as one mean and one square factor; O((K n_latent)^3)."""
-    n_classes, k = result.shared.shape[:2]
-    shared = result.shared.reshape(n_classes * k, -1)
-    covariance = shared @ shared.T + block_diag(*(each @ each.T for each in result.alone))
-    values, vectors = eigh(covariance, check_finite=False)
-    root = (vectors * np.sqrt(np.maximum(values, np.finfo(float).eps))) @ vectors.T
-    basis = np.kron(np.eye(n_classes), result.basis)
-    factor = basis @ (root - np.eye(len(root))) @ basis.T
-    factor.flat[:: len(factor) + 1] += 1
-    return Gaussian(result.z_mean.ravel(), factor)
-
-
-def evidence_gradient(result: StarEP) -> EvidenceGradient:
-    """Exact derivatives of the evidence: at the fixed point the sites do not count.
-
-    With ``C = sum_j v_j q_j q_j^T + noise I`` the covariance of each field,
-
-        d log Z / dC = sum_k (b_k b_k^T - R_kk) / 2,    d log Z / d log v_j = sum_k (E z_kj^2 - 1) / 2.
-    """
-    sites, basis = result.sites, result.basis
-    with blas_threads(basis.size * basis.shape[1]):
-        change = sum(np.tensordot(x, x, ((0, 2), (0, 2))) for x in (result.alone, result.shared))
-        change -= sites.n_classes * np.eye(basis.shape[1])
-        twice = np.square(result.z_mean).sum(axis=0) + np.einsum("ij,ij->i", basis @ change, basis)
-    gamma = sites.noise_slope * result.noise_gradient + sites.flip_slope * result.flip_gradient
-    return EvidenceGradient(
-        log_variances=twice / 2 + result.noise_gradient * result.cut,
-        tail=0.0,
-        gamma=gamma,
-        log_flip=result.flip_gradient,
-    )
+Fit: TypeAlias = EP | StarEP  # what expectation propagation finds, of one field or of one for each class

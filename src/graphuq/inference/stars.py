@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dtrtri
 
 from graphuq.inference.sites import Match, Sites
+from graphuq.inference.sweeps import Moments, inverse_root, with_cavities
 
 if TYPE_CHECKING:
     from graphuq.inference.star_ep import StarEP
@@ -152,7 +152,7 @@ def _stars_of(sites: StarSites, site: Vector) -> Stars | None:
     return Stars(own, rho, weight, shift, log_det, term, force, share, offset, noise / grown, log_grown)
 
 
-class Joint(NamedTuple):
+class Gaps(NamedTuple):
     """The Gaussian of the gaps a_n - u_nk, and roots of what it is made of."""
 
     log_det: float  # of all precisions, those of the prior being I
@@ -163,16 +163,7 @@ class Joint(NamedTuple):
     moved: list[Matrix]  # and where deviations of xi move those
 
 
-def _inverse_root(matrix: Matrix) -> Matrix | None:
-    """R with ``R R^T`` the inverse of I + matrix, whose upper triangle is overwritten; None if not positive."""
-    matrix.flat[:: len(matrix) + 1] += 1
-    cholesky, failed = dpotrf(matrix.T, lower=1, overwrite_a=1)
-    if failed or not np.isfinite(cholesky[-1, -1]):
-        return None
-    return np.asarray(dtrtri(cholesky, lower=1, overwrite_c=1)[0].T)
-
-
-def _by_nodes(levels: Levels, sites: StarSites, stars: Stars) -> Joint | None:
+def _by_nodes(levels: Levels, sites: StarSites, stars: Stars) -> Gaps | None:
     """Given xi the fields are independent, and the gaps of field k are ``D_k xi - B_k zeta_k``. So first xi,
 
     precision  I + sum_k D_k^T (W_k^-1 + B_k B_k^T)^-1 D_k,    D_k = level - follow on the columns own_k.
@@ -184,7 +175,7 @@ def _by_nodes(levels: Levels, sites: StarSites, stars: Stars) -> Joint | None:
     precision += np.where(sites.labels[:, None] == sites.labels, follow.T @ tied, 0)
     push, roots, parts = np.zeros(len(level)), [], []
     for weight, shift, factor, own in zip(stars.weight, stars.shift, levels.factor, levels.own, strict=True):
-        root = _inverse_root(factor.T @ (weight[:, None] * factor))
+        root = inverse_root(factor.T @ (weight[:, None] * factor))
         if root is None:
             return None
         half = factor @ root
@@ -198,7 +189,7 @@ def _by_nodes(levels: Levels, sites: StarSites, stars: Stars) -> Joint | None:
         push[own] -= free @ follow[:, own]
         roots.append(root)
         parts.append((half, drag, pull, own))
-    spread = _inverse_root(precision)
+    spread = inverse_root(precision)
     if spread is None:
         return None
     xi = np.column_stack([spread, spread @ (push @ spread)])  # its deviations, then its mean
@@ -212,17 +203,17 @@ def _by_nodes(levels: Levels, sites: StarSites, stars: Stars) -> Joint | None:
         variance.append(np.square(half).sum(axis=1) + np.square(gap[:, :-1]).sum(axis=1))
         moves.append(moved[:, :-1])
     log_det = stars.log_det.sum() - 2 * sum(np.log(root.diagonal()).sum() for root in [spread, *roots])
-    return Joint(float(log_det), np.array(mean), np.array(variance), spread, roots, moves)
+    return Gaps(float(log_det), np.array(mean), np.array(variance), spread, roots, moves)
 
 
-def _by_modes(reduced: Matrix, stars: Stars) -> Joint | None:
+def _by_modes(reduced: Matrix, stars: Stars) -> Gaps | None:
     """All fields' z at once: better with many labels on few modes."""
     (n_labeled, k), n_classes = reduced.shape, len(stars.own)
     precision = np.zeros((n_classes, k, n_classes, k))
     for c in range(n_classes):
         wide = stars.term[c, c:].T[:, :, None] * reduced[:, None]
         precision[c, :, c:] = (reduced.T @ wide.reshape(n_labeled, -1)).reshape(k, -1, k)
-    spread = _inverse_root(precision.reshape(n_classes * k, -1))
+    spread = inverse_root(precision.reshape(n_classes * k, -1))
     if spread is None:
         return None
     u = (spread @ ((stars.force @ reduced).ravel() @ spread)).reshape(n_classes, k) @ reduced.T
@@ -233,7 +224,7 @@ def _by_modes(reduced: Matrix, stars: Stars) -> Joint | None:
         gap = stars.share.T[nodes, None] @ half - half
         variance[:, nodes] = np.square(gap).sum(axis=2).T + stars.variance[nodes]
     log_det = (stars.log_det + stars.log_grown).sum() - 2 * np.log(spread.diagonal()).sum()
-    return Joint(float(log_det), mean, variance, spread, [], [])
+    return Gaps(float(log_det), mean, variance, spread, [], [])
 
 
 def blocks(n_nodes: int, n_each: int) -> list[slice]:
@@ -263,7 +254,7 @@ def lone_stars(sites: StarSites, mean: Matrix, covariance: Stack) -> tuple[Matri
     return precision, shift
 
 
-class Problem(NamedTuple):
+class StarProblem(NamedTuple):
     """What stays the same from sweep to sweep."""
 
     sites: StarSites
@@ -272,30 +263,26 @@ class Problem(NamedTuple):
 
 
 class StarPosterior(NamedTuple):
-    """The Gaussian that given sites stand for, with moments of d and of its cavities, field after field."""
+    """The Gaussian that given sites stand for."""
 
     stars: Stars
-    joint: Joint
-    mean: Vector
-    variance: Vector
-    cavity_mean: Vector
-    cavity_variance: Vector
+    gaps: Gaps
+    moments: Moments  # of d, field after field
 
 
-def posterior_of(problem: Problem, site: Vector) -> StarPosterior | None:
+def posterior_of(problem: StarProblem, site: Vector) -> StarPosterior | None:
     """The Gaussian of all precisions, then all shifts; None where they do not make a proper one."""
     sites, reduced, levels = problem
     stars = _stars_of(sites, site)
     if stars is None:
         return None
-    joint = _by_modes(reduced, stars) if levels is None else _by_nodes(levels, sites, stars)
-    if joint is None:
+    gaps = _by_modes(reduced, stars) if levels is None else _by_nodes(levels, sites, stars)
+    if gaps is None:
         return None
-    precision, shift = np.split(site, 2)
-    mean = (stars.rho * joint.mean + sites.noise * stars.shift).ravel()
-    variance = (stars.rho * (sites.noise + stars.rho * joint.variance)).ravel()
-    left = 1 - precision * variance
-    if not (left > 1e-12).all():
+    mean = (stars.rho * gaps.mean + sites.noise * stars.shift).ravel()
+    variance = (stars.rho * (sites.noise + stars.rho * gaps.variance)).ravel()
+    moments = with_cavities(mean, variance, site)
+    if moments is None:
         return None
-    cavity = (mean - variance * shift) / left, np.where(stars.own.ravel(), 1, variance / left)
-    return StarPosterior(stars, joint, mean, variance, *cavity)
+    width = np.where(stars.own.ravel(), 1, moments.cavity_variance)
+    return StarPosterior(stars, gaps, moments._replace(cavity_variance=width))

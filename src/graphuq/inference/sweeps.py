@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from graphuq.inference.sites import Match
 
@@ -23,31 +24,32 @@ ACCELERATION_MEMORY, ASTRAY = 16, 3.0
 WORSE = 1.05
 
 
-class Beliefs(Protocol):
+class Start(NamedTuple):
+    """Sites to start from: their natural parameters, one row for each label."""
+
+    precision: NDArray[Any]
+    shift: NDArray[Any]
+
+
+class Moments(NamedTuple):
     """What the Gaussian of given sites says of every value that a site sees, with that site and without it."""
 
-    @property
-    def mean(self) -> Vector:
-        """Of the value."""
-        ...
+    mean: Vector
+    variance: Vector
+    cavity_mean: Vector
+    cavity_variance: Vector
+
+
+class OfSites(Protocol):
+    """The Gaussian of given sites."""
 
     @property
-    def variance(self) -> Vector:
-        """Of the value."""
-        ...
-
-    @property
-    def cavity_mean(self) -> Vector:
-        """Without its own site."""
-        ...
-
-    @property
-    def cavity_variance(self) -> Vector:
-        """Without its own site."""
+    def moments(self) -> Moments:
+        """Of the values that the sites see."""
         ...
 
 
-B = TypeVar("B", bound=Beliefs)
+B = TypeVar("B", bound=OfSites)
 
 
 class Settled(NamedTuple, Generic[B]):
@@ -88,16 +90,16 @@ def settle(
     step, last = 1.0, np.inf
     history: list[tuple[Vector, Vector, float]] = []
     for sweep in range(n_sweeps + 1, n_sweeps + max_sweeps + 1):
-        target = match(posterior.cavity_mean, posterior.cavity_variance)
+        target = match(posterior.moments.cavity_mean, posterior.moments.cavity_variance)
         change = np.concatenate([target.precision, target.shift]) - site
-        size = np.abs(_in_deviations(change, posterior)).max()
+        size = np.abs(_in_deviations(change, posterior.moments)).max()
         if size < tolerance:
             return Settled(site, posterior, sweep, True)
         leaping = size < min([CLOSE, *(ASTRAY * earlier for _, _, earlier in history)])
         history = [*history[-ACCELERATION_MEMORY:], (site, change, size)] if leaping else []
         step = max(step / 2, 0.02) if size > WORSE * last else min(1.0, 1.2 * step)
         last = size
-        new = site + (_leap(history, posterior) if len(history) > 1 else step * change)
+        new = site + (_leap(history, posterior.moments) if len(history) > 1 else step * change)
         moved = posterior_of(new)
         while moved is None:  # sites that widen can leave no proper Gaussian: go less far
             step /= 4
@@ -109,17 +111,42 @@ def settle(
     return Settled(site, posterior, n_sweeps + max_sweeps, False)
 
 
-def _in_deviations(change: Matrix, posterior: Beliefs) -> Matrix:
+def inverse_root(matrix: Matrix) -> Matrix | None:
+    """R with ``R R^T`` the inverse of I + matrix, whose upper triangle is overwritten; None if not positive."""
+    matrix.flat[:: len(matrix) + 1] += 1
+    cholesky, failed = dpotrf(matrix.T, lower=1, overwrite_a=1)
+    if failed or not np.isfinite(cholesky[-1, -1]):
+        return None
+    return np.asarray(dtrtri(cholesky, lower=1, overwrite_c=1)[0].T)  # a product with it is faster than a solve
+
+
+def with_cavities(mean: Vector, variance: Vector, site: Vector) -> Moments | None:
+    """With what is left without each value's own site; None where that is nothing."""
+    precision, shift = np.split(site, 2)
+    left = 1 - precision * variance  # share of the precision that is not the site's own
+    if not (left > 1e-12).all():
+        return None
+    return Moments(mean, variance, (mean - variance * shift) / left, variance / left)
+
+
+def heights(log_z: Vector, mean: Vector, variance: Vector, precision: Vector, shift: Vector) -> Vector:
+    """Logarithms of the heights of sites: a cavity N(mean, variance) times such a site integrates to log_z."""
+    grown = 1 + variance * precision
+    lost = 2 * mean * shift + variance * shift**2 - mean**2 * precision
+    return np.asarray(log_z + np.log(grown) / 2 - lost / (2 * grown))
+
+
+def _in_deviations(change: Matrix, now: Moments) -> Matrix:
     """Changes of precisions and shifts, stacked, as changes of moments in units of posterior deviations."""
     to_precision, to_shift = np.split(change, 2, axis=-1)
-    to_mean = (to_shift - to_precision * posterior.mean) * np.sqrt(posterior.variance)
-    return np.concatenate([to_precision * posterior.variance, to_mean], axis=-1)
+    to_mean = (to_shift - to_precision * now.mean) * np.sqrt(now.variance)
+    return np.concatenate([to_precision * now.variance, to_mean], axis=-1)
 
 
-def _leap(history: list[tuple[Vector, Vector, float]], posterior: Beliefs) -> Vector:
+def _leap(history: list[tuple[Vector, Vector, float]], at: Moments) -> Vector:
     """The step to where a linear model of the last sweeps, least squares in their changes, has no change left."""
     sites, changes, _ = (np.array(each) for each in zip(*history, strict=True))
     moves, turns = np.diff(sites, axis=0), np.diff(changes, axis=0)
     now = changes[-1]
-    weights = np.linalg.lstsq(_in_deviations(turns, posterior).T, _in_deviations(now, posterior), rcond=1e-8)[0]
+    weights = np.linalg.lstsq(_in_deviations(turns, at).T, _in_deviations(now, at), rcond=1e-8)[0]
     return np.asarray(now - weights @ (moves + turns))

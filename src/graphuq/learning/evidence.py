@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq._expect import expect, expect_in_graph, expect_numbers
-from graphuq.inference.fit import Fit
+from graphuq.inference.star_ep import Fit
 from graphuq.inference.whiten import OnModes
 from graphuq.learning.hyperprior import GAMMA, MISTAKES, Family, Hyperparameters, Hyperprior
 from graphuq.models.base import LEARNED_FIELDS, Model, ask, expect_fields, offer, offers, warned_before

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from graphuq import archive, models
 from graphuq._expect import expect_model, expect_path
+from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, whiten
 from graphuq.models.base import Model, ask, offer, warned_before
 from graphuq.posterior.base import Posterior
 from graphuq.posterior.draws import Draws
-from graphuq.posterior.gaussian import GaussianPosterior, Start
+from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import GaussianPrior
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from graphuq._expect import expect_generator, expect_in_graph
 from graphuq._threads import blas_threads
 from graphuq.inference.fields import left_open
-from graphuq.inference.fit import Fit
 from graphuq.inference.matched import rows_at_once
+from graphuq.inference.star_ep import Fit
+from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
 from graphuq.models.base import Model, ask, expect_fields, offer, warned_before
 from graphuq.posterior import base
@@ -46,13 +47,6 @@ class EPDiagnosis:
             f"Expectation propagation did not converge in {self.n_sweeps} sweeps: the labels contradict each other. "
             "Sample the posterior instead, or look at the suspicious labels."
         )
-
-
-class Start(NamedTuple):
-    """Sites to start from."""
-
-    precision: NDArray[Any]
-    shift: NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

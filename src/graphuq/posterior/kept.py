@@ -108,7 +108,7 @@ def _followed(posterior: GaussianPosterior, nodes: Nodes, before: Kept) -> tuple
 def _means(posterior: GaussianPosterior, nodes: Nodes) -> Array:
     """Of every field at rows: the modes of all are not copied, which would take longer than the product."""
     prior, fit = posterior.prior, posterior.fit
-    z: Any = np.atleast_2d(fit.z_mean)  # type: ignore[attr-defined]
+    z: Any = np.atleast_2d(fit.z_mean)
     weights = np.zeros((prior.n_modes, len(z)))
     active = prior.variances > 0
     weights[active] = np.sqrt(prior.variances[active])[:, None] * z.T

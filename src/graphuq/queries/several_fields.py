@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from graphuq._threads import blas_threads
 from graphuq.calibration import apply_temperature
 from graphuq.inference.matched import independent_probability, largest_probability_matched
-from graphuq.inference.star_ep import StarEP, fields_at
+from graphuq.inference.star_ep import StarEP
 from graphuq.inference.stars import lone_stars
 from graphuq.models.base import ask, offer
 from graphuq.posterior.gaussian import GaussianPosterior
@@ -94,7 +94,7 @@ def _tempered(mean: Array, variance: Array, temperature: float) -> Array:
 def _answers(posterior: GaussianPosterior, asked: Rows, noise: float, temperature: float) -> Moved:
     """The most probable answers at each row."""
     fit: Any = posterior.fit
-    mean, cross, alone = fields_at(fit, posterior.whitening.matrix(asked), posterior.whitening.std(asked))
+    mean, alone, cross = fit.fields_at(posterior.whitening.matrix(asked), posterior.whitening.std(asked))
     n_classes = mean.shape[1]
     probability = apply_temperature(largest_probability_matched(mean, alone + noise**2, cross), temperature)
     answer = np.argsort(-probability, axis=1, kind="stable")[:, :N_ANSWERS]
