@@ -8,8 +8,7 @@ import pytest
 
 from graphuq import tall as talls
 from graphuq.side_by_side import beside, first_one
-from graphuq.stores import Grouped
-from graphuq.tall import Tall, tall
+from graphuq.tall import tall
 from tests.decay import attempt, decayed
 
 dask = pytest.importorskip("dask")
@@ -96,9 +95,9 @@ def test_rows_blocks_and_products(leaf):
 
 
 def test_dask_computes_the_same_blocks(leaf):
-    found = dask.compute(*[leaf.lazy(rows) for rows in leaf.slices()], scheduler="synchronous")
+    found = dask.compute(*[leaf.source.lazy(rows) for rows in leaf.slices()], scheduler="synchronous")
     np.testing.assert_array_equal(np.vstack(found), X)
-    (cut,) = dask.compute(leaf[:, 1:].lazy(slice(3, 9)), scheduler="synchronous")
+    (cut,) = dask.compute(leaf[:, 1:].source.lazy(slice(3, 9)), scheduler="synchronous")
     np.testing.assert_array_equal(cut, X[3:9, 1:])
 
 
@@ -224,9 +223,7 @@ def test_missing_numbers_of_parquet_are_nan(tmp_path):
     pyarrow.parquet.write_table(
         pyarrow.table({"a": [1, None, 3], "b": [True, False, True]}), tmp_path / "x.parquet"
     )
-    np.testing.assert_array_equal(
-        Tall(Grouped.of([tmp_path / "x.parquet"])).rows(slice(0, 3)), [[1, 1], [np.nan, 0], [3, 1]]
-    )
+    np.testing.assert_array_equal(tall(tmp_path / "x.parquet").rows(slice(0, 3)), [[1, 1], [np.nan, 0], [3, 1]])
 
 
 def test_a_matrix_that_does_not_fit_is_not_read(monkeypatch):

@@ -23,7 +23,7 @@ from graphuq.passes import each_block
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import NewRows
-from graphuq.tall import NEEDS, PART_ROWS, Array, Tall, tall
+from graphuq.tall import Array, Tall, in_parts, needed, tall
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -96,15 +96,16 @@ class _Ask:
     precision: type[np.floating]
 
     def __call__(self, rows: slice, basis: Array) -> tuple[Array, Array]:
-        probability, error = np.empty((2, len(basis), self.labeled[0].shape[1]))
-        for first in range(0, len(basis), PART_ROWS):
-            part = slice(first, first + PART_ROWS)
-            found = self.posterior.classes(NewRows(basis[part].astype(self.precision, copy=False)))
-            probability[part], error[part] = found.probability, found.error
+        found = in_parts(self._of_part, basis, 2 * self.labeled[0].shape[1])
+        probability, error = np.split(found, 2, axis=1)
         mine = np.flatnonzero((self.nodes >= rows.start) & (self.nodes < rows.stop))
         for answer, known in zip((probability, error), self.labeled, strict=True):
             answer[self.nodes[mine] - rows.start] = known[mine]
         return probability, error
+
+    def _of_part(self, basis: Array) -> Array:
+        found = self.posterior.classes(NewRows(basis.astype(self.precision, copy=False)))
+        return np.hstack([found.probability, found.error])
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,11 +207,8 @@ def _to_parquet(
     folder: Path, classes: NDArray[Any], n_rows: int, chunk: int
 ) -> Callable[[int, slice, Array], None]:
     """Parts of a table: row, class, its probability, and that of each class."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise ImportError(NEEDS.format("Parquet files", "pyarrow")) from None
+    parquet = needed("pyarrow.parquet", "Parquet files need pyarrow")
+    import pyarrow
 
     def put(number: int, rows: slice, found: Array) -> None:
         best = uncertainty.most_probable(found)
@@ -228,11 +226,9 @@ def _to_parquet(
 
 def _to_zarr(folder: Path, classes: NDArray[Any], n_rows: int, chunk: int) -> Callable[[int, slice, Array], None]:
     """An array of shape (n_rows, n_classes), whose attributes name the classes."""
-    try:
-        import zarr
-        from zarr.codecs import ZstdCodec
-    except ImportError:
-        raise ImportError(NEEDS.format("Zarr arrays", "zarr")) from None
+    zarr = needed("zarr", "Zarr arrays need zarr")
+    from zarr.codecs import ZstdCodec
+
     if (folder / "zarr.json").exists():
         array = zarr.open_array(folder, mode="r+")
     else:

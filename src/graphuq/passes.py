@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from graphuq._expect import RowError
 from graphuq._progress import progress_bar
 from graphuq._threads import blas_threads, in_threads
 from graphuq.memory import check_room
-from graphuq.tall import NEEDS, PART_ROWS, Array, Tall
+from graphuq.tall import PART_ROWS, Array, Tall, needed
 
 Work = Callable[[slice, Array], Any]
 Sums = tuple[Any, ...]
@@ -40,18 +42,15 @@ def cluster(*, scheduler: str | None = None, workers: int | None = None, patienc
     if scheduler is None and workers is None:
         yield
         return
-    try:
-        from distributed import Client, LocalCluster
-    except ImportError:
-        raise ImportError(NEEDS.format("Clusters", "Dask")) from None
+    dask = needed("distributed", "Clusters need Dask")
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters of it is told as an error
     with ExitStack() as held:
         if scheduler is None:
-            local = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
-            held.enter_context(Client(held.enter_context(local)))
+            local = dask.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+            held.enter_context(dask.Client(held.enter_context(local)))
         else:
             try:
-                held.enter_context(Client(scheduler, timeout=patience))
+                held.enter_context(dask.Client(scheduler, timeout=patience))
             except (OSError, ValueError) as error:
                 raise SchedulerLost(
                     f"No Dask scheduler answers at {scheduler}: start one with `dask scheduler`, or give another address."
@@ -76,11 +75,7 @@ def summed(X: Tall, work: Callable[[Array], Sums], *, shown: bool | None = False
 
     Work is handed no more rows at a time than stay in the cache.
     """
-    total: Sums | None = None
-    for found in each_block(X, _InParts(work), shown=shown, desc=desc):
-        total = found if total is None else tuple(a + b for a, b in zip(total, found, strict=True))
-    assert total is not None  # a matrix has rows
-    return total
+    return reduce(_added, each_block(X, _InParts(work), shown=shown, desc=desc))
 
 
 def each_block(
@@ -113,23 +108,25 @@ def check_finite(rows: slice, X: Array) -> None:
         )
 
 
+def _added(total: Sums, found: Sums) -> Sums:
+    return tuple(a + b for a, b in zip(total, found, strict=True))
+
+
+@dataclass(frozen=True)
 class _InParts:
     """Work on the rows of a block, some at a time, and the sum."""
 
-    def __init__(self, work: Callable[[Array], Sums]) -> None:
-        self.work = work
+    work: Callable[[Array], Sums]
 
     def __call__(self, rows: slice, X: Array) -> Sums:
         check_finite(rows, X)
-        total: Sums | None = None
-        for first in range(0, len(X), PART_ROWS):
-            try:
-                found = self.work(X[first : first + PART_ROWS])
-            except RowError as error:  # which counts from the first row that it was handed
-                raise RowError(error.told, *(rows.start + first + row for row in error.rows)) from None
-            total = found if total is None else tuple(a + b for a, b in zip(total, found, strict=True))
-        assert total is not None
-        return total
+        return reduce(_added, (self._part(rows, X, first) for first in range(0, len(X), PART_ROWS)))
+
+    def _part(self, rows: slice, X: Array, first: int) -> Sums:
+        try:
+            return self.work(X[first : first + PART_ROWS])
+        except RowError as error:  # which counts from the first row that it was handed
+            raise RowError(error.told, *(rows.start + first + row for row in error.rows)) from None
 
 
 def _by_threads(X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
@@ -155,7 +152,7 @@ def _by_cluster(cluster: Any, X: Tall, work: Work, slices: Sequence[slice]) -> I
 
     with told_if_lost():
         shared = delayed(work, pure=False, traverse=False)
-        tasks = [delayed(_task)(shared, rows, X.lazy(rows)) for rows in slices]
+        tasks = [delayed(_task)(shared, rows, X.source.lazy(rows)) for rows in slices]
         futures = cluster.compute(tasks)
         number = {future.key: k for k, future in enumerate(futures)}
         waiting: dict[int, Any] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from graphuq._expect import why
 from graphuq.archive import DAMAGE
-from graphuq.tall import NEEDS, Array, Index, Tall, delayed, merged, tall
+from graphuq.tall import Array, Index, Tall, delayed, merged, needed, tall
 
 
 def open_store(path: Path) -> Tall:
@@ -30,7 +29,7 @@ def open_store(path: Path) -> Tall:
         sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.suffix in (".parquet", ".pq") else []
     )
     if files:
-        return Tall(Grouped.of(files))
+        return _of_parquet(files)
     if not path.is_dir():
         raise ValueError(
             f"{path} is none of these: an NPY file, a Zarr folder, a Parquet file or a folder of them."
@@ -39,10 +38,7 @@ def open_store(path: Path) -> Tall:
 
 
 def _open_zarr(path: Path) -> Any:
-    try:
-        import zarr
-    except ImportError:
-        raise ImportError(NEEDS.format("Zarr folders", "zarr")) from None
+    zarr = needed("zarr", "Zarr folders need zarr")
     try:
         found: Any = zarr.open(path, mode="r")
     except Exception as error:  # of Zarr's many, none of them common to all
@@ -64,52 +60,40 @@ def check_chunks(array: Any) -> None:
         )
 
 
+def _of_parquet(files: list[Path]) -> Tall:
+    """Files that have the same columns, all of numbers."""
+    groups, counts, names = [], [0], None
+    for number, path in enumerate(files):
+        file = _open_parquet(path)
+        schema = file.schema_arrow
+        for column in schema:
+            if not _is_number(column.type):
+                raise TypeError(f"Column {column.name!r} of {path} holds {column.type}, and features are numbers.")
+        if names is not None and names != schema.names:
+            raise ValueError(f"{path} has other columns than {files[0]}: {', '.join(schema.names[:8])}.")
+        names = schema.names
+        groups += [(number, k) for k in range(file.num_row_groups)]
+        counts += [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
+    if not names or sum(counts) < 2:
+        raise ValueError(f"{files[0].parent} holds fewer than two rows of numbers.")
+    shape, first = (sum(counts), len(names)), np.cumsum(counts)
+    return Tall(Grouped(tuple(files), tuple(groups), first, len(names)), shape, merged(first, *shape))
+
+
 @dataclass(frozen=True, eq=False)
 class Grouped:
     """The rows of Parquet files, one after another, a row group at a time."""
 
     files: tuple[Path, ...]
-    names: tuple[str, ...]
     groups: tuple[tuple[int, int], ...] = field(repr=False)  # the file and the number in it of each row group
     first: NDArray[np.int64] = field(repr=False)  # row of each row group, and the end
-    in_memory = False
-
-    @classmethod
-    def of(cls, files: list[Path]) -> Grouped:
-        """Of files that have the same columns, all of numbers."""
-        groups, counts, names = [], [0], None
-        for number, path in enumerate(files):
-            file = _open_parquet(path)
-            schema = file.schema_arrow
-            for column in schema:
-                if not _is_number(column.type):
-                    raise TypeError(
-                        f"Column {column.name!r} of {path} holds {column.type}, and features are numbers."
-                    )
-            if names is not None and names != tuple(schema.names):
-                raise ValueError(f"{path} has other columns than {files[0]}: {', '.join(schema.names[:8])}.")
-            names = tuple(schema.names)
-            groups += [(number, k) for k in range(file.num_row_groups)]
-            counts += [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
-        if not names or sum(counts) < 2:
-            raise ValueError(f"{files[0].parent} holds fewer than two rows of numbers.")
-        return cls(tuple(files), names, tuple(groups), np.cumsum(counts))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return int(self.first[-1]), len(self.names)
-
-    @cached_property
-    def bounds(self) -> NDArray[np.int64]:
-        """Whole row groups."""
-        return merged(self.first, *self.shape)
+    n_columns: int
 
     def rows(self, index: Index) -> Array:
         """Some of the rows."""
-        index = np.arange(*index.indices(self.shape[0])) if isinstance(index, slice) else index
+        index = np.arange(*index.indices(self.first[-1])) if isinstance(index, slice) else index
         group = np.searchsorted(self.first, index, side="right") - 1
-        found = np.empty((len(index), self.shape[1]))
+        found = np.empty((len(index), self.n_columns))
         for each in np.unique(group):
             mine = group == each
             found[mine] = self._group(int(each))[index[mine] - self.first[each]]
@@ -131,10 +115,9 @@ class Grouped:
 
 
 def _open_parquet(path: Path) -> Any:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise ImportError(NEEDS.format("Parquet files", "pyarrow")) from None
+    parquet = needed("pyarrow.parquet", "Parquet files need pyarrow")
+    from pyarrow import ArrowException
+
     try:
         return parquet.ParquetFile(path, page_checksum_verification=True)
     except (ArrowException, OSError) as error:

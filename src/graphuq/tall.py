@@ -5,16 +5,18 @@
 | `Stored` | an array, a file that is mapped to memory, a Zarr array |
 | `Chunked` | the chunks of a Dask array |
 | `Mapped` | nowhere: they are made from those of another matrix |
-| `side_by_side.Beside` | in several matrices, side by side |
+| `Beside` | in several matrices, side by side |
 | `stores.Grouped` | the row groups of Parquet files |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import pairwise
 from mmap import ALLOCATIONGRANULARITY
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,7 +31,6 @@ Index = slice | NDArray[np.int64]
 _BLOCK_BYTES = 2**25
 # Rows that are worked on at a time, of those that were read.
 PART_ROWS = 2048
-NEEDS = "{} need {}: pip install 'graphuq[large]'."
 
 
 def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
@@ -42,23 +43,8 @@ def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
 class Rows(Protocol):
     """Where the rows of a matrix lie. It goes to other processes, without the rows."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        ...
-
-    @property
-    def bounds(self) -> NDArray[np.int64]:
-        """Where its blocks begin, and the end: whole chunks of what is stored."""
-        ...
-
     def rows(self, index: Index) -> Array:
         """Some of the rows, as numbers of 64 bits."""
-        ...
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether a part of it lies in the memory of this process, so that it is worked on here."""
         ...
 
     def lazy(self, rows: slice) -> Any:
@@ -68,36 +54,23 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Tall:
-    """A matrix that is read, or made, a block of rows at a time: it is indexed as an array is, and stands where one does."""
+    """A matrix that is read, or made, a block of rows at a time: it is indexed as an array is, and stands where one does.
+
+    Attributes:
+        source: where the rows lie.
+        shape: rows and columns.
+        bounds: where its blocks begin, and the end: whole chunks of what is stored.
+        in_memory: whether a part of it lies in the memory of this process, so that it is worked on here.
+    """
 
     source: Rows
-    columns: slice = field(default_factory=lambda: slice(None))
-
-    @cached_property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        n_rows, n_columns = self.source.shape
-        return n_rows, len(range(*self.columns.indices(n_columns)))
-
-    @property
-    def bounds(self) -> NDArray[np.int64]:
-        """Where its blocks begin, and the end."""
-        return self.source.bounds
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether a part of it lies in the memory of this process."""
-        return self.source.in_memory
+    shape: tuple[int, int]
+    bounds: NDArray[np.int64]
+    in_memory: bool = False
 
     def rows(self, index: Index) -> Array:
         """Some of the rows, shape (n, n_columns)."""
-        return self.source.rows(index)[:, self.columns]
-
-    def lazy(self, rows: slice) -> Any:
-        """The same, for Dask."""
-        if self.columns == slice(None):
-            return self.source.lazy(rows)
-        return delayed(_columns)(self.source.lazy(rows), self.columns)
+        return self.source.rows(index)
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
         """All rows, a block at a time."""
@@ -106,7 +79,7 @@ class Tall:
 
     def slices(self) -> list[slice]:
         """The rows of each block."""
-        return [slice(int(a), int(b)) for a, b in zip(self.bounds[:-1], self.bounds[1:], strict=True)]
+        return [slice(int(a), int(b)) for a, b in pairwise(self.bounds)]
 
     def gram(self) -> Array:
         """``X^T X``, in one pass."""
@@ -114,7 +87,8 @@ class Tall:
 
     def mapped(self, function: Callable[[Array], Array], n_columns: int) -> Tall:
         """The matrix whose rows a function makes of these, when they are asked for."""
-        return Tall(Mapped(self, function, n_columns))
+        shape = (len(self), n_columns)
+        return replace(self, source=Mapped(self, function, n_columns), shape=shape)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -122,15 +96,12 @@ class Tall:
     def __getitem__(self, key: Any) -> Any:
         index, columns = key if isinstance(key, tuple) else (key, slice(None))
         if isinstance(index, slice) and index == slice(None) and isinstance(columns, slice):
-            if (
-                self.columns == slice(None)
-                and isinstance(self.source, Mapped)
-                and hasattr(self.source.function, "cut")
-            ):
-                function = self.source.function.cut(columns)  # others need not be made
-                return self.source.given.mapped(function, len(range(self.shape[1])[columns]))
-            chosen = range(*self.columns.indices(self.source.shape[1]))[columns]
-            return replace(self, columns=slice(chosen.start, chosen.stop, chosen.step))
+            n_columns = len(range(self.shape[1])[columns])
+            if isinstance(self.source, Mapped) and hasattr(self.source.function, "cut"):
+                return self.source.given.mapped(
+                    self.source.function.cut(columns), n_columns
+                )  # others need not be made
+            return self.mapped(itemgetter((slice(None), columns)), n_columns)
         if isinstance(index, slice) and index.step not in (None, 1):
             index = np.arange(*index.indices(len(self)))
         return self.rows(index if isinstance(index, slice) else np.asarray(index))[:, columns]
@@ -149,26 +120,9 @@ class Tall:
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """The rows of an array, a file that is mapped to memory, or a Zarr array, in chunks of so many."""
+    """The rows of an array, a file that is mapped to memory, or a Zarr array."""
 
     array: Any
-    chunk: int = 1
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether there is nothing to read."""
-        return type(self.array) is np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.array.shape
-
-    @cached_property
-    def bounds(self) -> NDArray[np.int64]:
-        """Whole chunks, of about as many numbers as a block has."""
-        chunks = np.append(np.arange(0, self.shape[0], self.chunk), self.shape[0])
-        return chunks if self.chunk > 1 else merged(None, *self.shape)
 
     def rows(self, index: Index) -> Array:
         """Some of the rows."""
@@ -183,13 +137,13 @@ class Stored:
         return np.asarray(found, dtype=np.float64)
 
     def lazy(self, rows: slice) -> Any:
-        """Read where it is needed, or, of an array in memory, sent there."""
-        return delayed(self.rows(rows)) if self.in_memory else delayed(Stored.rows)(self, rows)
+        """Read where it is needed."""
+        return delayed(Stored.rows)(self, rows)
 
     def __reduce__(self) -> Any:
         if isinstance(self.array, np.memmap):  # which would be pickled with all that it holds
             return _mapped_file, _place_of(self.array)
-        return Stored, (self.array, self.chunk)
+        return Stored, (self.array,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,17 +151,6 @@ class Chunked:
     """The rows of a Dask array, whose chunks reach over all columns."""
 
     array: Any
-    in_memory = False
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.array.shape
-
-    @cached_property
-    def bounds(self) -> NDArray[np.int64]:
-        """Those of its chunks."""
-        return merged(np.cumsum([0, *self.array.chunks[0]]), *self.shape)
 
     def rows(self, index: Index) -> Array:
         """Some of the rows."""
@@ -229,28 +172,28 @@ class Mapped:
     function: Callable[[Array], Array]
     n_columns: int
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.given.shape[0], self.n_columns
-
-    @property
-    def bounds(self) -> NDArray[np.int64]:
-        """Those of the other matrix."""
-        return self.given.bounds
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether the other is."""
-        return self.given.in_memory
-
     def rows(self, index: Index) -> Array:
         """Some of the rows."""
         return in_parts(self.function, self.given.rows(index), self.n_columns)
 
     def lazy(self, rows: slice) -> Any:
         """The same, where the others are."""
-        return delayed(in_parts)(self.function, self.given.lazy(rows), self.n_columns)
+        return delayed(in_parts)(self.function, self.given.source.lazy(rows), self.n_columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Rows of several matrices, side by side."""
+
+    parts: tuple[Rows, ...]
+
+    def rows(self, index: Index) -> Array:
+        """Some of the rows."""
+        return np.hstack([part.rows(index) for part in self.parts])
+
+    def lazy(self, rows: slice) -> Any:
+        """The same, for Dask."""
+        return delayed(np.hstack)([part.lazy(rows) for part in self.parts])
 
 
 def in_parts(function: Callable[[Array], Array], X: Array, n_columns: int) -> Array:
@@ -294,35 +237,35 @@ def tall(X: Any) -> Tall:
         from graphuq.stores import check_chunks
 
         check_chunks(X)
-        return Tall(Stored(X, _chunk_rows(X)))
-    return Tall(Stored(X))
+    bounds = _chunk_bounds(X) if kind == "zarr" else merged(None, *X.shape)
+    return Tall(Stored(X), X.shape, bounds, type(X) is np.ndarray)
+
+
+def needed(module: str, what: str) -> Any:
+    """A library that not everyone has, imported where it is used."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ImportError(f"{what}: pip install 'graphuq[large]'.") from None
 
 
 def delayed(value: Any) -> Any:
     """What Dask is to compute later."""
-    try:
-        import dask
-    except ImportError:
-        raise ImportError(NEEDS.format("Clusters", "Dask")) from None
-
-    return dask.delayed(value, pure=False)
-
-
-def _columns(X: Array, columns: slice) -> Array:
-    return X[:, columns]
+    return needed("dask", "Clusters need Dask").delayed(value, pure=False)
 
 
 def _of_dask(X: Any) -> Tall:
     if np.isnan(X.shape[0]):
         raise ValueError("The Dask array does not know its number of rows: call its compute_chunk_sizes() first.")
-    return Tall(Chunked(X if X.numblocks[1] == 1 else X.rechunk({1: -1})))
+    X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+    return Tall(Chunked(X), X.shape, merged(np.cumsum([0, *X.chunks[0]]), *X.shape))
 
 
-def _chunk_rows(array: Any) -> int:
-    """Rows of a block: whole chunks, or shards, of a Zarr array."""
+def _chunk_bounds(array: Any) -> NDArray[np.int64]:
+    """Whole chunks, or shards, of a Zarr array: as many in every block."""
     chunk = (getattr(array, "shards", None) or array.chunks)[0]
-    block = next(row_blocks(*array.shape))
-    return max(1, (block.stop - block.start) // chunk) * chunk
+    step = max(1, next(row_blocks(*array.shape)).stop // chunk) * chunk
+    return np.append(np.arange(0, array.shape[0], step), array.shape[0])
 
 
 def merged(bounds: NDArray[np.int64] | None, n_rows: int, n_columns: int) -> NDArray[np.int64]:
