@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from graphuq import GraphClassifier
 from graphuq.app import large
 from graphuq.app.cli import app
 
@@ -52,9 +53,25 @@ def test_a_store_is_fitted_and_fitted_again_at_once(folder):
     assert graphuq(*GIVEN, "--force", "--quiet").exit_code == 0
 
 
+def test_new_rows_in_a_store_are_answered_as_by_predict(folder):
+    new = X[::3] + 0.05
+    np.save("new.npy", new)
+    done = graphuq(*GIVEN, "--new", "new.npy")
+    assert done.exit_code == 0, done.output
+    assert "New rows: out/new-answers" in done.stdout
+    y = np.full(300, "", dtype="<U4")
+    y[::20] = np.where(TRUTH[::20] == 1, "high", "low")
+    known = GraphClassifier(graph="cosine").fit(X, y).predict_proba(new)
+    table = parquet.read_table(folder / "out/new-answers")
+    np.testing.assert_allclose(np.column_stack([table["p_high"], table["p_low"]]), known, atol=1e-9)
+    np.save("new.npy", new[:, :3])
+    assert "new.npy has 3 columns, and x.npy has 4" in graphuq(*GIVEN, "--new", "new.npy").stderr
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (["x.npy", "--label", "y", "--new", "x.npy", "--out", "out"], "--new, --dask-scheduler, --workers"),
         (["x.npy", "--out", "out"], "Give --label with the column of a table, or --labels"),
         ([*GIVEN, "--label", "y"], "Give --label with the column of a table, or --labels"),
         ([*GIVEN, "--scale", "standard"], "taken as they are: leave out --id"),

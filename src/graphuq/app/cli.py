@@ -95,6 +95,7 @@ def fit(
     labels: Annotated[
         Path | None, typer.Option(help="Table with columns row, from 0, and class, for features in a store.")
     ] = None,
+    new: Annotated[Path | None, typer.Option(help="Store of new rows to answer too, with --labels.")] = None,
     dask_scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler that does the work, with --labels.")
     ] = None,
@@ -127,9 +128,9 @@ def fit(
     with one_sentence():
         if (label is None) == (labels is None):
             raise ValueError("Give --label with the column of a table, or --labels with a table for a store.")
-        if labels is None and (dask_scheduler or workers or similarity.graph == Graph.nystrom):
+        if labels is None and (new or dask_scheduler or workers or similarity.graph == Graph.nystrom):
             raise ValueError(
-                "--dask-scheduler, --workers and --graph nystrom are for features in a store: use --labels."
+                "--new, --dask-scheduler, --workers and --graph nystrom are for features in a store: use --labels."
             )
         if dask_scheduler and workers:
             raise ValueError("--dask-scheduler has workers of its own: leave out --workers.")
@@ -152,7 +153,7 @@ def fit(
                 )
             cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
             found = large.fit_store(
-                table, labels, classifier, out, **cluster, tell=partial(tell, silent=quiet or json)
+                table, labels, classifier, out, new=new, **cluster, tell=partial(tell, silent=quiet or json)
             )
             _print(found, large.in_words(found), json, quiet)
             return

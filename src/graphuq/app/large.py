@@ -21,7 +21,7 @@ from graphuq.seen import TALL_GRAPHS
 from graphuq.stages import peak_gigabytes, versions
 from graphuq.tall import tall
 
-ANSWERS, RUN = "answers", "run.json"
+ANSWERS, NEW, RUN = "answers", "new-answers", "run.json"
 
 
 def fit_store(
@@ -30,21 +30,32 @@ def fit_store(
     classifier: GraphClassifier,
     out: Path,
     *,
+    new: Path | None = None,
     replace: bool = False,
     scheduler: str | None = None,
     workers: int | None = None,
     tell: Callable[[str], None] = lambda stage: None,
 ) -> dict[str, Any]:
-    """Fit, and write the answers to Parquet files, and run.json; go on with those that are there. Returns a summary."""
+    """Fit, write the answers to Parquet files, those of a store of new rows too, and run.json. Returns a summary.
+
+    Answers that are there already are kept.
+    """
     if classifier.graph not in TALL_GRAPHS:
         raise ValueError(f"--graph must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
     began = time.perf_counter()
     X = tall(store)
     y = read_store_labels(labels, len(X))
+    X_new = None if new is None else tall(new)
+    if X_new is not None and X_new.shape[1] != X.shape[1]:
+        raise ValueError(
+            f"{new} has {X_new.shape[1]} columns, and {store} has {X.shape[1]}: --new takes the same features."
+        )
     with words_of_the_shell() as notes, cluster(scheduler=scheduler, workers=workers):
         classifier.fit(X, y)
         tell(f"answers, after {time.perf_counter() - began:.0f} seconds ...")
         classifier.write_proba(out / ANSWERS, force=replace)
+        if X_new is not None:
+            classifier.write_proba(out / NEW, X_new, force=replace)
     summary = {
         "rows": len(X),
         "labeled": len(classifier.labels_.nodes),
@@ -56,6 +67,7 @@ def fit_store(
         "stages": classifier.stages_,
         "peak_gigabytes": peak_gigabytes(),
         "answers": str(out / ANSWERS),
+        "new_answers": None if new is None else str(out / NEW),
     }
     settings = {name: value for name, value in classifier.get_params().items() if name != "verbose"}
     record = {
@@ -102,5 +114,6 @@ def in_words(summary: dict[str, Any]) -> str:
         *([summary["self_check"]] if summary["self_check"] else []),
         *(f"Note: {each}" for each in summary["warnings"]),
         f"Every row: {summary['answers']}",
+        *([f"New rows: {summary['new_answers']}"] if summary["new_answers"] else []),
     ]
     return "\n".join(lines)

@@ -266,6 +266,23 @@ def test_a_class_can_be_seen_alone(three):
 
 
 @needs_browser
+def test_cards_side_by_side_show_their_tables_whole(three):
+    content = renamed(content_of(three), "Rotwein", "Schaumwein aus Flaschengärung", "Weißwein")
+    doubted = [Suspicious(k, k % 3, (k + 1) % 3, 0.028) for k in range(5)]
+    found, failures = probe(
+        render(replace(content, suspicious=doubted)),
+        """
+        const boxes = [...document.querySelectorAll(".pair .scroll")];
+        return [boxes.length, ...boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.textContent)];
+        """,
+        width=1280,
+    )
+    assert failures == []
+    assert found[0] >= 2
+    assert found[1:] == []
+
+
+@needs_browser
 @pytest.mark.parametrize("n_classes", [2, 3, 15, 25])
 def test_on_a_phone_wide_tables_scroll_in_their_box(n_classes, classifier, three):
     """Long names without a place to break, all details open: the page keeps the width of the screen."""

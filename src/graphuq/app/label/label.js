@@ -126,6 +126,7 @@
     }
     if (short.length) {
       const list = element("dl", { tabindex: "0", "aria-label": "values of the row" }, face);
+      list.classList.toggle("long", short.length > 12);
       for (const [name, text] of short) { element("dt", {}, list, name); element("dd", {}, list, text); }
     }
     for (const [name, numbers] of found.curves) {
@@ -335,7 +336,9 @@
       if (!sending && (!state || found.version !== state.version || found.busy !== state.busy || found.progress.length !== state.progress.length || JSON.stringify([found.advice, found.suspicious, found.classes]) !== JSON.stringify([state.advice, state.suspicious, state.classes]))) {
         const more = state && found.classes.length !== state.classes.length;
         take(found);
-        if (more) drawChoices();
+        const unheard = question && !question.p.length && state.map ? question : null; // asked before there was a model
+        if (unheard) unheard.p = (await ask(`api/row/${unheard.row}`)).p;
+        if (more || unheard) drawChoices();
       }
     } catch (error) { problem(error.message); if (error.status === 401) return; }
     clearTimeout(watching);
