@@ -13,6 +13,7 @@ from threading import Thread
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 from graphuq import GraphClassifier, answers, graph, passes
 from graphuq import tall as talls
@@ -211,6 +212,36 @@ def test_features_in_memory_are_written_too(tmp_path, known):
     np.testing.assert_allclose(parquet.read_table(out)["p_1"], known.label_distributions_[:, 1], atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["cosine", "knn"])
+@pytest.mark.parametrize("name", ["out", "out.zarr"])
+def test_new_rows_in_a_store_are_written_block_by_block(kind, name, file, tmp_path, monkeypatch):
+    """Three of them are rows of the fit; the oracle is `predict_proba`, all at once."""
+    new = np.vstack([X[:3], X[:170] + 0.05])
+    np.save(tmp_path / "new.npy", new)
+    fitted = GraphClassifier(graph=kind, prior="matern", inference="ep").fit(X if kind == "knn" else tall(file), Y)
+    out = fitted.write_proba(tmp_path / name, tmp_path / "new.npy")
+    table = None if name.endswith("zarr") else parquet.read_table(out)
+    found = zarr.open_array(out, mode="r")[:] if table is None else np.column_stack([table["p_0"], table["p_1"]])
+    np.testing.assert_allclose(found, fitted.predict_proba(new), atol=1e-12)
+    monkeypatch.setattr(answers._AskNew, "__call__", None)  # nothing is asked again
+    assert fitted.write_proba(out, new) == out
+    for other in (None, new[::-1]):
+        with pytest.raises(ValueError, match=r"holds the answers of another fit"):
+            fitted.write_proba(out, other)
+
+
+def test_new_rows_that_cannot_be_answered_are_told(tmp_path, known):
+    bad = X[:120] + 0.05
+    bad[77, 1] = np.inf
+    with pytest.raises(RowError, match=r"rows 50 to 99 has NaN or infinite values in 1 rows, .* row 77"):
+        known.write_proba(tmp_path / "out", bad)
+    with pytest.raises(ValueError, match=r"X has 3 features, but GraphClassifier is expecting 4"):
+        known.write_proba(tmp_path / "other", X[:, :3])
+    with pytest.raises(TypeError, match=r"X is sparse, and blocks of rows are dense"):
+        known.write_proba(tmp_path / "other", scipy.sparse.csr_array(X))
+    assert not (tmp_path / "other").exists()
+
+
 def test_a_block_with_missing_numbers_is_named(tmp_path):
     bad = X.copy()
     bad[213, 2] = np.nan
@@ -285,6 +316,10 @@ def test_a_cluster_of_processes_gives_the_same_numbers_though_a_worker_is_killed
         found = GraphClassifier(graph="cosine").fit(deadly, Y)
         assert (tmp_path / "killed").exists()
         np.testing.assert_allclose(found.label_distributions_, known.label_distributions_, atol=1e-10)
+        out = found.write_proba(tmp_path / "new", tall(file).mapped(np.sqrt, 4))
+        np.testing.assert_allclose(
+            parquet.read_table(out)["p_1"], known.predict_proba(np.sqrt(X))[:, 1], atol=1e-10
+        )
     assert passes.client() is None
 
 

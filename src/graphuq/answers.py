@@ -1,4 +1,4 @@
-"""A classifier fitted on features in a store in; the probabilities of all its rows, block by block, to a folder out."""
+"""A fitted classifier in; the probabilities of its rows, or of new ones in a store, block by block, to a folder out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from graphuq.files import lock, whole_file
 from graphuq.inference.whiten import positions
 from graphuq.learning.evidence import learned_basis
 from graphuq.memory import check_disk, check_room
-from graphuq.passes import each_block
+from graphuq.passes import check_finite, each_block
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import NewRows
@@ -48,20 +49,21 @@ def in_memory(classifier: GraphClassifier) -> tuple[Array, Array]:
     return found, error
 
 
-def write(classifier: GraphClassifier, path: Any, *, force: bool = False) -> Path:
+def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool = False) -> Path:
     """Write the probabilities to a folder of Parquet files, or to a Zarr array; blocks that are there are kept."""
     from graphuq.settings import shows_bars
 
     folder = Path(path)
-    n_rows, n_classes = classifier.graph_.n_nodes, len(classifier.classes_)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, where a folder is needed: choose another name.")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / LEDGER).exists():
         raise ValueError(f"{folder} holds something that graphuq did not write: choose another folder.")
     put = _to_zarr if folder.suffix == ".zarr" else _to_parquet
-    basis, ask = _question(classifier)
-    n_blocks = len(basis.slices())
+    basis, ask = _question(classifier) if X is None else _new_question(classifier, tall(X))
+    n_rows, n_classes, n_blocks = len(basis), len(classifier.classes_), len(basis.slices())
     question = {"form": "graphuq answers 3", "rows": n_rows, "blocks": n_blocks, "of": _key(classifier)}
+    if X is not None:
+        question["new"] = hashlib.sha256(_some_rows(basis)).hexdigest()
     question["fields"] = _fields(classifier)
     if force and folder.exists() and not _same(_ledger(folder)[0], question):
         shutil.rmtree(folder)
@@ -79,7 +81,7 @@ def write(classifier: GraphClassifier, path: Any, *, force: bool = False) -> Pat
         found = each_block(
             basis, ask, chosen=[rows for _, rows in left], shown=shows_bars(classifier), desc="answers"
         )
-        for (number, rows), (probability, _) in zip(left, found, strict=True):
+        for (number, rows), (probability, *_) in zip(left, found, strict=True):
             block(number, rows, probability)
             ledger.write(_line(number))
             ledger.flush()
@@ -138,6 +140,28 @@ def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
     return basis, _Ask(asked, nodes, (known.probability, known.error), np.float32 if single else np.float64)
 
 
+@dataclass(frozen=True, eq=False)
+class _AskNew:
+    """A block of new rows of features to the probabilities there."""
+
+    classifier: GraphClassifier
+
+    def __call__(self, rows: slice, X: Array) -> tuple[Array]:
+        check_finite(rows, X)
+        return (in_parts(self.classifier.predict_proba, X, len(self.classifier.classes_)),)
+
+
+def _new_question(classifier: GraphClassifier, X: Tall) -> tuple[Tall, _AskNew]:
+    """New rows, and what is to be asked of their blocks: here, where the fit has eigenvectors in memory, else anywhere."""
+    asked = copy(classifier)
+    if isinstance(classifier.spectrum_.vectors, Tall):
+        asked._distributions, asked._kept = None, ()  # which would be sent to every process
+    else:
+        X = replace(X, in_memory=True)
+    asked.predict_proba(X.rows(slice(0, 1)))  # refuses what is wrong, and prepares what all blocks need
+    return X, _AskNew(asked)
+
+
 def _light(posterior: Any, nodes: NDArray[np.int64]) -> Any:
     """The same without the matrix of all rows, to be sent to other processes."""
     vectors = posterior.prior.vectors
@@ -156,9 +180,13 @@ def _key(classifier: GraphClassifier) -> str:
     if X is None:
         digest.update(b"".join(classifier._seen.fingerprints))
     else:
-        some = np.unique(np.linspace(0, len(X) - 1, SAMPLED_ROWS).astype(np.int64))
-        digest.update(X.rows(some).tobytes())
+        digest.update(_some_rows(X))
     return digest.hexdigest()
+
+
+def _some_rows(X: Tall) -> bytes:
+    """What tells one store from another."""
+    return X.rows(np.unique(np.linspace(0, len(X) - 1, SAMPLED_ROWS).astype(np.int64))).tobytes()
 
 
 def _fields(classifier: GraphClassifier) -> list[float]:

@@ -245,15 +245,16 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return suspicious_labels(self.posterior_, n=n)
 
-    def write_proba(self, path: Any, *, force: bool = False) -> Any:
-        """Write the probabilities of every row of `fit`, a block at a time, and go on where an earlier call was stopped.
+    def write_proba(self, path: Any, X: Any = None, *, force: bool = False) -> Any:
+        """Write the probabilities of every row, a block at a time, and go on where an earlier call was stopped.
 
         Args:
             path: a folder of Parquet files, or, if its name ends in ".zarr", a Zarr array; returned.
-            force: replace what another fit wrote there.
+            X: new rows, in memory or in a store, as `tall.tall` takes them; by default the rows of `fit`.
+            force: replace what was written there for another fit, or other rows.
         """
         check_is_fitted(self)
-        return answers.write(self, path, force=force)
+        return answers.write(self, path, X, force=force)
 
     def report(self, path: Any, **settings: Any) -> Any:
         """Write a page about the answers, with a map, the rows worth checking and what to trust; returns its path.

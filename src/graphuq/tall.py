@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from graphuq.memory import check_room
 
@@ -226,6 +227,10 @@ def tall(X: Any) -> Tall:
     name = f"The {kind.capitalize()} array" if kind in ("zarr", "dask") else "X"
     if kind == "dask" and not hasattr(X, "dtype"):
         raise TypeError("X is a table of Dask: give its numbers, as to_dask_array(lengths=True) does.")
+    if issparse(X):
+        raise TypeError(
+            "X is sparse, and blocks of rows are dense: pass some rows at a time, as X[:1000].toarray()."
+        )
     X = X if hasattr(X, "dtype") and hasattr(X, "shape") else np.asarray(X)
     if X.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers, got {X.dtype}.")
