@@ -31,11 +31,11 @@ def digits():
     return images.X.astype(float), (images.y > 0).astype(int), nodes
 
 
-# Data, and the seconds that fit may take on two quiet cores.
+# Data, and the seconds that fit may take on two quiet cores, by the clock or of the processor.
 CASES = {
-    "digits": (digits, 1.5),
-    "large": (lambda: overlapping(150_000, 100), 60.0),
-    "many_labels": (lambda: overlapping(20_000, 5_000), 20.0),
+    "digits": (digits, 1.5, "s"),
+    "large": (lambda: overlapping(150_000, 100), 60.0, "CPU s"),
+    "many_labels": (lambda: overlapping(20_000, 5_000), 20.0, "s"),
 }
 LIMIT_NEW, LIMIT_ONE = 1.0, 0.02
 
@@ -48,7 +48,7 @@ def timed(step):
 
 def run(name: str) -> int:
     warnings.simplefilter("ignore")
-    make, limit = CASES[name]
+    make, limit, unit = CASES[name]
     try:
         X, truth, nodes = make()
     except datasets.DatasetUnavailable as error:
@@ -63,7 +63,7 @@ def run(name: str) -> int:
     peak = fitted.peak_gigabytes_
     peer, _ = timed(lambda: LabelSpreading(kernel="knn", n_neighbors=5).fit(X, y))
     item = f"fit, {len(X):,} x {X.shape[1]}, {len(nodes):,} labels"
-    print(f"{item}: {seconds:.2f} s, {cpu:.2f} CPU s (at most {limit} s), {peak:.2f} GB, log-loss {loss:.4f}")
+    print(f"{item}: {seconds:.2f} s, {cpu:.2f} CPU s (at most {limit} {unit}), {peak:.2f} GB, log-loss {loss:.4f}")
     for stage, each in fitted.stages_.items():
         print(f"    {stage:<12} {each:8.2f} s")
     print(f"    {fitted.spectrum_.n_modes} modes; scikit-learn LabelSpreading.fit {peer:.2f} s")
@@ -77,7 +77,7 @@ def run(name: str) -> int:
     )
     record(f"1,000 new rows of {len(X):,}", ours=many)
     record(f"one new row of {len(X):,}", ours=one)
-    return int(seconds > limit or many > LIMIT_NEW or one > LIMIT_ONE)
+    return int((cpu if unit == "CPU s" else seconds) > limit or many > LIMIT_NEW or one > LIMIT_ONE)
 
 
 def main() -> int:
