@@ -250,6 +250,14 @@ def test_precomputed_graphs_know_no_new_points():
         graph.precomputed(np.ones((3, 3))).to_new(points(2))
 
 
+def test_a_graph_is_printed_in_one_line():
+    X = np.abs(points())
+    assert repr(graph.gaussian(X, tau=1.3)) == "Graph(40 nodes, dense weights)"
+    near = graph.knn(X, n_neighbors=5)
+    assert repr(near) == f"Graph(40 nodes, {near.weights.nnz} sparse weights)"
+    assert repr(graph.cosine(X)) == "LowRankGraph(40 nodes, weights of rank 4)"
+
+
 def test_as_graph_takes_a_graph_or_a_matrix_but_no_low_rank_graph():
     A = graph.precomputed(np.ones((3, 3)))
     assert graph.as_graph(A) is A

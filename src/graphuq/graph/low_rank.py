@@ -70,6 +70,9 @@ class LowRankGraph:
     feature_map: FeatureMap
     least_degree: float = 0.0
 
+    def __repr__(self) -> str:
+        return f"LowRankGraph({self.n_nodes:,} nodes, weights of rank {self.factor.shape[1]:,})"
+
     @property
     def n_nodes(self) -> int:
         """Number of nodes N."""

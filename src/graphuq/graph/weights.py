@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, issparse, vstack
 
 from graphuq._expect import RowError
 from graphuq.graph.distances import squared_distances
@@ -54,6 +54,10 @@ class Graph:
                 "divide all weights by the largest."
             )
         object.__setattr__(self, "degrees", degrees)
+
+    def __repr__(self) -> str:
+        joined = f"{self.weights.nnz:,} sparse weights" if issparse(self.weights) else "dense weights"
+        return f"Graph({self.n_nodes:,} nodes, {joined})"
 
     @property
     def n_nodes(self) -> int:
