@@ -78,16 +78,6 @@ def expect(value: object, kind: type | tuple[type, ...], name: str, such_as: str
         raise TypeError(f"{name} must be {such_as}, got {called(value)}.")
 
 
-def expect_model(model: object) -> None:
-    """Refuse what is no model, and a model without labels."""
-    if isinstance(model, type) or not hasattr(model, "phi"):
-        raise TypeError(
-            f"model must be a model with labels, such as models.Probit(nodes, y), got {called(model)}."
-        )
-    if getattr(model, "nodes", None) is None:
-        raise TypeError(f"The model has no labels: give it nodes and y, as in {type(model).__name__}(nodes, y).")
-
-
 def expect_sampler(sampler: object, name: str = "sampler") -> None:
     """Refuse what is no sampler."""
     if isinstance(sampler, type) or not hasattr(sampler, "prepare"):

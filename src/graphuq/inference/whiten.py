@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, qr, solve_triangular
 
-from graphuq._expect import expect, expect_in_graph, expect_model
+from graphuq._expect import expect, expect_in_graph
 from graphuq.inference.target import Linear, LinearWithTail
+from graphuq.models.base import expect_model
 from graphuq.prior import GaussianPrior, NewRows
 
 Array = NDArray[np.float64]

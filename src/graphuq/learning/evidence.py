@@ -12,7 +12,7 @@ from graphuq._expect import expect, expect_in_graph, expect_numbers
 from graphuq.inference.star_ep import Fit
 from graphuq.inference.whiten import OnModes
 from graphuq.learning.hyperprior import GAMMA, MISTAKES, Family, Hyperparameters, Hyperprior
-from graphuq.models.base import LEARNED_FIELDS, Model, ask, expect_fields, offer, offers, warned_before
+from graphuq.models.base import LEARNED_FIELDS, Model, ask, expect_fields, offer, offers, remade
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.side_by_side import beside, first_one
@@ -91,9 +91,7 @@ class Problem:
             return self
         order = np.random.default_rng(0).permutation(y.size)
         kept = np.union1d(order[:most], order[np.unique(y[order], return_index=True)[1]])
-        with warned_before():
-            model: Any = self.model
-            few = replace(model, nodes=model.nodes[kept], y=y[kept])
+        few = remade(self.model, nodes=self.model.nodes[kept], y=y[kept])
         return replace(self, rows=self.rows[kept], model=few)
 
     def gradient(self, point: Point) -> Array:
@@ -161,9 +159,7 @@ def learned_basis(features: Any, vectors: Any) -> Any:
 
 def with_noise(model: Any, found: Hyperparameters) -> Model:
     """The same labels with the noise, and the share of mistakes, that was found."""
-    settings = {"gamma": found.gamma} | ({"delta": found.mistakes} if offers(model, "delta") else {})
-    with warned_before():
-        made: Model = replace(model, **settings)
+    made: Model = remade(model, gamma=found.gamma, **({"delta": found.mistakes} if offers(model, "delta") else {}))
     return made
 
 

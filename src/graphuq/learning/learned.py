@@ -9,13 +9,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._expect import called, expect, expect_model
+from graphuq._expect import called, expect
 from graphuq._threads import blas_threads
 from graphuq._warn import warn
 from graphuq.learning.averaging import Peak, around, axes_of, bound, climb, with_all_labels
 from graphuq.learning.evidence import Array, Point, Problem, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, Hyperparameters, Hyperprior
-from graphuq.models.base import Model, ask, offer
+from graphuq.models.base import Model, ask, expect_model, offer
 from graphuq.posterior.gaussian import N_POINTS
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior

@@ -149,14 +149,47 @@ def labeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64], n_classe
     return cast(Model, made)
 
 
+def expect_model(model: object) -> None:
+    """Refuse what is no model, and a model without labels."""
+    if isinstance(model, type) or not hasattr(model, "phi"):
+        raise TypeError(
+            f"model must be a model with labels, such as models.Probit(nodes, y), got {called(model)}."
+        )
+    if getattr(model, "nodes", None) is None:
+        raise TypeError(f"The model has no labels: give it nodes and y, as in {type(model).__name__}(nodes, y).")
+
+
 def expect_fields(model: Any, *names: str) -> None:
     """Refuse a model that cannot be made anew with other labels, or another noise."""
-    own = [each.name for each in fields(model) if each.init] if is_dataclass(model) else []
-    if not set(names) <= set(own):
+    if not set(names) <= _own(model):
         raise TypeError(
             f"{type(model).__name__} must be a dataclass with the fields {', '.join(names)}: it is made anew with others of "
             "these where labels are added or the noise is learned. Or choose a prior, and fit all labels at once."
         )
+
+
+def remade(model: Any, **others: Any) -> Any:
+    """The same model with other labels or numbers, of whose labels it was warned before."""
+    with warned_before():
+        return replace(model, **others)
+
+
+def with_numbers(model: Any, numbers: dict[str, float]) -> Model:
+    """A model of one's own with these numbers, if it is a dataclass or has them already."""
+    changes = {name: value for name, value in numbers.items() if name in _own(model)}
+    model = remade(model, **changes) if changes else model
+    for name, value in numbers.items():
+        if getattr(model, name, None) != value:
+            raise TypeError(
+                f"The file holds {type(model).__name__} with {name} = {value:g}, and the model given has "
+                f"{getattr(model, name, None)}: give one with that number, or make it a dataclass that has {name} as a field."
+            )
+    return cast(Model, model)
+
+
+def _own(model: Any) -> set[str]:
+    """The fields that a model can be made anew with."""
+    return {each.name for each in fields(model) if each.init} if is_dataclass(model) else set()
 
 
 @contextmanager

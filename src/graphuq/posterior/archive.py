@@ -6,19 +6,19 @@ stored as its sites, from which the Gaussian follows.
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import archive, models
-from graphuq._expect import expect_model, expect_path
+from graphuq._expect import expect_path
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, whiten
-from graphuq.models.base import Model, ask, offer, warned_before
+from graphuq.models.base import Model, ask, expect_model, offer, warned_before, with_numbers
 from graphuq.posterior.base import Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
@@ -118,21 +118,6 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
     return facts | {"kind": "gaussian"}, arrays
 
 
-def _with_numbers(model: Any, numbers: dict[str, float]) -> Model:
-    """A model of one's own with the numbers that this component had."""
-    if is_dataclass(model) and not isinstance(model, type):
-        own = {f.name for f in fields(model) if f.init}
-        with warned_before():
-            model = replace(model, **{name: value for name, value in numbers.items() if name in own})
-    for name, value in numbers.items():
-        if getattr(model, name, None) != value:
-            raise TypeError(
-                f"The file holds {type(model).__name__} with {name} = {value:g}, and the model given has "
-                f"{getattr(model, name, None)}: give one with that number, or make it a dataclass that has {name} as a field."
-            )
-    return cast(Model, model)
-
-
 def _unpack_one(
     told: dict[str, Any], arrays: Arrays, model: Model | None, basis: NDArray[Any]
 ) -> Draws | GaussianPosterior:
@@ -142,7 +127,7 @@ def _unpack_one(
         with warned_before():
             model = MODELS[told["model"]](arrays["nodes"], arrays["y"], **told["model settings"])
     elif told["model"] not in MODELS:
-        model = _with_numbers(model, told["model settings"])
+        model = with_numbers(model, told["model settings"])
     variances = arrays["variances"]
     first = int(told["first column"])
     columns = basis[:, first : first + variances.size]

@@ -15,7 +15,7 @@ from graphuq.inference.matched import rows_at_once
 from graphuq.inference.star_ep import Fit
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
-from graphuq.models.base import Model, ask, expect_fields, offer, warned_before
+from graphuq.models.base import Model, ask, expect_fields, offer, remade
 from graphuq.posterior import base
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, blocks, chosen_rows
 from graphuq.prior import GaussianPrior, NewRows
@@ -78,7 +78,8 @@ class GaussianPosterior:
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> GaussianPosterior:
         """The posterior of other labels under the same prior and noise, found from this one where they are the same."""
-        model = _with_labels(self.model, nodes, y)
+        expect_fields(self.model, "nodes", "y")
+        model = remade(self.model, nodes=nodes, y=y)
         nodes, y = model.nodes, np.asarray(model.y)
         expect_in_graph(nodes, self.n_nodes)
         same = np.flatnonzero(np.isin(nodes, self.model.nodes))
@@ -90,7 +91,7 @@ class GaussianPosterior:
         shift[same[unchanged]] = fit.shift[old[unchanged]]
         new = np.setdiff1d(np.arange(len(nodes)), same[unchanged])
         if new.size:
-            there, alone = nodes[new], ask(_with_labels(model, nodes[new], y[new]), "sites")
+            there, alone = nodes[new], ask(remade(model, nodes=nodes[new], y=y[new]), "sites")
             first = fit.first_sites(alone, self.whitening.matrix(there), self.whitening.std(there))
             precision[new], shift[new] = first
         start = Start(precision, shift)
@@ -183,9 +184,3 @@ class GaussianPosterior:
     label_mean, label_variance = base.label_mean, base.label_variance
     mean_label_variance = base.mean_label_variance
     most_uncertain, least_uncertain = base.most_uncertain, base.least_uncertain
-
-
-def _with_labels(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Any:
-    expect_fields(model, "nodes", "y")
-    with warned_before():
-        return replace(model, nodes=nodes, y=y)
