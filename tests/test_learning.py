@@ -16,7 +16,7 @@ from graphuq.learning import Hyperparameters, Hyperprior, LogNormal, learn
 from graphuq.learning.averaging import around, axes_of, axial, bound, climb, with_all_labels
 from graphuq.learning.evidence import AS_NOISE, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, GRAPH, Family
-from graphuq.learning.learned import _deviations
+from graphuq.learning.learned import Weighed, _deviations
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.posterior import GaussianPosterior
 from graphuq.posterior.mixture import TEMPERATURE_OF_SINGLES
@@ -272,6 +272,10 @@ def test_the_average_is_that_of_a_dense_grid(name):
     log_graph = np.linspace(-4, 4, 81) * problem.family.deviation[free]
     spread = np.sqrt(weights @ (log_graph - weights @ log_graph) ** 2)
     assert learned.log_deviations.graph == pytest.approx(spread, rel=0.1)
+    assert peak.log_deviations.graph == pytest.approx(
+        spread, rel=0.25
+    )  # a point alone, as wide as the curvature says
+    assert peak.log_deviations._replace(graph=0.0) == pytest.approx(np.zeros(7), abs=1e-12)
 
 
 def test_experiment_averages_as_learning_does():
@@ -294,11 +298,12 @@ def test_what_a_point_lacks_is_no_part_of_a_spread():
         Hyperparameters(tau=0.7, alpha=8.0, graph=0.0, linear=1.0, constant=0.5, mistakes=0.01, gamma=1.0),
         Hyperparameters(tau=0.3, alpha=8.0, graph=12.0, linear=4.0, constant=0.5, mistakes=0.01, gamma=1.0),
     ]
-    points = [SimpleNamespace(hyperparameters=each) for each in found]
+    points = [Weighed("one", SimpleNamespace(hyperparameters=each), 0.0, np.full(7, 0.3)) for each in found]
     spread = _deviations(points, np.array([0.2, 0.6, 0.2]))
     assert spread._replace(linear=0.0) == pytest.approx(np.zeros(7), abs=1e-12)
     assert spread.linear == pytest.approx(np.log(4) * np.sqrt(0.75 * 0.25))
-    assert _deviations(points[1:2], np.ones(1)) == pytest.approx(np.zeros(7))
+    alone = _deviations(points[1:2], np.ones(1))  # it stands for all around it: what it has is as wide as its peak
+    assert alone == pytest.approx([0, 0, 0, 0.3, 0.3, 0.3, 0.3])
 
 
 def test_result_can_be_sampled_and_reports_its_spread():
@@ -494,6 +499,8 @@ def test_many_labels_decide_by_some_of_them(monkeypatch):
     model = Probit(nodes, (S.vectors[:120, 1] > 0).astype(int))
     found = learn(S, model)
     assert len(found.posterior.weights) == 1
+    free = found.log_deviations._replace(alpha=1.0, linear=1.0, gamma=1.0)  # these are fixed, or not there
+    assert 0.02 < min(free) < max(free) < np.log(5.0)  # no wider than the widest of the hyperprior
     (whole,) = problems(S, model, None, None)
     few = whole.with_few_labels(40)
     assert len(few.model.nodes) == 40

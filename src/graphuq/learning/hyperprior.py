@@ -268,6 +268,13 @@ class Family:
         )
         return Hyperparameters(*map(float, found))
 
+    def log_changes(self, theta: Array, axes: Array) -> Array:
+        """How the logarithms of `hyperparameters` change along axes of theta, shape (7, n) as the axes."""
+        found = axes.copy()
+        found[DIFFUSION] = (axes[ALPHA] - axes[DIFFUSION]) / 2  # tau^2 = alpha / diffusion
+        found[MISTAKES] *= 1 - self.hyperparameters(theta).mistakes
+        return found
+
     def n_effective(self, theta: Array) -> float:
         """The effective number of modes, ``1 / sum_j p_j^2``."""
         return float(1 / np.exp(2 * self.log_shares(theta)).sum())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,6 @@ from graphuq.posterior.mixture import Mixture
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
 
-Weighed: TypeAlias = tuple[Problem, Point, float]  # the last is the logarithm of a weight
-
 # Modes are enough where the last tenth of them has less than this share of the variance of an average one: on twelve
 # data sets the log-loss was then at most 0.0001 above that of 300 modes, and usually 75 were enough.
 CARRIED = 4e-3
@@ -34,6 +32,15 @@ EXPLAINED = 0.5
 MOST_CLIMBED, LEAST_CLIMBED = 1000, 4
 # A point of less weight is left out.
 LEAST_WEIGHT = 1e-2
+
+
+class Weighed(NamedTuple):
+    """A point of the average."""
+
+    problem: Problem
+    point: Point
+    log_weight: float
+    width: Array  # deviations of the logarithms of its hyper-parameters around the peak it belongs to, shape (7,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,15 +112,15 @@ def learn(
         longer = None if more is None or _enough_modes(found, weights) else more(spectrum)
     # Of several fields each point needs a rule of its own: together they have as many points as one alone would.
     n_points = max(8, N_POINTS // len(found))
-    best_problem, best, _ = max(found, key=lambda each: each[1].log_posterior)
+    best_problem, best, *_ = max(found, key=lambda each: each.point.log_posterior)
     learned = Learned(
         spectrum=spectrum,
         hyperparameters=best.hyperparameters,
-        log_deviations=_deviations([point for _, point, _ in found], weights),
+        log_deviations=_deviations(found, weights),
         prior=best_problem.prior(best),
         model=best.model,
         posterior=Mixture(
-            tuple(each.posterior(point, n_points=n_points) for each, point, _ in found), weights
+            tuple(each.problem.posterior(each.point, n_points=n_points) for each in found), weights
         ).tempered(),
         log_evidence=best.fit.log_evidence,
     )
@@ -144,10 +151,11 @@ def _weighed(structures: list[Problem], average: bool) -> tuple[list[Weighed], A
             if few is not problem:  # the peak alone, as wide as it is for few labels
                 points = [with_all_labels(problem, few, peak, axes)]
                 log_weights = np.array([mass + points[0].log_posterior - peak.log_posterior])
-            found += [(problem, *each) for each in zip(points, log_weights.tolist(), strict=True)]
+            width = np.linalg.norm(few.family.log_changes(peak.theta, axes), axis=1)
+            found += [Weighed(problem, *each, width) for each in zip(points, log_weights.tolist(), strict=True)]
             total = np.logaddexp(total, mass)
-    found.sort(key=lambda each: -each[2])
-    weights = np.exp(np.array([log_weight for _, _, log_weight in found]) - found[0][2])
+    found.sort(key=lambda each: -each.log_weight)
+    weights = np.exp(np.array([each.log_weight for each in found]) - found[0].log_weight)
     kept = weights >= LEAST_WEIGHT * weights.sum() if average else np.arange(len(weights)) == 0
     found = [found[i] for i in np.flatnonzero(kept)]
     return found, weights[kept] / weights[kept].sum()
@@ -155,27 +163,33 @@ def _weighed(structures: list[Problem], average: bool) -> tuple[list[Weighed], A
 
 def _enough_modes(found: list[Weighed], weights: Array) -> bool:
     """Whether the modes explain the labels, and the last tenth of them weighs next to nothing against the average mode."""
-    counts = np.bincount(np.asarray(ask(found[0][0].model, "y")))
+    counts = np.bincount(np.asarray(ask(found[0].problem.model, "y")))
     chance = float(np.sum(counts * np.log(np.maximum(counts, 1) / counts.sum())))
-    if max(point.fit.log_evidence for _, point, _ in found) < EXPLAINED * chance:
+    if max(each.point.fit.log_evidence for each in found) < EXPLAINED * chance:
         return False
     total = 0.0
-    for (problem, point, _), weight in zip(found, weights, strict=True):
-        shares = np.exp(problem.family.log_shares(point.theta))
+    for each, weight in zip(found, weights, strict=True):
+        shares = np.exp(each.problem.family.log_shares(each.point.theta))
         if shares.size:
             total += weight * float(shares[-max(1, shares.size // 10) :].mean() / shares.mean())
     return total <= CARRIED
 
 
-def _deviations(points: list[Point], weights: Array) -> Hyperparameters:
-    """Standard deviation of the logarithm of each hyper-parameter, over the points that have it; 0 where none has."""
-    values = np.array([point.hyperparameters for point in points])
+def _deviations(found: list[Weighed], weights: Array) -> Hyperparameters:
+    """Standard deviation of the logarithm of each hyper-parameter, over the points that have it; 0 where none has.
+
+    A point that is alone at its peak stands for all around it, and counts as wide as the peak is.
+    """
+    values = np.array([each.point.hyperparameters for each in found])
+    alone = [sum(other.problem is each.problem for other in found) == 1 for each in found]
+    widths = np.where(np.array(alone)[:, None], [each.width for each in found], 0.0)
     has = values > 0
     has[:, :2] &= has[:, 2:3]  # tau and alpha are numbers of the graph piece
     shares = np.where(has, weights[:, None], 0.0)
     shares /= np.maximum(shares.sum(axis=0), np.finfo(float).tiny)
     logs = np.log(np.where(has, values, 1.0))
-    return Hyperparameters(*np.sqrt((shares * (logs - (shares * logs).sum(axis=0)) ** 2).sum(axis=0)).tolist())
+    squares = (logs - (shares * logs).sum(axis=0)) ** 2 + widths**2
+    return Hyperparameters(*np.sqrt((shares * squares).sum(axis=0)).tolist())
 
 
 def _warn(problem: Problem, best: Point, spectrum: Spectrum, converged: bool) -> None:
