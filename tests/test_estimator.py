@@ -733,9 +733,8 @@ def test_drawn_mixtures_stay_mixtures_with_new_labels(monkeypatch):
     """The weights follow the labels as those of a cold start do."""
     monkeypatch.setattr("graphuq.beliefs.sample", sample_without_compiling)
     classifier = GraphClassifier(n_steps=20, n_chains=2).fit(X, Y).set_params(inference="sample")
-    classifier.posterior_ = replace(classifier.posterior_, temperature=0.8)
-    before = classifier.draw().posterior_
-    after = classifier.partial_fit_labels(0, "upper").posterior_
+    before = classifier.posterior_ = replace(classifier.posterior_, temperature=0.8)
+    after = classifier.draw().partial_fit_labels(0, "upper").posterior_
     assert all(isinstance(each, Draws) and 0 in each.model.nodes for each in after.components)
     assert after.temperature == before.temperature == 0.8
     labels, weights = classifier.labels_, {}
@@ -747,6 +746,12 @@ def test_drawn_mixtures_stay_mixtures_with_new_labels(monkeypatch):
     assert len(kept) > 3
     assert kept[:-1].sum() < 0.9 * sum(weights.values()) <= kept.sum()
     np.testing.assert_allclose(after.weights, kept / kept.sum(), rtol=1e-3)
+    for each in ("lower", "upper", None, "upper"):  # and none of the lighter ones is lost on the way
+        classifier.partial_fit_labels(0, each)
+    again = classifier.draw().posterior_
+    assert [id(each.prior) for each in again.components] == [id(each.prior) for each in after.components]
+    np.testing.assert_allclose(again.weights, after.weights, rtol=1e-3)
+    assert len(again.drawn_from.components) == len(before.components) > len(again.components)
 
 
 @pytest.mark.parametrize("settings", [{}, {"prior": "matern", "inference": "ep"}], ids=str)

@@ -79,13 +79,14 @@ def drawn(classifier: GraphClassifier, seen: Seen, before: Beliefs) -> Draws | M
     """The same by draws, of a mixture by those of its heaviest components, each independent of the others'."""
     if not isinstance(before, Mixture):
         return _sampled(classifier, seen, before.prior, before.model)
-    n_drawn = 1 + int(np.searchsorted(np.cumsum(before.weights), DRAWN_WEIGHT))
-    weights = before.weights[:n_drawn] / before.weights[:n_drawn].sum()
+    whole = _undrawn(before)
+    n_drawn = 1 + int(np.searchsorted(np.cumsum(whole.weights), DRAWN_WEIGHT))
+    weights = whole.weights[:n_drawn] / whole.weights[:n_drawn].sum()
     parts = []
-    for k, each in enumerate(before.components[:n_drawn]):
+    for k, each in enumerate(whole.components[:n_drawn]):
         own = replace(seen, seed=seen.seed + k)
         parts.append(_sampled(classifier, own, each.prior, each.model))
-    return replace(before, components=tuple(parts), weights=weights)
+    return replace(before, components=tuple(parts), weights=weights, drawn_from=whole)
 
 
 def with_labels(classifier: GraphClassifier, seen: Seen, before: Beliefs, labels: Labels) -> Beliefs:
@@ -96,7 +97,8 @@ def with_labels(classifier: GraphClassifier, seen: Seen, before: Beliefs, labels
     asked, changes = classifier.inference == "sample", is_dataclass(before.model)
     if offers(before.model, "sites") and (not asked or isinstance(before, Mixture)):
         if changes:
-            after = _in_closed_form(before).with_labels(labels.nodes, labels.y)
+            closed = _undrawn(before) if isinstance(before, Mixture) else _closed(before)
+            after: GaussianPosterior | Mixture = closed.with_labels(labels.nodes, labels.y)
         else:
             after = GaussianPosterior.of(before.prior, model_of(classifier, labels))
         return after if not asked and after.diagnostics().converged else drawn(classifier, seen, after)
@@ -158,12 +160,11 @@ def _sampled(classifier: GraphClassifier, seen: Seen, prior: GaussianPrior, mode
     return sample_enough(prior, model, time_limit=classifier.time_limit, **run)
 
 
-def _in_closed_form(beliefs: Beliefs) -> GaussianPosterior | Mixture:
+def _closed(each: Draws | GaussianPosterior) -> GaussianPosterior:
     """Draws as expectation propagation sees them; what is in closed form already stays."""
+    return GaussianPosterior.of(each.prior, each.model) if isinstance(each, Draws) else each
 
-    def closed(each: Draws | GaussianPosterior) -> GaussianPosterior:
-        return GaussianPosterior.of(each.prior, each.model) if isinstance(each, Draws) else each
 
-    if not isinstance(beliefs, Mixture):
-        return closed(beliefs)
-    return replace(beliefs, components=tuple(closed(each) for each in beliefs.components))
+def _undrawn(mixture: Mixture) -> Mixture:
+    """The mixture in closed form, its lighter components included."""
+    return mixture.drawn_from or replace(mixture, components=tuple(map(_closed, mixture.components)))

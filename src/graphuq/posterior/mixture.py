@@ -50,11 +50,14 @@ class Mixture:
         components: the posterior at each choice of hyper-parameters, heaviest first.
         weights: their posterior probabilities, shape (n_components,), adding up to one.
         temperature: T of the answers ``p_k^(1/T) / sum_l p_l^(1/T)``: those that include noise, and `left_out`.
+        drawn_from: the mixture in closed form whose heaviest components these are draws of: other labels may give the
+            lighter ones their weight back.
     """
 
     components: tuple[GaussianPosterior | Draws, ...] = field(repr=False)
     weights: Array
     temperature: float = 1.0
+    drawn_from: Mixture | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         weights = expect_numbers(self.weights, "weights")
