@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,17 +76,13 @@ class FeaturePiece:
         wide = len(scale) > MOST_COLUMNS
         weights = _principal(X, mean, scale, covariance) if wide else np.diag(scale)[:, varies]
         lengths = _Lengths(weights, mean @ weights)
-        if issparse(X):
-            squares, longest = lengths(X)
-        else:
-            found = summed(X, _Kept(lengths), shown=progress, desc="features")
-            squares, longest = found[0], max(found[1])
+        squares, longest = lengths(X) if issparse(X) else summed(X, lengths, shown=progress, desc="features")
         size = np.sqrt(squares / X.shape[0])
         some = np.random.default_rng(0).permutation(X.shape[0])[:N_LANDMARKS]
         landmarks, spread = (
             lengths.linear(X[each]) / size for each in (some, slice(None, None, 1 + X.shape[0] // BLOCK_ROWS))
         )
-        return cls(mean, weights / size, REACH * float(longest / size), *_smooth(landmarks, spread))
+        return cls(mean, weights / size, REACH * float(max(longest) / size), *_smooth(landmarks, spread))
 
     def columns(self, X: Any) -> Any:
         """The columns of rows, shape (n_rows, n_linear + n_smooth); those of a store are made when they are asked for."""
@@ -112,7 +107,7 @@ class FeaturePiece:
 
 @dataclass(frozen=True, eq=False)
 class _Lengths:
-    """``(x - mean) W`` of rows: the sum of its squares, and the longest."""
+    """``(x - mean) W`` of rows: the sum of its squares, and the longest, in a list, which is not added up but grows."""
 
     weights: Array
     middle: Array
@@ -120,20 +115,9 @@ class _Lengths:
     def linear(self, X: Any) -> Array:
         return np.asarray(X @ self.weights) - self.middle
 
-    def __call__(self, X: Any) -> tuple[float, float]:
+    def __call__(self, X: Any) -> tuple[float, list[float]]:
         squares = np.square(self.linear(X)).sum(axis=1)
-        return float(squares.sum()), float(np.sqrt(squares.max()))
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """A sum that is added up, and a maximum that is listed."""
-
-    work: Callable[[Any], tuple[float, float]]
-
-    def __call__(self, X: Array) -> tuple[float, list[float]]:
-        total, largest = self.work(X)
-        return total, [largest]
+        return float(squares.sum()), [float(np.sqrt(squares.max()))]
 
 
 @dataclass(frozen=True, eq=False)
