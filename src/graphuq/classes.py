@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from traceback import walk_stack
 from typing import Any
 
 import numpy as np
@@ -135,14 +135,11 @@ def refuse_one_versus_rest(labels: Labels, n_rows: int) -> None:
     """scikit-learn's OneVsRestClassifier turns -1 into a class: everything is labeled then, and nothing is left to find."""
     if len(labels.nodes) < n_rows or labels.n_classes > 2:
         return
-    frame = sys._getframe(2)
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "sklearn.multiclass":
-            raise TypeError(
-                "GraphClassifier takes any number of classes itself: leave out the wrapper of sklearn.multiclass, which "
-                "would count the rows marked -1 as a class."
-            )
-        frame = frame.f_back  # type: ignore[assignment]
+    if any(frame.f_globals.get("__name__") == "sklearn.multiclass" for frame, _ in walk_stack(None)):
+        raise TypeError(
+            "GraphClassifier takes any number of classes itself: leave out the wrapper of sklearn.multiclass, which "
+            "would count the rows marked -1 as a class."
+        )
 
 
 def in_words(classes: NDArray[Any], most: int = 8) -> str:

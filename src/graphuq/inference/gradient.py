@@ -61,9 +61,29 @@ class GradientState(NamedTuple):
 # What NUTS and HMC share: they differ in `move` and in their settings alone.
 
 
+def _prepare(self: NUTS | HMC, target: Target) -> Target:
+    """The target itself, refused if it has no gradient to follow: where Phi varies and its gradient is zero."""
+    dtype = jax.tree.leaves(target)[0].dtype
+    z = jax.random.normal(jax.random.key(0), (32, target.n_latent), dtype)
+    potential, gradient = jax.lax.map(jax.value_and_grad(target.potential), z)
+    if np.ptp(potential) > 0 and not np.any(gradient):
+        raise TypeError(
+            f"{type(self).__name__} follows the gradient of Phi, but Phi of this model is piecewise constant: its "
+            "gradient is zero. Use Orthant, EllipticalSlice or PCN."
+        )
+    return target
+
+
 def _init(self: NUTS | HMC, key: jax.Array, z: jax.Array, problem: Target) -> GradientState:
     """The first state, at z."""
-    return _start(z, problem, self.step_size)
+    from blackjax.adaptation.step_size import dual_averaging_adaptation
+    from blackjax.mcmc import hmc
+
+    init, _, _ = dual_averaging_adaptation(self.target_acceptance)
+    averaging = jax.tree.map(lambda x: jnp.asarray(x, z.dtype), init(self.step_size))
+    # Without a warm-up the first step size is the one to keep.
+    averaging = averaging._replace(log_step_size_avg=averaging.log_step_size)
+    return GradientState(hmc.init(z, _log_density(problem)), averaging)
 
 
 def _step(self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target) -> tuple[GradientState, Info]:
@@ -75,8 +95,11 @@ def _warm_step(
     self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target
 ) -> tuple[GradientState, Info]:
     """One trajectory, after which the step size follows the acceptance."""
+    from blackjax.adaptation.step_size import dual_averaging_adaptation
+
     state, info = self.move(key, state, problem, state.averaging.log_step_size)
-    return _adapt(state, info.acceptance, self.target_acceptance), info
+    _, update, _ = dual_averaging_adaptation(self.target_acceptance)
+    return state._replace(averaging=update(state.averaging, info.acceptance)), info
 
 
 def _draw(self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target) -> jax.Array:
@@ -102,11 +125,7 @@ class NUTS:
         _check_settings(self.step_size, self.target_acceptance)
         expect_whole(self.max_doublings, "max_doublings")
 
-    def prepare(self, target: Target) -> Target:
-        """The target itself, refused if it has no gradient to follow."""
-        return _with_gradient(target, "NUTS")
-
-    init, step, warm_step, draw = _init, _step, _warm_step, _draw
+    prepare, init, step, warm_step, draw = _prepare, _init, _step, _warm_step, _draw
 
     def move(
         self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array
@@ -144,11 +163,7 @@ class HMC:
         expect_number(self.path_length, "path_length")
         expect_whole(self.max_steps, "max_steps")
 
-    def prepare(self, target: Target) -> Target:
-        """The target itself, refused if it has no gradient to follow."""
-        return _with_gradient(target, "HMC")
-
-    init, step, warm_step, draw = _init, _step, _warm_step, _draw
+    prepare, init, step, warm_step, draw = _prepare, _init, _step, _warm_step, _draw
 
     def move(
         self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array
@@ -168,39 +183,6 @@ class HMC:
 def _log_density(problem: Target) -> Callable[[jax.Array], jax.Array]:
     """``log p(z | y) = -|z|^2 / 2 - Phi(B z)``, up to a constant."""
     return lambda z: -z @ z / 2 - problem.potential(z)
-
-
-def _start(z: jax.Array, problem: Target, step_size: float) -> GradientState:
-    """The state at z, before any adaptation."""
-    from blackjax.adaptation.step_size import dual_averaging_adaptation
-    from blackjax.mcmc import hmc
-
-    init, _, _ = dual_averaging_adaptation(0.8)  # the target acceptance plays no part in the first state
-    averaging = jax.tree.map(lambda x: jnp.asarray(x, z.dtype), init(step_size))
-    # Without a warm-up the first step size is the one to keep.
-    averaging = averaging._replace(log_step_size_avg=averaging.log_step_size)
-    return GradientState(hmc.init(z, _log_density(problem)), averaging)
-
-
-def _adapt(state: GradientState, acceptance: jax.Array, target_acceptance: float) -> GradientState:
-    """One update of dual averaging."""
-    from blackjax.adaptation.step_size import dual_averaging_adaptation
-
-    _, update, _ = dual_averaging_adaptation(target_acceptance)
-    return state._replace(averaging=update(state.averaging, acceptance))
-
-
-def _with_gradient(target: Target, name: str) -> Target:
-    """The target, if Phi has a gradient: it is refused where Phi varies and its gradient is zero."""
-    dtype = jax.tree.leaves(target)[0].dtype
-    z = jax.random.normal(jax.random.key(0), (32, target.n_latent), dtype)
-    potential, gradient = jax.lax.map(jax.value_and_grad(target.potential), z)
-    if np.ptp(potential) > 0 and not np.any(gradient):
-        raise TypeError(
-            f"{name} follows the gradient of Phi, but Phi of this model is piecewise constant: its gradient "
-            "is zero. Use Orthant, EllipticalSlice or PCN."
-        )
-    return target
 
 
 def _check_settings(step_size: float, target_acceptance: float) -> None:
