@@ -12,12 +12,10 @@ from scipy.linalg import eigh
 from scipy.special import log_expit, ndtr
 
 from graphuq._threads import blas_threads
+from graphuq.inference.marginals import labeled_probability, predict
 from graphuq.inference.sites import Sites
-from graphuq.inference.span import span
+from graphuq.inference.span import Matrix, Vector, span
 from graphuq.inference.sweeps import Moments, Settled, Start, heights, inverse_root, settle, with_cavities
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # A direction whose variance the labels change by less than this share keeps its prior variance.
 UNTOUCHED = 1e-6
@@ -140,15 +138,11 @@ class EP:
 
     def field_moments(self, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
         """Mean and variance of u, shape (n, 1) each."""
-        from graphuq.inference.marginals import predict
-
         found = predict(self, conditional, deviation)
         return found.mean[:, None], found.variance[:, None]
 
     def classes(self, conditional: Matrix, deviation: Vector, noise: float, n_points: int = 0) -> Matrix:
         """P(u + noise < 0) and P(u + noise >= 0), shape (n, 2)."""
-        from graphuq.inference.marginals import predict
-
         return two_classes(predict(self, conditional, np.hypot(deviation, noise)).probability)
 
     def first_sites(self, sites: Sites, conditional: Matrix, deviation: Vector) -> tuple[Vector, Vector]:
@@ -167,8 +161,6 @@ class EP:
 
     def labeled_classes(self) -> Matrix:
         """At the labeled nodes, without noise: from the tilted distribution, which is cut where the label cuts it."""
-        from graphuq.inference.marginals import labeled_probability
-
         return two_classes(labeled_probability(self))
 
     def left_out_classes(self, noise: float) -> Matrix:

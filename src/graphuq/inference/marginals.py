@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from graphuq.inference.ep import EP, Matrix, Vector
+from graphuq.inference.span import Matrix, Vector
+
+if TYPE_CHECKING:
+    from graphuq.inference.ep import EP
 
 # With so few labels a marginal can be far from Gaussian: one label alone leaves half of one. With more,
 # Gaussians are right to a hundredth and correcting them costs more than all the rest.

@@ -13,15 +13,13 @@ from graphuq._threads import blas_threads
 from graphuq.inference.ep import EP, EvidenceGradient, Gaussian
 from graphuq.inference.largest import largest_probability_correlated
 from graphuq.inference.matched import independent_probability, largest_probability_matched, matched_variances
-from graphuq.inference.span import span
+from graphuq.inference.span import Matrix, Vector, span
 from graphuq.inference.stars import (
     Gaps,
-    Matrix,
     Stack,
     StarPosterior,
     StarProblem,
     StarSites,
-    Vector,
     levels_of,
     lone_stars,
     posterior_of,

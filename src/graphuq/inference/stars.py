@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq.inference.sites import Match, Sites
+from graphuq.inference.span import Matrix, Vector
 from graphuq.inference.sweeps import Moments, inverse_root, with_cavities
 
 if TYPE_CHECKING:
     from graphuq.inference.star_ep import StarEP
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Stack = NDArray[np.float64]  # matrices, one for each class or each node
 Whole = NDArray[np.int_]
 # Roots at many nodes are formed about this many numbers at a time.

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from graphuq.inference.sites import Match
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from graphuq.inference.span import Matrix, Vector
 
 # Sweeps are accelerated once no moment is off by more posterior deviations than this: farther out the step
 # likelihood of level-set is not linear enough, and leaps led astray.

@@ -2,13 +2,15 @@
 
 A model sees u at a few nodes only. Everything else is Gaussian given those, so a chain may run on z
 alone: its law is that of the chain over all nodes, and a step costs the same on any graph. Three
-reductions do this; `whiten` picks the cheapest.
+reductions do this; `whiten` picks the cheapest. Each says of u at any nodes or new rows j that given z it is
+
+    u_j ~ N(M_j z, s_j^2),    M = `matrix`, shape (n_rows, n_latent),    M z = `mean`,    s = `std`, shape (n_rows,).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,41 +25,6 @@ from graphuq.prior import GaussianPrior, NewRows
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
 Where = Nodes | NewRows
-
-
-class Whitening(Protocol):
-    """Whitened coordinates z, and what they say about u at any node."""
-
-    @property
-    def prior(self) -> GaussianPrior:
-        """The prior of u at all nodes."""
-        ...
-
-    @property
-    def nodes(self) -> Nodes:
-        """The nodes the model sees."""
-        ...
-
-    @property
-    def n_latent(self) -> int:
-        """Length of z."""
-        ...
-
-    def field(self, dtype: str) -> Linear | LinearWithTail:
-        """The map from z to u at the seen nodes, for use inside a chain."""
-        ...
-
-    def matrix(self, where: Where) -> Array:
-        """M with ``E[u_j | z] = M_j z``, shape (len(where), n_latent)."""
-        ...
-
-    def mean(self, z: NDArray[Any], where: Where) -> NDArray[Any]:
-        """``E[u_j | z]`` at nodes or new rows for draws z of shape (n_draws, n_latent): shape (n_draws, len(where))."""
-        ...
-
-    def std(self, where: Where) -> Array:
-        """The standard deviation of ``u_j`` given z, the same for every draw, shape (len(where),)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +51,7 @@ class OnModes:
         return _factor(self.prior, where)
 
     def mean(self, z: NDArray[Any], where: Where) -> NDArray[Any]:
-        """u itself: nothing is left to chance."""
+        """u itself of draws z, shape (n_draws, n_latent): nothing is left to chance; shape (n_draws, n_rows)."""
         return z @ self.matrix(where).T.astype(z.dtype)
 
     def std(self, where: Where) -> Array:
@@ -216,6 +183,9 @@ class OnModesAndLabels:
     def _tail_factor(self, where: Where) -> Array:
         scale = np.sqrt(self.prior.variances[self._kept] - self.prior.tail_variance)
         return self.prior.rows(where)[:, self._kept] * scale
+
+
+Whitening: TypeAlias = OnModes | OnLabels | OnModesAndLabels
 
 
 def check_problem(prior: GaussianPrior, model: Any) -> None:
