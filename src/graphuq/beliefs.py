@@ -17,14 +17,13 @@ from graphuq.learning.learned import warn_of_unlabeled_components
 from graphuq.models import Model, Probit
 from graphuq.models.base import LEARNED_FIELDS, ask, expect_fields, has_evidence, labeled, offer, offers
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
+from graphuq.posterior.mixture import AnyPosterior
 from graphuq.prior import GaussianPrior
 from graphuq.seen import Seen
 from graphuq.settings import make_prior, model_template, refuse_ignored_noise, shows_bars
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
-
-Beliefs = Draws | GaussianPosterior | Mixture
 
 # Components of a mixture that are drawn from: the heaviest that together weigh this much.
 DRAWN_WEIGHT = 0.9
@@ -41,7 +40,7 @@ FIXED = 1 + 1e-6
 class Inferred(NamedTuple):
     """A posterior; the table with as many eigenpairs as it took; hyper-parameters, and the factors within which they are known."""
 
-    posterior: Beliefs
+    posterior: AnyPosterior
     seen: Seen
     hyperparameters: dict[str, float]
     spread: dict[str, float]
@@ -75,7 +74,7 @@ def infer(classifier: GraphClassifier, seen: Seen, labels: Labels) -> Inferred:
     return Inferred(posterior, seen, numbers, {})
 
 
-def drawn(classifier: GraphClassifier, seen: Seen, before: Beliefs) -> Draws | Mixture:
+def drawn(classifier: GraphClassifier, seen: Seen, before: AnyPosterior) -> Draws | Mixture:
     """The same by draws, of a mixture by those of its heaviest components, each independent of the others'."""
     if not isinstance(before, Mixture):
         return _sampled(classifier, seen, before.prior, before.model)
@@ -89,7 +88,7 @@ def drawn(classifier: GraphClassifier, seen: Seen, before: Beliefs) -> Draws | M
     return replace(before, components=tuple(parts), weights=weights, drawn_from=whole)
 
 
-def with_labels(classifier: GraphClassifier, seen: Seen, before: Beliefs, labels: Labels) -> Beliefs:
+def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, labels: Labels) -> AnyPosterior:
     """The posterior under the same prior and other labels: by expectation propagation, or by draws where that fails.
 
     Where draws are asked for, the weights of a mixture and its temperature are those of expectation propagation.
@@ -140,7 +139,7 @@ def _learned(
     }
     factors = {name: float(np.exp(each)) for name, each in found.log_deviations._asdict().items() if name in told}
     spread = {name: each for name, each in factors.items() if each > FIXED}
-    posterior: Beliefs = found.posterior
+    posterior: AnyPosterior = found.posterior
     if not climbs:
         posterior = _sampled(classifier, seen, found.prior, model)
     elif classifier.inference == "sample":

@@ -15,10 +15,11 @@ from graphuq import answers, queries, uncertainty
 from graphuq import graph as graphs
 from graphuq._expect import expect_numbers
 from graphuq._progress import stages_told
-from graphuq.beliefs import Beliefs, drawn, infer, model_of, with_labels
+from graphuq.beliefs import drawn, infer, model_of, with_labels
 from graphuq.classes import Labels, read_labels, refuse_one_versus_rest, relabel
 from graphuq.posterior import Draws, Mixture
 from graphuq.posterior.kept import Kept, refreshed
+from graphuq.posterior.mixture import AnyPosterior
 from graphuq.prior import NewRows
 from graphuq.rows import average_equal, read_features, warn_of_contradictions, warn_of_units
 from graphuq.seen import Seen, read_rows
@@ -98,7 +99,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         n_features_in_, feature_names_in_: of X.
     """
 
-    posterior_: Beliefs
+    posterior_: AnyPosterior
     _seen: Seen
     _distributions: Array | None
     _errors: Array
@@ -383,9 +384,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.hyperparameters_, self.hyperparameter_spread_ = found.hyperparameters, found.spread
         return self._believe(labels, found.posterior)
 
-    def _believe(self, labels: Labels, beliefs: Beliefs) -> GraphClassifier:
-        """All answers come from these beliefs."""
-        self.labels_, self.posterior_, self._distributions = labels, beliefs, None
+    def _believe(self, labels: Labels, posterior: AnyPosterior) -> GraphClassifier:
+        """All answers come from this posterior."""
+        self.labels_, self.posterior_, self._distributions = labels, posterior, None
         return self
 
     def __sklearn_is_fitted__(self) -> bool:

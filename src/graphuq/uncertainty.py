@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from graphuq._expect import expect_numbers, expect_whole, refuse_masked
 
 Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 # Probabilities this close are equal: of two such classes the first is taken, of two such rows neither is surer.
 TIE = 1e-12
@@ -19,7 +19,7 @@ TIE = 1e-12
 SUM_TOLERANCE = 1e-5
 
 
-def most_probable(p: ArrayLike) -> Rows:
+def most_probable(p: ArrayLike) -> RowNumbers:
     """The index of the most probable class, ``argmax_k p_k``, shape (n,); the first of several that are equal."""
     found = check_probability(p)
     return np.asarray(np.argmax(found >= found.max(axis=1, keepdims=True) - TIE, axis=1))
@@ -64,7 +64,7 @@ def mean_label_variance(p: ArrayLike) -> float:
     return float(found.mean())
 
 
-def ranked(p: ArrayLike, among: ArrayLike | None = None) -> Rows:
+def ranked(p: ArrayLike, among: ArrayLike | None = None) -> RowNumbers:
     """Row numbers from least to most sure: by confidence, then by margin, then as they come.
 
     For two classes this is the order of ``|s_j|`` (3.1).
@@ -81,7 +81,7 @@ def ranked(p: ArrayLike, among: ArrayLike | None = None) -> Rows:
     return np.asarray(rows[np.lexsort(keys)])
 
 
-def most_uncertain(p: ArrayLike, n: int, among: ArrayLike | None = None) -> Rows:
+def most_uncertain(p: ArrayLike, n: int, among: ArrayLike | None = None) -> RowNumbers:
     """The first n of `ranked`, or all where there are fewer: the rows worth asking a person about."""
     return ranked(p, among)[: expect_whole(n, "n")]
 
@@ -105,7 +105,7 @@ def check_probability(p: ArrayLike) -> Array:
     return np.clip(found, 0, 1)
 
 
-def _check_rows(among: ArrayLike, n: int) -> Rows:
+def _check_rows(among: ArrayLike, n: int) -> RowNumbers:
     refuse_masked(among, "among")
     rows = np.asarray(among)
     if rows.size == 0:

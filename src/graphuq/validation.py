@@ -16,7 +16,7 @@ from graphuq import calibration
 from graphuq._expect import called, expect_one_of, expect_whole
 from graphuq.classes import in_words, read_labels
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LabeledKFold:
         expect_whole(self.n_splits, "n_splits", least=2)
         expect_whole(self.random_state, "random_state", 0, 2**32 - 1)
 
-    def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[Rows, Rows]]:
+    def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[RowNumbers, RowNumbers]]:
         """Row numbers to fit on, and to judge by."""
         from sklearn.model_selection import StratifiedKFold
         from sklearn.utils.validation import check_consistent_length

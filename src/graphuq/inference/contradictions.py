@@ -37,7 +37,7 @@ MOST_NUMBERS = 2**22  # of u at the labeled nodes in all of the tries
 N_ERRORS = 4  # so many Monte-Carlo errors are no surprise
 
 
-class Pairs(NamedTuple):
+class Contradictions(NamedTuple):
     """Labels that contradict each other, the closest rows first: places in `model.nodes`.
 
     Attributes:
@@ -50,11 +50,11 @@ class Pairs(NamedTuple):
     width: Array
 
 
-def contradictions(prior: GaussianPrior, model: Model) -> Pairs:
+def contradictions(prior: GaussianPrior, model: Model) -> Contradictions:
     """For each label the nearest row of another class, where that is near; of many such pairs some, the closest too."""
     none = np.empty(0, dtype=np.int64)
     if not offers(model, "y") or offer(model, "sees_all_nodes"):
-        return Pairs(none, none, np.empty(0))
+        return Contradictions(none, none, np.empty(0))
     nodes, y = np.asarray(model.nodes), np.asarray(model.y)  # type: ignore[attr-defined]
     deviation = np.sqrt(prior.marginal_variance(nodes) + float(offer(model, "noise")) ** 2)
     nearest, correlation = np.zeros(len(nodes), dtype=np.int64), np.full(len(nodes), -np.inf)
@@ -71,7 +71,9 @@ def contradictions(prior: GaussianPrior, model: Model) -> Pairs:
     near = near[np.argsort(-correlation[near], kind="stable")]
     one = near[np.linspace(0, len(near) - 1, min(MOST_PAIRS, len(near))).astype(int)]
     other = nearest[one]
-    return Pairs(one, other, _width(prior, nodes[one], nodes[other], deviation[one], deviation[other], model))
+    return Contradictions(
+        one, other, _width(prior, nodes[one], nodes[other], deviation[one], deviation[other], model)
+    )
 
 
 def _width(prior: GaussianPrior, i: Nodes, j: Nodes, s_i: Array, s_j: Array, model: Model) -> Array:

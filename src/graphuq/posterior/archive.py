@@ -22,7 +22,7 @@ from graphuq.models.base import Model, ask, expect_model, offer, warned_before, 
 from graphuq.posterior.base import Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
-from graphuq.posterior.mixture import Mixture
+from graphuq.posterior.mixture import AnyPosterior, Mixture
 from graphuq.prior import GaussianPrior
 
 FORMAT = "graphuq posterior 3"
@@ -39,7 +39,7 @@ def save(posterior: Posterior, path: Path) -> None:
     archive.write(path, FORMAT, facts, arrays)
 
 
-def load(path: str | Path, *, model: Model | None = None) -> Draws | GaussianPosterior | Mixture:
+def load(path: str | Path, *, model: Model | None = None) -> AnyPosterior:
     """Read what `save` wrote; a model of your own must be given again."""
     if model is not None:
         expect_model(model)
@@ -78,7 +78,7 @@ def _whole_basis(priors: list[GaussianPrior]) -> NDArray[Any]:
 
 def unpack(
     facts: dict[str, Any], arrays: Arrays, model: Model | None = None, basis: NDArray[Any] | None = None
-) -> Draws | GaussianPosterior | Mixture:
+) -> AnyPosterior:
     """The posterior that `pack` took apart."""
     basis = arrays["basis"] if basis is None else basis
     found = []

@@ -15,7 +15,7 @@ from graphuq.queries.spreading import most_telling, spread
 from graphuq.spectrum import Spectrum
 
 Array = NDArray[np.floating]
-Rows = NDArray[np.int64]
+Nodes = NDArray[np.int64]
 
 STRATEGIES = ("loss", "error", "variance", "margin", "entropy", "v_optimality", "sigma_optimality", "random")
 # With fewer labels than this, questions are spread over the graph: what few labels lead one to expect of answers is mostly
@@ -47,7 +47,7 @@ def next_queries(
     probability: Array | None = None,
     spectrum: Spectrum | None = None,
     seed: int = 0,
-) -> Rows:
+) -> Nodes:
     """The rows to ask a person about, best first; fewer than n where fewer have no label.
 
     | strategy | the row |
@@ -125,7 +125,7 @@ def _given(posterior: Posterior, probability: Array | None) -> Array:
     return found
 
 
-def _open_rows(posterior: Posterior, candidates: ArrayLike | None) -> Rows:
+def _open_rows(posterior: Posterior, candidates: ArrayLike | None) -> Nodes:
     """The rows without a label that may be asked."""
     rows = (
         np.arange(posterior.n_nodes)
@@ -135,7 +135,7 @@ def _open_rows(posterior: Posterior, candidates: ArrayLike | None) -> Rows:
     return np.setdiff1d(rows, posterior.model.nodes)
 
 
-def _candidates(p: Array, open_rows: Rows, number: int, seed: int) -> Rows:
+def _candidates(p: Array, open_rows: Nodes, number: int, seed: int) -> Nodes:
     """The least sure rows, and as many spread over the others: a sure row can stand for many unsure ones."""
     n = max(N_CANDIDATES if p.shape[1] == 2 else N_CANDIDATES_MANY, 2 * number)
     if len(open_rows) <= n:
@@ -145,7 +145,7 @@ def _candidates(p: Array, open_rows: Rows, number: int, seed: int) -> Rows:
     return np.concatenate([ranked[: n // 2], rest[: n - n // 2]])
 
 
-def _targets(p: Array, open_rows: Rows, n: int, seed: int) -> tuple[Rows, Array]:
+def _targets(p: Array, open_rows: Nodes, n: int, seed: int) -> tuple[Nodes, Array]:
     """Rows to look at and what each stands for: all, or drawn by label variance, evenly along the sum of their chances."""
     if len(open_rows) <= n:
         return open_rows, np.ones(len(open_rows))
@@ -160,7 +160,7 @@ def _targets(p: Array, open_rows: Rows, n: int, seed: int) -> tuple[Rows, Array]
 
 
 def _batch(
-    posterior: Posterior, p: Array, asked: Rows, n: int, strategy: str, seed: int
+    posterior: Posterior, p: Array, asked: Nodes, n: int, strategy: str, seed: int
 ) -> tuple[list[int], list[float]]:
     """The candidates chosen, by position, and the expected loss before and after each alone, given those before it."""
     open_rows = _open_rows(posterior, None)
@@ -248,7 +248,7 @@ def _known(found: Joint, c: int, n_targets: int) -> Joint:
     return found._replace(covariance=found.covariance - taken.astype(found.covariance.dtype))
 
 
-def _least_sure(posterior: Posterior, p: Array, open_rows: Rows, n: int, strategy: str, seed: int) -> Rows:
+def _least_sure(posterior: Posterior, p: Array, open_rows: Nodes, n: int, strategy: str, seed: int) -> Nodes:
     """The least sure rows, of which near-duplicates are passed over while there are others."""
     size = -uncertainty.margin(p) if strategy == "margin" else uncertainty.entropy(p)
     ranked = open_rows[np.argsort(-size[open_rows], kind="stable")]

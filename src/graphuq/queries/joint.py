@@ -25,7 +25,7 @@ from graphuq.posterior.mixture import Mixture
 from graphuq.queries.several_fields import of_several_fields
 
 Array = NDArray[np.floating]
-Rows = NDArray[np.int64]
+Nodes = NDArray[np.int64]
 
 # Components of a mixture that are asked: the heaviest that together weigh this much, and no more than so many. The
 # others would each cost as much, and change the choice of a row as little as they weigh.
@@ -49,7 +49,7 @@ class Joint(NamedTuple):
     spurious: Array | None = None
 
 
-def joint(posterior: Posterior, rows: Rows, asked: Rows, *, n_draws: int = N_DRAWS, seed: int = 0) -> Joint:
+def joint(posterior: Posterior, rows: Nodes, asked: Nodes, *, n_draws: int = N_DRAWS, seed: int = 0) -> Joint:
     """In closed form where the posterior has one, else from its draws; of a mixture, averaged over components."""
     parts, weights = heaviest(posterior)
     temperature = getattr(posterior, "temperature", 1.0)
@@ -83,7 +83,7 @@ def heaviest(posterior: Posterior) -> tuple[tuple[Any, ...], NDArray[np.float64]
     return posterior.components[:n], posterior.weights[:n] / posterior.weights[:n].sum()
 
 
-def _of_one_field(posterior: GaussianPosterior, rows: Rows, asked: Rows) -> Joint:
+def _of_one_field(posterior: GaussianPosterior, rows: Nodes, asked: Nodes) -> Joint:
     """With ``s^2 = Sigma_cc + gamma^2``, ``z = y m_c / s`` and ``r = (1 - 2 delta) psi(z) / Z``, the answer y, of probability
     ``Z = delta + (1 - 2 delta) Psi(z)``, moves mean and variance at row j to
 
@@ -109,7 +109,7 @@ def _of_one_field(posterior: GaussianPosterior, rows: Rows, asked: Rows) -> Join
     return Joint(np.column_stack([1 - second, second]), np.column_stack(answer), np.stack([-above, above], axis=1))
 
 
-def covariance(posterior: GaussianPosterior, rows: Rows, columns: Rows) -> NDArray[np.float64]:
+def covariance(posterior: GaussianPosterior, rows: Nodes, columns: Nodes) -> NDArray[np.float64]:
     """``Sigma[rows, columns]`` of one field: that of the prior less what the labels took, ``C - M (I - S) M^T``."""
     fit: Any = posterior.fit
     left, right = (posterior.whitening.matrix(each) @ fit.basis for each in (rows, columns))
@@ -122,7 +122,7 @@ def _mistakes(model: Any) -> float:
     return float(np.exp(model.sites().log_flip))
 
 
-def _class_draws(posterior: Any, rows: Rows, n_draws: int, seed: int) -> Array:
+def _class_draws(posterior: Any, rows: Nodes, n_draws: int, seed: int) -> Array:
     """The probability of each class given a joint draw of the fields at all rows, shape (n_draws, n_rows, n_classes)."""
     u = _field_draws(posterior, rows, n_draws, seed)
     noise = float(offer(posterior.model, "noise"))
@@ -135,7 +135,7 @@ def _class_draws(posterior: Any, rows: Rows, n_draws: int, seed: int) -> Array:
     return found.reshape(u.shape).astype(np.float32)
 
 
-def _field_draws(posterior: Draws, rows: Rows, n_draws: int, seed: int) -> Array:
+def _field_draws(posterior: Draws, rows: Nodes, n_draws: int, seed: int) -> Array:
     """Fields at rows, drawn together, shape (n_draws, n_rows, n_fields)."""
     whitening, flat = posterior.whitening, np.concatenate(posterior.z)
     some = np.linspace(0, len(flat) - 1, min(n_draws, len(flat))).astype(int)

@@ -25,7 +25,7 @@ from graphuq.models.base import ask, offer
 from graphuq.posterior.gaussian import GaussianPosterior
 
 Array = NDArray[Any]
-Rows = NDArray[np.int64]
+Nodes = NDArray[np.int64]
 
 # Answers that are looked at: the most probable ones. The others are taken to say nothing.
 N_ANSWERS = 4
@@ -41,7 +41,7 @@ class Moved(NamedTuple):
     """What the answers at some rows do, each of `n` of them: to the fields there, and by those to all others."""
 
     probability: Array  # (n_asked, n_classes)
-    answer: Rows  # which class, (n_asked, n)
+    answer: NDArray[np.int64]  # which class, (n_asked, n)
     push: Array  # V_c^-1 (m_ca - m_c), (n_asked, n, n_classes)
     root: (
         Array  # of V_c^-1 (V_c - V_ca) V_c^-1, one answer after the other, (n_asked, n_classes, n * N_DIRECTIONS)
@@ -49,7 +49,7 @@ class Moved(NamedTuple):
 
 
 def of_several_fields(
-    posterior: GaussianPosterior, rows: Rows, asked: Rows, temperature: float = 1.0
+    posterior: GaussianPosterior, rows: Nodes, asked: Nodes, temperature: float = 1.0
 ) -> tuple[Array, Array, Array]:
     """P(y_j = k), P(answer a at c), and P of both less their product; shapes as in `Joint`.
 
@@ -91,7 +91,7 @@ def _tempered(mean: Array, variance: Array, temperature: float) -> Array:
     return p if temperature == 1 else apply_temperature(p, temperature).astype(p.dtype)
 
 
-def _answers(posterior: GaussianPosterior, asked: Rows, noise: float, temperature: float) -> Moved:
+def _answers(posterior: GaussianPosterior, asked: Nodes, noise: float, temperature: float) -> Moved:
     """The most probable answers at each row."""
     fit: Any = posterior.fit
     mean, alone, cross = fit.fields_at(posterior.whitening.matrix(asked), posterior.whitening.std(asked))
@@ -115,7 +115,7 @@ def _answers(posterior: GaussianPosterior, asked: Rows, noise: float, temperatur
     return Moved(probability, answer, push.reshape(len(asked), n, n_classes), by_answer)
 
 
-def cross_covariance(posterior: GaussianPosterior, rows: Rows, columns: Rows) -> Array:
+def cross_covariance(posterior: GaussianPosterior, rows: Nodes, columns: Nodes) -> Array:
     """``Cov(u_jk, u_cl)``, shape (n_rows, n_classes, n_columns, n_classes)."""
     fit: StarEP = posterior.fit  # type: ignore[assignment]
     at = [posterior.whitening.matrix(each) @ fit.basis for each in (rows, columns)]

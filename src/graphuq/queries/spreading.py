@@ -15,7 +15,7 @@ from graphuq.prior import GaussianPrior
 from graphuq.spectrum import Spectrum, leading, low_rank
 
 Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
+Nodes = NDArray[np.int64]
 
 # The medians of the learned prior's hyperprior: diffusion alpha / tau^2 = 80, alpha = 8, u twelve times the noise.
 TAU, ALPHA, NOISE = 0.1**0.5, 8.0, 1 / 12
@@ -30,7 +30,7 @@ def spread(
     *,
     taken: ArrayLike | Sequence[int] = (),
     among: ArrayLike | None = None,
-) -> Rows:
+) -> Nodes:
     """So many rows spread over the graph, each the one that says most of all rows given those before it.
 
     For tables without labels, or with few: nothing but the graph is known then.
@@ -60,8 +60,8 @@ def spread(
 
 
 def most_telling(
-    prior: GaussianPrior, noise: float, candidates: Rows, n: int, *, known: Rows, summed: bool = False
-) -> Rows:
+    prior: GaussianPrior, noise: float, candidates: Nodes, n: int, *, known: Nodes, summed: bool = False
+) -> Nodes:
     """Greedy V-optimality (Ji and Han 2012), or Sigma-optimality (Ma, Garnett and Schneider 2013).
 
     Where every label were u plus Gaussian noise, one more at c would lower the variance summed over all rows, or that
