@@ -111,7 +111,7 @@ class _Ask:
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _LabeledRows:
     """The rows of a prior's matrix at the labeled nodes: all that answers need of it."""
 
     shape: tuple[int, int]
@@ -135,7 +135,7 @@ def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
     nodes = classifier.labels_.nodes
     known = posterior.classes(nodes)
     light = tuple(_light(each, nodes) for each in parts)
-    asked = replace(posterior, components=light) if isinstance(posterior, Mixture) else light[0]
+    asked = replace(posterior, components=light, drawn_from=None) if isinstance(posterior, Mixture) else light[0]
     single = all(isinstance(each, GaussianPosterior) and each.blurred for each in parts)
     return basis, _Ask(asked, nodes, (known.probability, known.error), np.float32 if single else np.float64)
 
@@ -165,7 +165,7 @@ def _new_question(classifier: GraphClassifier, X: Tall) -> tuple[Tall, _AskNew]:
 def _light(posterior: Any, nodes: NDArray[np.int64]) -> Any:
     """The same without the matrix of all rows, to be sent to other processes."""
     vectors = posterior.prior.vectors
-    prior = replace(posterior.prior, vectors=_Seen(vectors.shape, nodes, vectors[nodes]))
+    prior = replace(posterior.prior, vectors=_LabeledRows(vectors.shape, nodes, vectors[nodes]))
     return replace(posterior, whitening=replace(posterior.whitening, prior=prior))
 
 
