@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
@@ -205,6 +206,14 @@ def test_answers_of_other_rows_draws_or_hyperparameters_are_kept(tmp_path):
             each.write_proba(out)
     other.write_proba(out, force=True)
     np.testing.assert_allclose(parquet.read_table(out)["p_1"], other.label_distributions_[:, 1], atol=1e-12)
+
+
+def test_what_a_drawn_average_is_of_is_not_sent_to_other_processes(known):
+    """It has the matrix of all rows, and answers need none of it."""
+    drawn = copy(known)
+    drawn.posterior_ = replace(known.posterior_, drawn_from=known.posterior_)
+    sizes = [len(cloudpickle.dumps(answers._question(each)[1])) for each in (known, drawn)]
+    assert sizes[0] == sizes[1] < len(cloudpickle.dumps(drawn.posterior_))
 
 
 def test_features_in_memory_are_written_too(tmp_path, known):
