@@ -30,14 +30,14 @@ def test_small_and_dense_matrices_and_machines_without_a_gpu_stay_here():
 
 def test_dependent_columns_are_made_independent():
     L = laplacian.normalized(graph.knn(np.random.default_rng(0).standard_normal((60, 2)), n_neighbors=5))
-    there = accelerator.OnAccelerator(L.matrix, np.zeros((60, 1)), np.dtype(float))
     W = np.random.default_rng(1).standard_normal((60, 4))
     W[:, 3] = W[:, 0]
+    there = accelerator.OnAccelerator(L.matrix, np.zeros((60, 1)), W)
     jnp = pytest.importorskip("jax.numpy")
-    from graphuq.spectrum.chebyshev import _best
+    from graphuq.spectrum.chebyshev import _rayleigh_ritz
 
     with there._precise():
-        vectors, values, residuals = there.rotated(jnp.asarray(W), jnp.asarray(L.matrix @ W), _best)
+        vectors, values, residuals = _rayleigh_ritz(there, jnp.asarray(W), jnp.asarray(L.matrix @ W))
     V = np.asarray(vectors)
     np.testing.assert_allclose(V.T @ V, np.eye(4), atol=1e-10)
     np.testing.assert_allclose(np.linalg.norm(L.matrix @ V - V * values, axis=0), residuals, atol=1e-10)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
-Array = NDArray[np.float64]
+from graphuq.spectrum.processor import LARGEST_LOG, Array, complement
 
 # Sending a smaller graph there and back takes longer than its eigenvectors take here.
 LEAST_NODES = 20_000
 # Columns filtered together, to the highest degree that one of them needs.
 BLOCK = 64
-# A recurrence that grows is scaled by this.
-SCALE = float(np.exp(-40.0))
 
 
 def is_worth_it(matrix: Any) -> bool:
@@ -31,26 +28,19 @@ def is_worth_it(matrix: Any) -> bool:
 
 
 class OnAccelerator:
-    """What an iteration does with its vectors; numbers and small matrices stay in NumPy.
+    """The same as `OnProcessor` does, there; numbers and small matrices stay in NumPy."""
 
-    Args:
-        matrix: L.
-        Z: its null space, shape (n_nodes, n_null).
-        dtype: of the vectors. Filters are in single precision as long as `chebyshev` says so.
-    """
-
-    def __init__(self, matrix: csr_array, Z: Array, dtype: Any) -> None:
+    def __init__(self, matrix: Any, Z: Array, vectors: Any) -> None:
         import jax
         from jax.experimental.sparse import BCSR
 
         jax.config.update("jax_bcoo_cusparse_lowering", True)
-        self._jax, self._dtype = jax, dtype
+        self._jax, self._dtype = jax, vectors.dtype
         with self._precise():
             self._single = BCSR.from_scipy_sparse(matrix.astype(np.float32))
-            self._exact = self._single if dtype == np.float32 else BCSR.from_scipy_sparse(matrix.astype(dtype))
-            self._Z = jax.numpy.asarray(Z, dtype)
-            self._filter = jax.jit(partial(_filter, jax))
-            self._rotate = jax.jit(_rotate)
+            exact = BCSR.from_scipy_sparse(matrix) if vectors.dtype == np.float64 else self._single
+            self._exact, self._Z = exact, jax.numpy.asarray(Z, vectors.dtype)
+            self._filter, self._rotate = jax.jit(partial(_filter, jax)), jax.jit(_rotate)
 
     @contextmanager
     def _precise(self) -> Iterator[None]:
@@ -61,14 +51,7 @@ class OnAccelerator:
     def filtered(
         self, vectors: Any, degrees: NDArray[np.int64], rough: NDArray[np.bool_], bounds: tuple[float, float, int]
     ) -> tuple[Any, Any]:
-        """The filtered vectors, orthogonal to the null space, and L times them.
-
-        Args:
-            vectors: shape (n_nodes, width).
-            degrees: of the filter of each.
-            rough: whose residual is so large that single precision will do.
-            bounds: of the part that is filtered out, and after how many steps to scale.
-        """
+        """The filtered vectors W, orthogonal to the null space, and L W."""
         jnp, parts = self._jax.numpy, []
         with self._precise():
             for start in range(0, vectors.shape[1], BLOCK):
@@ -80,35 +63,32 @@ class OnAccelerator:
             W, LW = (jnp.concatenate(each, axis=1) for each in zip(*parts, strict=True))
         return W, LW
 
-    def rotated(
-        self, W: Any, LW: Any, solve: Callable[[Array, Array], tuple[Array, Array]]
-    ) -> tuple[Any, Array, Array]:
-        """The best eigenvectors in the span of W, their values and residuals; `solve` sees W^T W and W^T L W."""
-        jnp = self._jax.numpy
+    def products(self, W: Any, LW: Any) -> tuple[Array, Array]:
+        """``W^T W`` and ``W^T L W`` in float64."""
         with self._precise():
-            try:
-                values, U = solve(*_grams(jnp, W, LW))
-            except np.linalg.LinAlgError:  # the columns are dependent to rounding
-                W = jnp.linalg.qr(W)[0]
-                LW = self._exact @ W
-                values, U = solve(*_grams(jnp, W, LW))
-            vectors, squares = self._rotate(W, LW, jnp.asarray(values, self._dtype), jnp.asarray(U, self._dtype))
-            return vectors, values, np.sqrt(np.asarray(squares, np.float64))
+            wide = W.astype(np.float64)
+            return np.asarray(wide.T @ wide), np.asarray(wide.T @ LW.astype(np.float64))
 
+    def independent(self, W: Any) -> tuple[Any, Any]:
+        """Orthonormal columns with the span of W, and L times them."""
+        with self._precise():
+            Q = self._jax.numpy.linalg.qr(W)[0]
+            return Q, self._exact @ Q
 
-def _grams(jnp: Any, W: Any, LW: Any) -> tuple[Array, Array]:
-    """``W^T W`` and ``W^T L W`` in float64."""
-    wide = W.astype(jnp.float64)
-    return np.asarray(wide.T @ wide), np.asarray(wide.T @ LW.astype(jnp.float64))
+    def rotated(self, W: Any, LW: Any, U: Array, values: Array) -> tuple[Any, Array]:
+        """``W U`` and the squares of ``L W U - W U diag(values)``, column by column."""
+        with self._precise():
+            vectors, squares = self._rotate(W, LW, values.astype(self._dtype), U.astype(self._dtype))
+            return vectors, np.asarray(squares, np.float64)
 
 
 def _filter(
     jax: Any, operator: Any, exact: Any, Z: Any, X: Any, degree: Any, cut: Any, upper: Any, every: Any
 ) -> tuple[Any, Any]:
-    """The Chebyshev recurrence of `chebyshev._filter`, then the complement of Z, and L times that."""
+    """The Chebyshev recurrence of `processor._filter`, then the complement of Z, and L times that."""
     jnp = jax.numpy
     center, radius = ((upper + cut) / 2).astype(X.dtype), ((upper - cut) / 2).astype(X.dtype)
-    scale = jnp.asarray(SCALE, X.dtype)
+    scale = jnp.asarray(np.exp(-LARGEST_LOG), X.dtype)
 
     def twice(X: Any) -> Any:
         return (2 / radius) * (center * X - operator @ X)
@@ -119,19 +99,12 @@ def _filter(
         shrink = jnp.where(step % every == 0, scale, 1)
         return before * shrink, now * shrink
 
-    found = jax.lax.cond(
-        degree > 0,
-        lambda: jax.lax.fori_loop(1, degree, one, (X, twice(X) / 2))[1],
-        lambda: X,
-    ).astype(exact.data.dtype)
-    for _ in range(2):
-        found -= Z @ (Z.T @ found)
-        found /= jnp.sqrt(jnp.sum(found**2, axis=0)) + jnp.finfo(found.dtype).tiny
+    found = jax.lax.cond(degree > 0, lambda: jax.lax.fori_loop(1, degree, one, (X, twice(X) / 2))[1], lambda: X)
+    found = complement(Z, found.astype(exact.data.dtype))
     return found, exact @ found
 
 
 def _rotate(W: Any, LW: Any, values: Any, U: Any) -> tuple[Any, Any]:
-    """``W U`` and the squares of ``L W U - W U diag(values)``, column by column."""
     vectors = W @ U
     R = LW @ U - vectors * values
     return vectors, (R**2).sum(axis=0)

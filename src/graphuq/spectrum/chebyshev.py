@@ -9,31 +9,24 @@ together, so repeated eigenvalues come out complete.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
 from numbers import Real
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
-from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from graphuq._expect import expect, expect_seed
 from graphuq._progress import progress_bar
-from graphuq._threads import blas_threads, in_threads
+from graphuq._threads import blas_threads
 from graphuq._warn import warn
 from graphuq.laplacian import Laplacian
 from graphuq.spectrum import accelerator
 from graphuq.spectrum.convention import Array, assemble, check_n_modes, null_space
 from graphuq.spectrum.lapack import dense
+from graphuq.spectrum.processor import LARGEST_LOG, Floats, Matrix, OnProcessor, summed
 from graphuq.spectrum.result import Spectrum
-
-Floats = NDArray[np.floating[Any]]
-Matrix = Floats | csr_array
-# vectors, degrees, where single precision will do, cut and upper end in; vectors, values and residuals out
-_Step: TypeAlias = Callable[[Any, NDArray[np.int64], NDArray[np.bool_], float, float], tuple[Any, Array, Array]]
 
 # LAPACK is as fast on graphs up to this size, and for more than this share of the modes.
 _SMALL, _SPARSE_SHARE, _DENSE_SHARE = 600, 1 / 3, 1 / 30
@@ -42,10 +35,8 @@ _AIM = 0.3  # a filter aims at this share of the tolerance, so that few vectors 
 _CONTRAST = 1e7  # ratio of amplifications that one filter in float32, and a Gram matrix, can hold
 _SINGLE = 1e-5  # residual, as a share of the largest eigenvalue, above which filters run in float32
 _LOOSE = 1e-4  # tolerance from which everything but the small matrices is in float32
-_BLOCK = 32  # columns filtered together; a few such blocks stay in the cache
-_ROWS = 4096  # rows rotated together; a few such blocks stay in the cache
+_ROWS = 4096  # rows filled at a time
 _MAX_DEGREE = 500
-_LARGEST_LOG = 40.0  # exp of twice this is still a float32
 _MAX_ITERATIONS = 100
 
 
@@ -149,14 +140,18 @@ def _iterate(
     vectors, values, residuals = block
     width = vectors.shape[1]
     margin, worst = 0.0, np.inf
-    step = (_there if accelerator.is_worth_it(matrix) else _here)(matrix, Z, vectors)
+    place: Any = (accelerator.OnAccelerator if accelerator.is_worth_it(matrix) else OnProcessor)(
+        matrix, Z, vectors
+    )
     for _ in range(_MAX_ITERATIONS):
         degrees = _degrees(values, residuals / (_AIM * allowed), n_wanted, cut, upper)
-        vectors, values, residuals = step(vectors, degrees, residuals > _SINGLE * upper, cut, upper)
+        every = max(1, int(LARGEST_LOG / float(_growth(0.0, cut, upper))))  # then a filter is scaled down
+        W, LW = place.filtered(vectors, degrees, residuals > _SINGLE * upper, (cut, upper, every))
+        vectors, values, residuals = _rayleigh_ritz(place, W, LW)
         converged = residuals[:n_wanted] <= allowed
         bar.update(Z.shape[1] + int(converged.sum()) - bar.n)
         if converged.all() and _orthonormal(np.asarray(vectors)):
-            return _Block(np.asarray(vectors)[:, :n_wanted], values[:n_wanted], residuals[:n_wanted])
+            break
 
         # The last guard vectors are rough and would put the cut too high. Where all of them share
         # the last wanted eigenvalue nothing moves until the cut is above it.
@@ -165,57 +160,14 @@ def _iterate(
         if worst > before / 2 and degrees[n_wanted - 1] < _MAX_DEGREE:
             margin = max(2 * margin, 0.02 * (upper - last))
         cut = min(float(max(min(guard, cut), last + margin)), 0.99 * upper)
-    warn(
-        f"{n_wanted - converged.sum()} of {n_wanted} eigenpairs did not reach a residual of {allowed:.1e} in "
-        f"{_MAX_ITERATIONS} iterations; the largest is {worst:.1e}. Allow a larger tolerance, or use "
-        "spectrum.dense if the graph is small.",
-        RuntimeWarning,
-    )
+    else:
+        warn(
+            f"{n_wanted - converged.sum()} of {n_wanted} eigenpairs did not reach a residual of {allowed:.1e} in "
+            f"{_MAX_ITERATIONS} iterations; the largest is {worst:.1e}. Allow a larger tolerance, or use "
+            "spectrum.dense if the graph is small.",
+            RuntimeWarning,
+        )
     return _Block(np.asarray(vectors)[:, :n_wanted], values[:n_wanted], residuals[:n_wanted])
-
-
-def _here(matrix: Matrix, Z: Array, vectors: Floats) -> _Step:
-    """One filter and one rotation on this processor."""
-    operators = [matrix.astype(np.float32), *([matrix] if vectors.dtype == np.float64 else [])]
-    exact = operators[-1]
-    Z = Z.astype(vectors.dtype)
-    W, LW = np.empty((2, *vectors.shape), vectors.dtype)  # the filtered vectors and L times them
-
-    def step(
-        vectors: Floats, degrees: NDArray[np.int64], rough: NDArray[np.bool_], cut: float, upper: float
-    ) -> tuple[Floats, Array, Array]:
-        twice = [_shifted(each, cut, upper) for each in operators]
-
-        def filtered(start: int) -> None:
-            columns = slice(start, start + _BLOCK)
-            kind = 0 if rough[columns].all() else -1
-            X = np.ascontiguousarray(vectors[:, columns], dtype=operators[kind].dtype)
-            X = _filter(twice[kind], X, int(degrees[columns].max()), _scaled_every(cut, upper))
-            X = _complement(Z, X.astype(vectors.dtype, copy=False))
-            W[:, columns], LW[:, columns] = X, exact @ X
-
-        starts = range(0, vectors.shape[1], _BLOCK)
-        if isinstance(matrix, np.ndarray):  # all there is are its products, and these have their own threads
-            with blas_threads(vectors.size * len(vectors)):
-                deque(map(filtered, starts), 0)
-        else:  # columns are independent, and sparse products leave Python's lock
-            deque(in_threads(filtered, starts), 0)
-        return vectors, *_rayleigh_ritz(exact, W, LW, vectors)
-
-    return step
-
-
-def _there(matrix: Any, Z: Array, vectors: Floats) -> _Step:
-    """The same on an accelerator."""
-    there = accelerator.OnAccelerator(matrix, Z, vectors.dtype)
-
-    def step(
-        vectors: Any, degrees: NDArray[np.int64], rough: NDArray[np.bool_], cut: float, upper: float
-    ) -> tuple[Any, Array, Array]:
-        W, LW = there.filtered(vectors, degrees, rough, (cut, upper, _scaled_every(cut, upper)))
-        return there.rotated(W, LW, _best)
-
-    return step
 
 
 def _cut_and_end(matrix: Matrix, share: float, rng: np.random.Generator) -> tuple[float, float]:
@@ -269,78 +221,18 @@ def _degrees(values: Array, ratios: Array, n_wanted: int, cut: float, upper: flo
     return np.ceil(np.minimum(np.minimum(need, limit), _MAX_DEGREE)).astype(np.int64)
 
 
-def _filter(twice: Callable[[Floats], Floats], X: Floats, degree: int, every: int) -> Floats:
-    """``T_degree(t) X`` up to a factor, T the Chebyshev polynomial, given ``X -> 2 t X``.
-
-    The recurrence ``T_{d+1} = 2 t T_d - T_{d-1}`` grows like ``exp(d growth)``: it is scaled down every so many steps.
-    """
-    if degree == 0:
-        return X
-    scale = X.dtype.type(np.exp(-_LARGEST_LOG))
-    before, X = X, twice(X) / 2
-    for step in range(1, degree):
-        W = twice(X)
-        W -= before
-        before, X = X, W
-        if step % every == 0:
-            before *= scale
-            X *= scale
-    return X
-
-
-def _scaled_every(cut: float, upper: float) -> int:
-    """The number of steps after which a filter is scaled down."""
-    return max(1, int(_LARGEST_LOG / float(_growth(0.0, cut, upper))))
-
-
-def _shifted(matrix: Matrix, cut: float, upper: float) -> Callable[[Floats], Floats]:
-    """``X -> 2 t X`` with ``t = (center - L) / radius`` of [cut, upper]; a sparse t is made, which saves passes over X."""
-    factor, shift = -4 / (upper - cut), 2 * (upper + cut) / (upper - cut)
-    if isinstance(matrix, np.ndarray):
-        return lambda X: factor * (matrix @ X) + shift * X
-    moved = matrix * matrix.dtype.type(factor)
-    moved.setdiag(moved.diagonal() + moved.dtype.type(shift))
-    return lambda X: moved @ X
-
-
-def _complement(Z: Floats, X: Floats) -> Floats:
-    """The columns of X made orthogonal to Z and of length one; twice, since the first time may cancel."""
-    W = X.copy()
-    for _ in range(2):
-        W -= Z @ (Z.T @ W)
-        W /= np.sqrt(np.einsum("ij,ij->j", W, W)) + np.finfo(W.dtype).tiny
-    return W
-
-
-def _rayleigh_ritz(matrix: Matrix, W: Floats, LW: Floats, out: Floats) -> tuple[Array, Array]:
-    """The best eigenpairs in the span of W, ``W^T L W U = W^T W U diag(values)``.
+def _rayleigh_ritz(place: Any, W: Any, LW: Any) -> tuple[Any, Array, Array]:
+    """The best eigenpairs in the span of W, ``W^T L W U = W^T W U diag(values)``, and their residuals.
 
     With ``W^T W = C C^T`` it is an ordinary problem: the eigenvectors of ``C^-1 W^T L W C^-T`` are ``C^T U``.
-    The eigenvectors go to `out`; the eigenvalues and residuals are returned.
     """
-
-    def products(rows: slice) -> Array:
-        part = W[rows].astype(np.float64, copy=False)  # nearly dependent columns need every digit
-        return np.array([part.T @ part, part.T @ LW[rows].astype(np.float64, copy=False)])
-
-    def rotated(rows: slice) -> Array:
-        np.matmul(W[rows], U, out=out[rows])
-        R = LW[rows] @ U - out[rows] * single
-        return np.einsum("ij,ij->j", R, R)
-
     try:
-        values, U = _best(*_summed(products, len(W)))
+        values, U = _best(*place.products(W, LW))
     except np.linalg.LinAlgError:  # the columns are dependent to rounding
-        W = np.linalg.qr(W).Q
-        LW = matrix @ W
-        values, U = _best(*_summed(products, len(W)))
-    U, single = U.astype(W.dtype), values.astype(W.dtype)
-    return values, np.sqrt(_summed(rotated, len(W)), dtype=np.float64)
-
-
-def _summed(work: Callable[[slice], Floats], n_rows: int) -> Any:
-    """What work makes of blocks of rows, added up; in their order, so that threads do not change the sum."""
-    return sum(in_threads(work, (slice(first, first + _ROWS) for first in range(0, n_rows, _ROWS))))
+        W, LW = place.independent(W)
+        values, U = _best(*place.products(W, LW))
+    vectors, squares = place.rotated(W, LW, U, values)
+    return vectors, values, np.sqrt(squares)
 
 
 def _best(gram: Array, projected: Array) -> tuple[Array, Array]:
@@ -355,5 +247,5 @@ def _best(gram: Array, projected: Array) -> tuple[Array, Array]:
 def _orthonormal(V: Floats) -> bool:
     """Whether the columns are orthonormal to rounding; ill-conditioned ones need one more rotation."""
     rounding = 1e-12 if V.dtype == np.float64 else 1e-4
-    gram = _summed(lambda rows: V[rows].T @ V[rows], len(V))
+    gram = summed(lambda rows: V[rows].T @ V[rows], len(V))
     return bool(np.abs(gram - np.eye(V.shape[1])).max() < rounding)
