@@ -82,39 +82,26 @@ class Demo:
         table = [
             f"{name:<16}" + "".join(f"{cell:>10}" for cell in cells) for name, *cells in comparison(self.lines)
         ]
-        unsure = [f"{'row':>5} {'P(Democrat)':>12}  party"] + [
-            f"{each.row:>5} {percent(each.probability):>12}  {each.party}" for each in self.least_certain
-        ]
-        told = [
-            VOTES,
-            *table,
-            "",
+        return "\n".join([
+            VOTES, *table, "",
             "The first learns its prior from the labels, as `graphuq fit` does; the others have",
-        ]
-        told += ["that of the paper. The ten members the first is least sure of:", *unsure]
-        told += [
-            "",
-            DIGITS,
-            f"right: {self.digits_accuracy:.1%}",
-            "",
+            "that of the paper. The ten members the first is least sure of:",
+            f"{'row':>5} {'P(Democrat)':>12}  party",
+            *(f"{each.row:>5} {percent(each.probability):>12}  {each.party}" for each in self.least_certain), "",
+            DIGITS, f"right: {self.digits_accuracy:.1%}", "",
             *(f"written: {file}" for file in self.files),
-        ]
-        return "\n".join(told)
+        ])  # fmt: skip
 
 
-def comparison(lines: list[Line]) -> list[tuple[str, ...]]:
+def comparison(lines: list[Line]) -> list[tuple[str, str, str, str, str]]:
     """The models as a table of text, its head first."""
-    rows = [
-        (
-            line.model,
-            f"{line.accuracy:.1%}",
-            f"{line.mean_variance:.3f}",
-            "no draws" if line.r_hat is None else f"{line.r_hat:.3f}",
-            f"{line.seconds:.1f}",
+    found = [("model", "accuracy", "Var(l)", "R-hat", "seconds")]
+    for line in lines:
+        r_hat = "no draws" if line.r_hat is None else f"{line.r_hat:.3f}"
+        found.append(
+            (line.model, f"{line.accuracy:.1%}", f"{line.mean_variance:.3f}", r_hat, f"{line.seconds:.1f}")
         )
-        for line in lines
-    ]
-    return [("model", "accuracy", "Var(l)", "R-hat", "seconds"), *rows]
+    return found
 
 
 def few_labels(

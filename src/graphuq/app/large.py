@@ -87,14 +87,12 @@ def read_store_labels(path: Path, n_rows: int) -> NDArray[Any]:
     for name in ("row", "class"):
         table.column(name)
     rows = table.column("row")
-    good = rows.dtype.kind == "f" and np.all((rows >= 0) & (rows < n_rows) & (rows == np.floor(rows)))
-    if not good:
-        strange = (
-            rows if rows.dtype.kind != "f" else rows[~((rows >= 0) & (rows < n_rows) & (rows == np.floor(rows)))]
-        )
-        raise ValueError(
-            f"Column 'row' of {path.name} must hold row numbers, 0 to {n_rows - 1}, got {strange[0]}."
-        )
+    good = np.full(len(rows), rows.dtype.kind == "f")
+    if good.all():
+        good = (rows >= 0) & (rows < n_rows) & (rows == np.floor(rows))
+    if not good.all():
+        strange = rows[~good][0]
+        raise ValueError(f"Column 'row' of {path.name} must hold row numbers, 0 to {n_rows - 1}, got {strange}.")
     rows = rows.astype(np.int64)
     unique, counts = np.unique(rows, return_counts=True)
     if unique.size < rows.size:

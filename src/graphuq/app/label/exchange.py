@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,18 @@ def export(
     """Write the labels, and what the model believes of every row; by the ending of the name CSV or JSON."""
     check_target(target, force)
     session.model.settled()
-    found = _beliefs(session)
+    labels, rows = session.labels(), range(session.model.n_rows)
     if target.suffix.lower() == ".json":
-        text = json.dumps(list(_tasks(session, found, label)), ensure_ascii=False, indent=1, allow_nan=False)
+        text = json.dumps(list(_tasks(session, label)), ensure_ascii=False, indent=1, allow_nan=False)
         with whole_file(target) as part:
             part.write_text(text, encoding="utf-8")
     elif target.suffix.lower() == ".csv":
+        own = {row_id or ROW: session.look.names, label: [labels.get(row, "") for row in rows]}
         with whole_file(target) as part, part.open("w", encoding="utf-8", newline="") as file:
-            write_csv(file, _columns(session, found, label, row_id or ROW), marks)
+            write_csv(file, beside(own, _columns(session)), marks)
     else:
         raise ValueError(f"{target.name} must end in .csv, or in .json for Label Studio.")
-    return f"{len(session.labels()):,} labels of {session.model.n_rows:,} rows: {target}"
+    return f"{len(labels):,} labels of {len(rows):,} rows: {target}"
 
 
 def take(session: Session, source: Path, *, label: str, row_id: str | None) -> str:
@@ -90,65 +91,44 @@ def read_answers(source: Path, label: str, row_id: str | None) -> list[tuple[str
         raise ValueError(f"{source.name} cannot be read: {error}.") from None
 
 
-def _beliefs(session: Session) -> list[dict[str, Any]]:
-    """The likeliest class of each row, its probability, and the label variance; nothing while there is no model."""
-    classifier = session.model.beliefs.classifier
-    if classifier is None:
-        return [{}] * session.model.n_rows
-    p = classifier.label_distributions_
-    answer, variance = uncertainty.most_probable(p), uncertainty.label_variance(p)
-    return [
-        {
-            "class": str(classifier.classes_[k]),
-            "probability": float(p[row, k]),
-            "uncertainty": float(variance[row]),
-        }
-        for row, k in enumerate(answer.tolist())
-    ]
+def _columns(session: Session) -> dict[str, list[Any]]:
+    """Of each row: its status, the likeliest class, its probability and the label variance; "" where there is none."""
+    state, n_rows, classifier = session.store.state, session.model.n_rows, session.model.beliefs.classifier
+    kinds = {
+        "skipped": state.skipped, "not sure": state.unsure, "in the table": session.table_labels, "answered": state.answers
+    }  # fmt: skip
+    status = {
+        row: kind for kind, rows in kinds.items() for row in rows
+    }  # an answer counts for more than the table
+    found: dict[str, list[Any]] = {name: [""] * n_rows for name in ("class", "probability", "uncertainty")}
+    if classifier is not None:
+        p = classifier.label_distributions_
+        names = classifier.classes_[uncertainty.most_probable(p)].tolist()
+        numbers = uncertainty.confidence(p).tolist(), uncertainty.label_variance(p).tolist()
+        found = dict(zip(found, (names, *numbers), strict=True))
+    return {"status": [status.get(row, "") for row in range(n_rows)], **found}
 
 
-def _status(session: Session) -> list[str]:
-    state, given = session.store.state, session.table_labels
-
-    def of(row: int) -> str:
-        if row in state.answers:
-            return "answered"
-        if row in given:
-            return "in the table"
-        return "not sure" if row in state.unsure else "skipped" if row in state.skipped else ""
-
-    return [of(row) for row in range(session.model.n_rows)]
-
-
-def _columns(session: Session, found: list[dict[str, Any]], label: str, row_id: str) -> dict[str, Sequence[Any]]:
-    labels, rows = session.labels(), range(session.model.n_rows)
-    own = {row_id: session.look.names, label: [labels.get(row, "") for row in rows]}
-    told = {name: [each.get(name, "") for each in found] for name in ("class", "probability", "uncertainty")}
-    return beside(own, {"status": _status(session), **told})
-
-
-def _tasks(session: Session, found: list[dict[str, Any]], label: str) -> Iterator[dict[str, Any]]:
+def _tasks(session: Session, label: str) -> Iterator[dict[str, Any]]:
     """Label Studio's tasks: what is shown, annotations by people, and predictions with their score.
 
     The uncertainty is a field of its own beside the data, by which tasks can be sorted.
     """
-    labels, status = session.labels(), _status(session)
+    labels, look = session.labels(), session.look
 
     def result(name: str) -> list[dict[str, Any]]:
         return [{"from_name": label, "to_name": ROW, "type": "choices", "value": {"choices": [name]}}]
 
-    for row, believed in enumerate(found):
-        data: dict[str, Any] = {ROW: session.look.names[row], "cells": dict(session.look.cells(row, SHOWN))}
+    for row, (status, name, score, variance) in enumerate(zip(*_columns(session).values(), strict=True)):
+        data: dict[str, Any] = {ROW: look.names[row], "cells": dict(look.cells(row, SHOWN))}
         task: dict[str, Any] = {"id": row + 1, "data": data, "annotations": [], "predictions": []}
-        if believed:
-            data["uncertainty"] = believed["uncertainty"]
-            task["predictions"] = [{
-                "model_version": MODEL_VERSION, "score": believed["probability"],
-                "uncertainty": believed["uncertainty"], "result": result(believed["class"]),
-            }]  # fmt: skip
+        if name:
+            data["uncertainty"] = variance
+            believed = {"model_version": MODEL_VERSION, "score": score, "uncertainty": variance}
+            task["predictions"] = [{**believed, "result": result(name)}]
         if row in labels:
             task["annotations"] = [{"result": result(labels[row]), "was_cancelled": False}]
-        elif status[row]:
+        elif status:
             task["annotations"] = [{"result": [], "was_cancelled": True}]
         yield task
 

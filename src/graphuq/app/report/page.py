@@ -28,17 +28,10 @@ GENERATOR = '<meta name="generator" content="graphuq'  # how a page of ours is k
 MAX_LEGEND = 12  # classes of a legend that are shown without asking
 MAX_MATRIX = 20  # classes of a confusion matrix that a person can read
 MAX_TOLD = 4  # values of a row that are told in a table
+# Heads of columns that hold numbers.
 NUMERIC = {
-    "probability",
-    "its probability",
-    "error",
-    "R-hat",
-    "effective draws",
-    "in the tails",
-    "weight",
-    "value",
-    "rows",
-}
+    "probability", "its probability", "error", "R-hat", "effective draws", "in the tails", "weight", "value", "rows",
+}  # fmt: skip
 
 
 def render(content: Content) -> str:

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from graphuq import archive
 from graphuq._expect import why
 from graphuq.app.tables.text import (
-    PACKED,
     SEPARATORS,
     USUAL,
     Marks,
@@ -99,7 +98,7 @@ def read_table(path: Path, *, separator: str | None = None) -> Table:
     kind = ending(path)
     if kind == ".xls":
         raise ValueError(f"{path.name} is an old Excel file: save it as .xlsx or CSV.")
-    if path.suffix.lower() == PACKED and kind in _READERS:
+    if kind in _READERS and kind != path.suffix.lower():
         raise ValueError(f"{path.name} is packed, and only text files are read so: gunzip -k {quote(str(path))}.")
     if kind not in (*SEPARATORS, *_READERS):
         raise ValueError(f"{path.name} is none of the files that can be read: CSV, TSV, Excel, Parquet and NPZ.")
