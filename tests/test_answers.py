@@ -316,8 +316,17 @@ class KillsOnce:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_cluster_of_processes_gives_the_same_numbers_though_a_worker_is_killed(file, tmp_path, known):
+def test_a_cluster_of_processes_gives_the_same_numbers_though_a_worker_is_killed(
+    file, tmp_path, known, monkeypatch
+):
+    coarse = np.round(2 * X)  # many distances are equal
+    np.save(tmp_path / "coarse.npy", coarse)
+    search = graph.knn(n_neighbors=5, method="approximate")
     with cluster(workers=2):
+        with monkeypatch.context() as patched:
+            patched.setattr(passes, "in_threads", None)  # nor is anything searched here
+            neighbors = search(tall(tmp_path / "coarse.npy"))
+        assert abs(neighbors.weights - search(coarse).weights).max() == 0
         assert passes.client() is not None
         of_chunks = GraphClassifier(graph="cosine").fit(of_dask(tmp_path), Y)
         np.testing.assert_allclose(of_chunks.label_distributions_, known.label_distributions_, atol=1e-10)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from graphuq._expect import RowError
 from graphuq._progress import progress_bar
-from graphuq._threads import blas_threads, in_threads
+from graphuq._threads import Made, Part, blas_threads, in_threads
 from graphuq.memory import check_room
 from graphuq.tall import PART_ROWS, Array, Tall, needed
 
@@ -93,6 +94,23 @@ def each_block(
         for found in _by_threads(X, work, slices) if here is None else _by_cluster(here, X, work, slices):
             bar.update()
             yield found
+
+
+def each_part(work: Callable[[Part], Made], parts: Iterable[Part], *, here: bool) -> Iterator[Made]:
+    """What work makes of each part, in their order: by threads here, or by the open cluster, to which the parts go."""
+    there = None if here else client()
+    if there is None:
+        yield from in_threads(work, parts)
+        return
+    with told_if_lost():
+        ahead = 2 * sum(there.nthreads().values())
+        pending: deque[Any] = deque()
+        for part in parts:
+            pending.append(there.submit(_alone, work, part, pure=False))
+            if len(pending) > ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 def check_finite(rows: slice, X: Array) -> None:
@@ -167,8 +185,12 @@ def _by_cluster(cluster: Any, X: Tall, work: Work, slices: Sequence[slice]) -> I
 
 
 def _task(work: Work, rows: slice, X: NDArray[Any]) -> Any:
+    return _alone(partial(work, rows), np.asarray(X, dtype=np.float64))
+
+
+def _alone(work: Callable[[Part], Made], part: Part) -> Made:
     with blas_threads(0):
-        return work(rows, np.asarray(X, dtype=np.float64))
+        return work(part)
 
 
 @contextmanager

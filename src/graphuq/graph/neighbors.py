@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from numbers import Real
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from graphuq.graph.features import Array, MatrixLike, check_features, prepare
 from graphuq.graph.kernel import Kernel, affinity, check_n_neighbors, check_tau, kth_distance
 from graphuq.graph.landmarks import kmeans_centers
 from graphuq.graph.weights import Graph
-from graphuq.tall import row_blocks
+from graphuq.passes import each_part
+from graphuq.tall import Tall, row_blocks
 
 # Exact search compares all pairs: 30,000 nodes in 50 dimensions take about 6 core-seconds, 70,000 about 30.
 _EXACT_UP_TO = 30_000
@@ -46,7 +47,8 @@ def knn(
     to the nearest node that does not.
 
     Args:
-        X: features, shape (n_nodes, n_features); may be sparse if they are projected.
+        X: features, shape (n_nodes, n_features); may be sparse if they are projected. Those of a store are read into
+            memory, and an approximate search is shared with the Dask cluster whose client is open.
         n_neighbors: K, for the edges and for the self-tuning scales tau_i.
         weights: "self_tuning", or a number tau for ``exp(-|x_i - x_j|^2 / (2 tau^2))``.
         method: how neighbors are found. "approximate" misses about one in a hundred; "auto" is exact up
@@ -55,6 +57,7 @@ def knn(
         self_weights: whether ``a_ii`` is 1 or 0.
         seed: of the approximate search.
     """
+    here = not isinstance(X, Tall)
     X = check_features(X, n_components=n_components)
     n_neighbors = check_n_neighbors(n_neighbors, X.shape[0])
     expect_one_of(method, ("auto", "exact", "approximate"), "method")
@@ -74,7 +77,7 @@ def knn(
     if method == "exact":
         neighbors = exact_neighbors(points, n_neighbors)
     else:
-        neighbors = approximate_neighbors(points, n_neighbors, seed=seed)
+        neighbors = approximate_neighbors(points, n_neighbors, seed=seed, here=here)
 
     i, j = np.repeat(np.arange(len(points)), n_neighbors), neighbors.ravel()
     squared = pair_squared_distances(points, i, points, j)
@@ -99,12 +102,13 @@ def exact_neighbors(points: Array, n_neighbors: int) -> Indices:
     return search.kneighbors(return_distance=False)
 
 
-def approximate_neighbors(points: Array, n_neighbors: int, *, seed: int) -> Indices:
+def approximate_neighbors(points: Array, n_neighbors: int, *, seed: int, here: bool = True) -> Indices:
     """Most of the K nearest other points of each point, shape (n_nodes, n_neighbors).
 
     An inverted file (Jegou, Douze and Schmid 2011): k-means cuts the points into about sqrt(N) cells, and each
     point is compared only with the points in the cells whose centers are nearest to it. Its own cell comes first: of
-    the others only points nearer than the K-th so far count.
+    the others only points nearer than the K-th so far count. That search, cell by cell, is for threads here, or for the
+    open cluster.
     """
     from sklearn.neighbors import NearestNeighbors
 
@@ -114,8 +118,10 @@ def approximate_neighbors(points: Array, n_neighbors: int, *, seed: int) -> Indi
     near = _Nearest.of(points, n_neighbors)
     cells = _groups(probes[:, :1], len(centers))
     deque(in_threads(lambda cell: near.compare_all(cell, cell), cells), 0)
-    for found in in_threads(near.nearer, zip(_groups(probes[:, 1:], len(centers)), cells, strict=True)):
-        near.take(*found)
+    visits = list(zip(_groups(probes[:, 1:], len(centers)), cells, strict=True))
+    searched = each_part(_nearer, (near.visit(*each) for each in visits), here=here)
+    for (visitors, cell), found in zip(visits, searched, strict=True):
+        near.take(visitors, cell, *found)
     short = np.flatnonzero(np.isinf(near.squared).any(axis=1))  # their cells hold fewer than K others
     for rows in row_blocks(short.size, len(points)):
         near.compare_all(short[rows], np.arange(len(points)))
@@ -136,14 +142,10 @@ class _Nearest(NamedTuple):
         found = np.full((len(points), n_neighbors), -1)
         return cls(single, np.einsum("ij,ij->i", single, single), found, np.full(found.shape, np.inf, np.float32))
 
-    def _distances(self, visitors: Indices, cell: Indices) -> NDArray[np.float32]:
-        squared = self.points[visitors] @ (-2 * self.points[cell]).T
-        squared += self.lengths[cell]
-        return squared
-
     def compare_all(self, visitors: Indices, cell: Indices) -> None:
         """The nearest of a cell, whatever was found before."""
-        squared = self._distances(visitors, cell)
+        squared = self.points[visitors] @ (-2 * self.points[cell]).T
+        squared += self.lengths[cell]
         n_kept = min(self.found.shape[1] + 1, cell.size)  # one more than wanted, since a member finds itself
         best = np.argpartition(squared, n_kept - 1, axis=1)[:, :n_kept] if n_kept < cell.size else None
         candidates = np.broadcast_to(cell, squared.shape) if best is None else cell[best]
@@ -152,26 +154,23 @@ class _Nearest(NamedTuple):
         self.found[visitors], self.squared[visitors] = -1, np.inf
         self._merge(visitors, candidates, squared)
 
-    def nearer(self, each: tuple[Indices, Indices]) -> tuple[Indices, Indices, NDArray[np.float32]]:
-        """Visitors of another cell, and those of it that are nearer than the farthest so far."""
-        visitors, cell = each
-        n_neighbors = self.found.shape[1]
-        squared = self._distances(visitors, cell)
-        i, j = nonzero_pairs(squared < self.squared[visitors, -1:])
-        order = np.lexsort((squared[i, j], i))
-        i, j = i[order], j[order]
-        rank = np.arange(i.size) - np.searchsorted(i, i)
-        i, j, rank = (each[rank < n_neighbors] for each in (i, j, rank))
-        some, row = np.unique(i, return_inverse=True)
-        nearer = np.full((some.size, n_neighbors), np.inf, np.float32)
-        candidates = np.full(nearer.shape, -1)
-        nearer[row, rank], candidates[row, rank] = squared[i, j], cell[j]
-        return visitors[some], candidates, nearer
+    def visit(self, visitors: Indices, cell: Indices) -> _Visit:
+        """All that is needed to compare the points of another cell with its visitors."""
+        twice = -2 * self.points[cell]
+        return _Visit(
+            self.points[visitors], twice, self.lengths[cell], self.squared[visitors, -1:], self.found.shape[1]
+        )
 
-    def take(self, visitors: Indices, candidates: Indices, squared: NDArray[np.float32]) -> None:
+    def take(
+        self, visitors: Indices, cell: Indices, row: Indices, rank: Indices, j: Indices, squared: Any
+    ) -> None:
         """Those that are nearer than the farthest still, whatever was found since they were looked for."""
-        squared[squared >= self.squared[visitors, -1:]] = np.inf
-        self._merge(visitors, candidates, squared)
+        some, row = np.unique(row, return_inverse=True)
+        nearer = np.full((some.size, self.found.shape[1]), np.inf, np.float32)
+        candidates = np.full(nearer.shape, -1)
+        nearer[row, rank], candidates[row, rank] = squared, cell[j]
+        nearer[nearer >= self.squared[visitors[some], -1:]] = np.inf
+        self._merge(visitors[some], candidates, nearer)
 
     def _merge(self, visitors: Indices, candidates: Indices, squared: NDArray[np.float32]) -> None:
         squared = np.concatenate([self.squared[visitors], squared], axis=1)
@@ -179,6 +178,28 @@ class _Nearest(NamedTuple):
         best = np.argsort(squared, axis=1)[:, : self.found.shape[1]]
         self.squared[visitors] = np.take_along_axis(squared, best, axis=1)
         self.found[visitors] = np.take_along_axis(candidates, best, axis=1)
+
+
+class _Visit(NamedTuple):
+    """Points, those of a cell times -2 with their squared lengths, the farthest that counts, and how many are wanted."""
+
+    points: NDArray[np.float32]
+    twice: NDArray[np.float32]
+    lengths: NDArray[np.float32]
+    farthest: NDArray[np.float32]
+    n_neighbors: int
+
+
+def _nearer(visit: _Visit) -> tuple[Indices, Indices, Indices, NDArray[np.float32]]:
+    """The nearest points of a cell among those that count: which visitor, how near in order, which point, how near."""
+    squared = visit.points @ visit.twice.T
+    squared += visit.lengths
+    i, j = nonzero_pairs(squared < visit.farthest)
+    order = np.lexsort((squared[i, j], i))
+    i, j = i[order], j[order]
+    rank = np.arange(i.size) - np.searchsorted(i, i)
+    i, j, rank = (each[rank < visit.n_neighbors] for each in (i, j, rank))
+    return i, rank, j, squared[i, j]
 
 
 def _groups(labels: Indices, n_groups: int) -> list[Indices]:
