@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -105,7 +105,7 @@ def cosine(X: MatrixLike | Tall, *, progress: bool | None = None) -> LowRankGrap
     """
     if isinstance(X, Tall):
         unit = _UnitRows(X.shape[1])
-        total, negative = summed(X, _TotalAndSign(unit), shown=progress, desc="cosines")
+        total, negative = summed(X, partial(_total_and_sign, unit), shown=progress, desc="cosines")
         graph = LowRankGraph(X.mapped(unit, unit.rank), total, unit)
     else:
         X = check_features(X, sparse=True)
@@ -173,30 +173,20 @@ def nystrom(
     kept = _SINGULAR * S[-1] < S
     to_factor = _Landmarks(replace(features, points=Z), tau, U[:, kept] / np.sqrt(S[kept]))
     if isinstance(X, Tall):
-        (total,) = summed(X, _Total(to_factor), shown=progress, desc="landmarks")
+        (total,) = summed(X, partial(_total, to_factor), shown=progress, desc="landmarks")
         return LowRankGraph(X.mapped(to_factor, to_factor.rank), total, to_factor, 1.0)
     factor = to_factor.of_points(features.points)
     return LowRankGraph(factor, factor.sum(axis=0), to_factor, 1.0)
 
 
-@dataclass(frozen=True)
-class _Total:
+def _total(feature_map: FeatureMap, X: Array) -> tuple[Array]:
     """``F^T 1`` of some rows."""
-
-    feature_map: FeatureMap
-
-    def __call__(self, X: Array) -> tuple[Array]:
-        return (self.feature_map.total(X),)
+    return (feature_map.total(X),)
 
 
-@dataclass(frozen=True)
-class _TotalAndSign:
+def _total_and_sign(feature_map: FeatureMap, X: Array) -> tuple[Array, bool]:
     """The same, and whether a number is negative."""
-
-    feature_map: FeatureMap
-
-    def __call__(self, X: Array) -> tuple[Array, bool]:
-        return self.feature_map.total(X), bool(X.min() < 0)
+    return feature_map.total(X), bool(X.min() < 0)
 
 
 @dataclass(frozen=True)

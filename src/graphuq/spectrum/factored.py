@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,9 @@ def low_rank(
         X = F.source.given  # type: ignore[attr-defined]  # features, of which a graph in a store is made
         times = graph.feature_map.times
         if again:
-            (gram,) = summed(X, _Gram(Eigenrows.of(graph, a, turn, times)), shown=progress, desc="orthonormal")
+            (gram,) = summed(
+                X, partial(_gram, Eigenrows.of(graph, a, turn, times)), shown=progress, desc="orthonormal"
+            )
             turn = turn @ solve_triangular(cholesky(gram), np.eye(n_modes))
         turn *= signs(Eigenrows.of(graph, a, turn, times)(X[:: max(1, n_nodes // _SIGN_ROWS)]))
         vectors = X.mapped(Eigenrows.of(graph, a, turn, times), n_modes)
@@ -160,15 +163,10 @@ class _Products:
         return R.T @ R, some.T @ (share * some), some.T @ (share**2 * some)
 
 
-@dataclass(frozen=True, eq=False)
-class _Gram:
+def _gram(function: Callable[[Array], Array], F: Array) -> tuple[Array]:
     """``V^T V`` of what is made of rows."""
-
-    function: Callable[[Array], Array]
-
-    def __call__(self, F: Array) -> tuple[Array]:
-        V = self.function(F)
-        return (V.T @ V,)
+    V = function(F)
+    return (V.T @ V,)
 
 
 def _of_sparse(graph: LowRankGraph, n_modes: int) -> Spectrum:
