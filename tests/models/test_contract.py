@@ -415,11 +415,12 @@ def test_one_class_only_is_allowed_with_a_warning(make):
         make(y=[1, 1, 1])
 
 
+@pytest.mark.filterwarnings("error")  # whatever the command line says
 def test_a_model_made_again_warns_no_one_and_mutes_no_other_thread():
     with warned_before(), ThreadPoolExecutor(1) as pool:
         again = Probit([0, 3], [1, 1])
         assert Probit([0, 3], [2, 0]).n_classes == 3
-        with pytest.raises(UserWarning, match="Every label is class 1"):  # the tests turn warnings into errors
+        with pytest.raises(UserWarning, match="Every label is class 1"):
             pool.submit(Probit, [0, 3], [1, 1]).result()
     with pytest.warns(UserWarning, match="Every label is class 1"):
         replace(again, gamma=0.2)
