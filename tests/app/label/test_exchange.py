@@ -1,4 +1,5 @@
 import csv
+import gzip
 import json
 
 import pytest
@@ -43,15 +44,56 @@ def test_csv_there_and_back(session, make, tmp_path):
     assert other.labels() == {**GIVEN, 5: "cat"}
 
 
-def test_a_label_that_is_called_as_one_of_our_columns_comes_back_as_it_was(session, make, tmp_path):
-    target = tmp_path / "labels.csv"
-    exchange.export(session, target, label="class", row_id="status")
-    head = target.read_text().splitlines()[0]
-    assert head == "status,class,status (graphuq),class (graphuq),probability,uncertainty"
+@pytest.mark.parametrize(
+    ("label", "row_id", "head"),
+    [
+        ("class", "status", "status,class,status (graphuq),class (graphuq)"),
+        ("class", "class (graphuq)", "class (graphuq),class,status,class (graphuq) (graphuq)"),
+        ("status", "status (graphuq)", "status (graphuq),status,status (graphuq) (graphuq),class"),
+        ("row", None, "row (graphuq),row,status,class"),
+        ("kind", "=cmd", "'=cmd,kind,status,class"),
+        ("'=cmd", "=cmd", "'=cmd,''=cmd,status,class"),
+        ("@kind", None, "row,'@kind,status,class"),
+        (" kind", " id", " id, kind,status,class"),  # an NPZ file may have such names
+    ],
+)
+@pytest.mark.parametrize("name", ["labels.csv", "tasks.json"])
+def test_whatever_columns_are_called_what_is_exported_can_be_imported(
+    session, make, tmp_path, label, row_id, head, name
+):
+    target = tmp_path / name
+    exchange.export(session, target, label=label, row_id=row_id)
+    assert name == "tasks.json" or target.read_text().splitlines()[0] == f"{head},probability,uncertainty"
     (tmp_path / "out.answers").rename(tmp_path / "before.answers")
     other = make({0: "ant"})
-    exchange.take(other, target, label="class", row_id="status")
+    exchange.take(other, target, label=label, row_id=row_id)
     assert other.labels() == {**GIVEN, 5: "cat"}
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "tasks.json"])
+def test_rows_and_classes_that_could_be_formulas_come_back_as_they_were(make, tmp_path, name):
+    named = {0: "=1+1", 1: "'=1+1", 2: "-5", 3: "@x"}
+    given = {0: "=a", 1: "'=a", 2: "+b", 3: "b"}
+
+    def session(labels):
+        found = make(labels)
+        found.look.names[: len(named)] = named.values()
+        return found
+
+    exchange.export(session(given), tmp_path / name, label="kind")
+    (tmp_path / "out.answers").unlink()
+    other = session({})
+    exchange.take(other, tmp_path / name, label="kind", row_id=None)
+    assert other.labels() == given
+
+
+def test_an_apostrophe_of_the_table_itself_stays(make, tmp_path):
+    session = make({0: "'=a", 1: "b"})
+    session.look.names[3] = "'=x"
+    source = tmp_path / "mine.csv"
+    source.write_text("row,kind\n'=x,'=a\n")
+    exchange.take(session, source, label="kind", row_id=None)
+    assert session.labels()[3] == "'=a"
 
 
 def test_rows_that_were_asked_about_or_set_aside_are_taken_too(session, tmp_path):
@@ -116,6 +158,16 @@ def test_the_short_json_of_label_studio_is_read(make, tmp_path):
     assert session.labels() == {3: "ant", 4: "bee"}
 
 
+def test_a_packed_file_is_read_too(session, make, tmp_path):
+    exchange.export(session, tmp_path / "labels.csv", label="kind")
+    source = tmp_path / "labels.csv.gz"
+    source.write_bytes(gzip.compress((tmp_path / "labels.csv").read_bytes()))
+    (tmp_path / "out.answers").rename(tmp_path / "before.answers")
+    other = make()
+    assert exchange.take(other, source, label="kind", row_id=None) == "4 answers taken from labels.csv.gz"
+    assert other.labels() == {**GIVEN, 5: "cat"}
+
+
 def test_a_csv_file_is_read_as_tables_are(make, tmp_path):
     source = tmp_path / "excel.csv"
     source.write_bytes("row;kind;note\nrow 3;käfer;x\nrow 4;NA;\nrow 5;-1;\n".encode("cp1252"))
@@ -137,6 +189,8 @@ def test_a_csv_file_is_read_as_tables_are(make, tmp_path):
         ("a.json", "[{", "cannot be read"),
         ("a.json", '[{"data": {"text": "hello"}}]', "has no field 'row'"),
         ("a.txt", "", "must end in .csv"),
+        ("a.json.gz", b"", "must end in .csv"),
+        ("a.csv.gz", b"row,kind\n", "is not a gzip file"),
     ],
 )
 def test_what_cannot_be_taken_takes_nothing(make, tmp_path, name, text, why):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from graphuq import uncertainty
 from graphuq.app.fitting import ROW
 from graphuq.app.label.session import MAX_CLASSES, Session, checked_name
 from graphuq.app.tables import Marks, beside, read_table, write_csv
-from graphuq.app.tables.text import USUAL
+from graphuq.app.tables.text import USUAL, ending
+from graphuq.app.tables.write import called_ours, guarded, unguarded
 from graphuq.classes import UNLABELED_TEXT
 from graphuq.files import check_target, whole_file
 
@@ -37,7 +38,7 @@ def export(
         with whole_file(target) as part:
             part.write_text(text, encoding="utf-8")
     elif target.suffix.lower() == ".csv":
-        own = {row_id or ROW: session.look.names, label: [labels.get(row, "") for row in rows]}
+        own = {row_id or _rows_called(label): session.look.names, label: [labels.get(row, "") for row in rows]}
         with whole_file(target) as part, part.open("w", encoding="utf-8", newline="") as file:
             write_csv(file, beside(own, _columns(session)), marks)
     else:
@@ -53,6 +54,9 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
         raise ValueError(f"{source.name} is larger than {MAX_FILE // 2**20} MB: take it in pieces.")
     places = {name: row for row, name in enumerate(session.look.names)}
     found = read_answers(source, label, row_id)
+    if ending(source) == ".csv":
+        classes = session.classes()
+        found = [(_meant(row, places), _meant(name, classes)) for row, name in found]
     strange = next((name for name, _ in found if name not in places), None)
     if strange is not None:
         raise ValueError(f"{source.name} names the row {strange!r}, which the table does not have.")
@@ -83,12 +87,24 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
 def read_answers(source: Path, label: str, row_id: str | None) -> list[tuple[str, str]]:
     """The name of each row that has an answer in a file, and its class."""
     readers = {".json": _from_json, ".csv": _from_csv}
-    if source.suffix.lower() not in readers:
-        raise ValueError(f"{source.name} must end in .csv, or in .json for Label Studio.")
+    kind = ending(source)
+    if kind not in readers or (kind == ".json" and source.suffix.lower() != kind):
+        raise ValueError(f"{source.name} must end in .csv or .csv.gz, or in .json for Label Studio.")
     try:
-        return list(readers[source.suffix.lower()](source, label, row_id))
+        return list(readers[kind](source, label, row_id))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{source.name} cannot be read: {error}.") from None
+
+
+def _rows_called(label: str) -> str:
+    """What names rows where the table has no column for it: not what the label is called."""
+    return called_ours(ROW, {label})
+
+
+def _meant(cell: str, known: Container[str]) -> str:
+    """What a cell was before it was guarded; as it stands where only that is known."""
+    plain = unguarded(cell)
+    return cell if cell in known and plain not in known else plain
 
 
 def _columns(session: Session) -> dict[str, list[Any]]:
@@ -114,13 +130,13 @@ def _tasks(session: Session, label: str) -> Iterator[dict[str, Any]]:
 
     The uncertainty is a field of its own beside the data, by which tasks can be sorted.
     """
-    labels, look = session.labels(), session.look
+    labels, look, called = session.labels(), session.look, _rows_called(label)
 
     def result(name: str) -> list[dict[str, Any]]:
-        return [{"from_name": label, "to_name": ROW, "type": "choices", "value": {"choices": [name]}}]
+        return [{"from_name": label, "to_name": called, "type": "choices", "value": {"choices": [name]}}]
 
     for row, (status, name, score, variance) in enumerate(zip(*_columns(session).values(), strict=True)):
-        data: dict[str, Any] = {ROW: look.names[row], "cells": dict(look.cells(row, SHOWN))}
+        data: dict[str, Any] = {called: look.names[row], "cells": dict(look.cells(row, SHOWN))}
         task: dict[str, Any] = {"id": row + 1, "data": data, "annotations": [], "predictions": []}
         if name:
             data["uncertainty"] = variance
@@ -135,26 +151,31 @@ def _tasks(session: Session, label: str) -> Iterator[dict[str, Any]]:
 
 def _from_csv(source: Path, label: str, row_id: str | None) -> Iterator[tuple[str, str]]:
     """By the reader of tables, so that a class is called here as it is there."""
-    table = read_table(source)
-    named = next((name for name in (row_id, ROW) if name and name in table.columns), None)
-    if named is None or label not in table.columns:
-        raise ValueError(f"{source.name} needs the columns {row_id or ROW!r} and {label!r}.")
-    for row, name in zip(table.text(named), table.text(label), strict=True):
+    table, called = read_table(source), _rows_called(label)
+
+    def column(*names: str | None) -> str | None:
+        written = (cell for name in names if name for cell in (guarded(name).strip(), name))
+        return next((cell for cell in written if cell in table.columns), None)
+
+    rows, classes = column(row_id, called), column(label)
+    if rows is None or classes is None:
+        raise ValueError(f"{source.name} needs the columns {row_id or called!r} and {label!r}.")
+    for row, name in zip(table.text(rows), table.text(classes), strict=True):
         if name not in UNLABELED_TEXT:
             yield row, name
 
 
 def _from_json(source: Path, label: str, row_id: str | None) -> Iterator[tuple[str, str]]:
     """Label Studio's JSON, or its JSON-MIN, in which the choice stands beside the data."""
-    tasks = json.loads(source.read_text(encoding="utf-8"))
+    tasks, called = json.loads(source.read_text(encoding="utf-8")), _rows_called(label)
     if not isinstance(tasks, list) or not all(isinstance(each, dict) for each in tasks):
         raise ValueError(f"{source.name} is no export of Label Studio: a list of tasks is needed.")
     for task in tasks:
         data = task.get("data") if isinstance(task.get("data"), dict) else task
-        row = next((data[name] for name in (row_id, ROW) if name and data.get(name) is not None), None)
+        row = next((data[name] for name in (row_id, called) if name and data.get(name) is not None), None)
         if row is None:
             raise ValueError(
-                f"A task in {source.name} has no field {row_id or ROW!r} in its data, which names the row."
+                f"A task in {source.name} has no field {row_id or called!r} in its data, which names the row."
             )
         choice = _choice(task) if "annotations" in task else data.get(label)
         if isinstance(choice, str) and choice.strip():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, TextIO
 
 from graphuq.app.tables.text import USUAL, Marks
@@ -24,7 +24,28 @@ def write_csv(file: TextIO, columns: Mapping[str, Sequence[Any]], marks: Marks =
 
 def beside(own: Mapping[str, Sequence[Any]], ours: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
     """Columns under a user's own names, then ours; one of ours that is called as one of those says whose it is."""
-    return {**own, **{f"{name} (graphuq)" if name in own else name: column for name, column in ours.items()}}
+    found = dict(own)
+    for name, column in ours.items():
+        found[name if name not in own else called_ours(name, {*found, *ours})] = column
+    return found
+
+
+def called_ours(name: str, taken: Container[str]) -> str:
+    """A name that says whose it is, unlike all that are taken."""
+    while name in taken:
+        name += " (graphuq)"
+    return name
+
+
+def guarded(text: str) -> str:
+    """With an apostrophe before what could be a formula, or is guarded already: no two texts become one."""
+    bare = text.lstrip("'")
+    return f"'{text}" if _is_formula(bare) and not _NUMBER.fullmatch(bare) else text
+
+
+def unguarded(cell: str) -> str:
+    """The text that `guarded` was given."""
+    return cell[1:] if cell.startswith("'") and guarded(cell[1:]) == cell else cell
 
 
 def _quoted(cell: str, marks: Marks) -> str:
@@ -37,9 +58,9 @@ def _quoted(cell: str, marks: Marks) -> str:
 
 
 def _cell(value: Any, marks: Marks) -> str:
-    """Text that could be a formula gets an apostrophe before it; a number is a number."""
+    """Text that could be a formula is guarded; a number is a number."""
     if isinstance(value, str):
-        return f"'{value}" if _is_formula(value) and not _NUMBER.fullmatch(value) else value
+        return guarded(value)
     if isinstance(value, int):
         return str(value)
     told = f"{value:.6g}"
