@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphuq.app.tables import Encoding, Table, fit_encoding, scaling_in_words, write_csv
+from graphuq.app.tables import Encoding, Table, beside, fit_encoding, scaling_in_words, write_csv
 from graphuq.app.tables.doubts import filled_in
+from graphuq.app.tables.write import guarded, unguarded
 
 TABLE = Table(
     Path("t.csv"),
@@ -144,6 +145,21 @@ def test_nothing_unseen_hides_a_formula(before, formula):
     assert row == [f"'{before}{formula}", "-1.5e3"]
 
 
+def test_what_is_guarded_is_known_again_and_no_two_texts_are_guarded_alike():
+    texts = ["=x", "'=x", "''=x", "'", "''", "'x", "x", "-5", "'-5", "' -5+1", " -5+1", "'\t", "\t", "", "it's =x"]
+    cells = [guarded(each) for each in texts]
+    assert [unguarded(each) for each in cells] == texts
+    assert len(set(cells)) == len(texts)
+    assert cells[:3] == ["'=x", "''=x", "'''=x"]
+
+
+def test_columns_of_ours_never_take_the_name_of_another():
+    own = {"class": [1], "class (graphuq)": [2], "row": [3]}
+    assert beside(own, {"class": [4], "row": [5], "row (graphuq)": [6], "rank": [7]}) == {
+        **own, "class (graphuq) (graphuq)": [4], "row (graphuq) (graphuq)": [5], "row (graphuq)": [6], "rank": [7],
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("scale", ["auto", "none"])
 def test_a_constant_column_is_called_so(scale):
     """The mean of three times 0.1 is not quite 0.1, and the deviation not quite 0."""
@@ -167,3 +183,5 @@ def test_what_was_made_up_is_counted():
     told = "Missing values are filled in and then taken for known: 3, in 2 of the rows and 2 of the columns."
     assert filled_in(table, ["x", "kind", "z"]) == [told]
     assert filled_in(table, ["z"]) == []
+    points = np.array([[np.nan, 1.0, np.nan], [np.nan, 1.0, 2.0], [1.0, 2.0, 3.0]])
+    assert filled_in(Table(Path("t.npz"), {"points": points, "z": np.ones(3)}), ["points", "z"]) == [told]
