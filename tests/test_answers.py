@@ -234,9 +234,90 @@ def test_new_rows_in_a_store_are_written_block_by_block(kind, name, file, tmp_pa
     np.testing.assert_allclose(found, fitted.predict_proba(new), atol=1e-12)
     monkeypatch.setattr(answers._AskNew, "__call__", None)  # nothing is asked again
     assert fitted.write_proba(out, new) == out
-    for other in (None, new[::-1]):
-        with pytest.raises(ValueError, match=r"holds the answers of another fit"):
+    for other, those in ((None, "another fit"), (new[:90], "another fit"), (new[::-1], "other rows:")):
+        with pytest.raises(ValueError, match=f"holds the answers of {those}"):
             fitted.write_proba(out, other)
+
+
+def test_rows_that_were_corrected_are_answered_anew(tmp_path, known):
+    """Far more rows than are looked at to tell fits apart, one of them changed."""
+    new = np.tile(X + 0.05, (4, 1))
+    out = known.write_proba(tmp_path / "out", new)
+    changed = new.copy()
+    changed[2] = 2 * X[TRUTH[2] != TRUTH][0]
+    with pytest.raises(ValueError, match=r"holds the answers of other rows: choose another folder, or replace it"):
+        known.write_proba(out, changed)
+    known.write_proba(out, changed, force=True)
+    np.testing.assert_allclose(parquet.read_table(out)["p_1"], known.predict_proba(changed)[:, 1], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["out", "out.zarr"])
+@pytest.mark.parametrize("bad", [0, 77])
+def test_once_a_refused_row_is_mended_the_same_folder_is_filled(name, bad, tmp_path, known):
+    new = X[:120] + 0.05
+    new[bad, 1] = np.nan
+    with pytest.raises(RowError, match=f"the first of them row {bad}"):
+        known.write_proba(tmp_path / name, new)
+    new[bad, 1] = 1.0
+    out = known.write_proba(tmp_path / name, new)
+    found = zarr.open_array(out)[:, 1] if name == "out.zarr" else np.array(parquet.read_table(out)["p_1"])
+    np.testing.assert_allclose(found, known.predict_proba(new)[:, 1], atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["cosine", "knn"])
+def test_new_rows_of_a_fit_in_a_store_cost_nothing_that_grows_with_the_fit(kind, file, tmp_path, monkeypatch):
+    fitted = GraphClassifier(graph=kind, prior="matern", inference="ep").fit(tall(file), Y)
+    new = np.vstack([X[:3], X[3:9] + 1e-9, X[:9] + 0.05])
+    known = copy(fitted)
+    assert known.label_distributions_.shape == (N, 2)
+    monkeypatch.setattr(answers, "in_memory", None)
+    np.testing.assert_allclose(fitted.predict_proba(new), known.predict_proba(new), atol=1e-12)
+    out = fitted.write_proba(tmp_path / "out", new)
+    np.testing.assert_allclose(parquet.read_table(out)["p_1"], known.predict_proba(new)[:, 1], atol=1e-12)
+    sent = answers._new_question(known, new)[1].classifier
+    assert kind == "knn" or sent._distributions is None
+
+
+def test_columns_of_new_rows_are_those_of_the_fit(tmp_path):
+    table = pd.DataFrame(X, columns=list("abcd"))
+    table.to_parquet(tmp_path / "x.parquet")
+    (table + 0.05).to_parquet(tmp_path / "new.parquet")
+    (table + 0.05)[list("dcba")].to_parquet(tmp_path / "turned.parquet")
+    for rows in (table, tmp_path / "x.parquet"):
+        fitted = GraphClassifier(**QUICK).fit(tall(rows) if isinstance(rows, Path) else rows, Y)
+        out = fitted.write_proba(tmp_path / f"{type(rows).__name__}", tmp_path / "new.parquet")
+        known = fitted.predict_proba(table + 0.05 if rows is table else X + 0.05)
+        np.testing.assert_allclose(parquet.read_table(out)["p_1"], known[:, 1], atol=1e-10)
+        with pytest.raises(ValueError, match=r"X has the column 'd' where the fit has 'a': give the same columns"):
+            fitted.write_proba(tmp_path / "turned", tmp_path / "turned.parquet")
+        with pytest.raises(ValueError, match=r"X has the column 'd' where the fit has 'a'"):
+            fitted.predict_proba(tall(tmp_path / "turned.parquet"))
+    with pytest.raises(ValueError, match=r"feature names should match"):
+        GraphClassifier(**QUICK).fit(table, Y).write_proba(tmp_path / "turned", table[list("dcba")])
+
+
+def test_weights_of_all_rows_of_a_fit_are_those_rows(tmp_path, monkeypatch):
+    """Also where they are looked at in parts, of which none has all rows."""
+    monkeypatch.setattr(talls, "PART_ROWS", 30)
+    W = graph.knn(X, n_neighbors=5).weights.toarray()
+    fitted = GraphClassifier(graph="precomputed", prior="matern", inference="ep").fit(W, Y)
+    out = fitted.write_proba(tmp_path / "out", W)
+    np.testing.assert_allclose(parquet.read_table(out)["p_1"], fitted.predict_proba(W)[:, 1], atol=1e-12)
+
+
+def test_a_store_of_one_row_and_of_none(tmp_path, known):
+    pd.DataFrame(X[:1] + 0.05).rename(columns=str).to_parquet(tmp_path / "one.parquet")
+    out = known.write_proba(tmp_path / "out", tmp_path / "one.parquet")
+    np.testing.assert_allclose(parquet.read_table(out)["p_1"], known.predict_proba(X[:1] + 0.05)[:, 1], atol=1e-12)
+    with pytest.raises(ValueError, match=r"X has 1 row, and a graph needs two"):
+        GraphClassifier(**QUICK).fit(tall(tmp_path / "one.parquet"), [0])
+    pd.DataFrame(X[:0]).rename(columns=str).to_parquet(tmp_path / "none.parquet")
+    with pytest.raises(ValueError, match=r"none\.parquet holds no rows of numbers"):
+        tall(tmp_path / "none.parquet")
+    empty = of_dask(tmp_path)[:0], zarr.create_array({}, shape=(0, 4), chunks=(5, 4), dtype=float)
+    for none, name in zip(empty, ("Dask", "Zarr"), strict=True):
+        with pytest.raises(ValueError, match=f"The {name} array has no rows"):
+            tall(none)
 
 
 def test_new_rows_that_cannot_be_answered_are_told(tmp_path, known):
@@ -248,6 +329,12 @@ def test_new_rows_that_cannot_be_answered_are_told(tmp_path, known):
         known.write_proba(tmp_path / "other", X[:, :3])
     with pytest.raises(TypeError, match=r"X is sparse, and blocks of rows are dense"):
         known.write_proba(tmp_path / "other", scipy.sparse.csr_array(X))
+    with pytest.raises(ValueError, match=r"X has masked entries"):
+        known.write_proba(tmp_path / "other", np.ma.masked_greater(X, 2))
+    far = np.tile(X + 0.05, (8, 1))
+    far[3000] = 0.0
+    with pytest.raises(RowError, match=r"all zeros .* the first of them row 3000"):
+        known.write_proba(tmp_path / "zeros", far)
     assert not (tmp_path / "other").exists()
 
 

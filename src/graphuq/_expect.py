@@ -50,6 +50,10 @@ class AboutRows(Exception):
 class RowError(AboutRows, ValueError):
     """Rows that are refused."""
 
+    def after(self, n_rows: int) -> RowError:
+        """The same of rows that come after so many others."""
+        return RowError(self.told, *(n_rows + row for row in self.rows))
+
 
 class RowWarning(AboutRows, UserWarning):
     """Rows to look at."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import uncertainty
+from graphuq._expect import RowError
 from graphuq.files import lock, whole_file
 from graphuq.inference.whiten import positions
 from graphuq.learning.evidence import learned_basis
@@ -24,7 +25,8 @@ from graphuq.passes import check_finite, each_block
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import NewRows
-from graphuq.tall import Array, Tall, in_parts, needed, tall
+from graphuq.rows import read_features
+from graphuq.tall import Array, Tall, in_parts, is_store, needed, tall
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -49,6 +51,12 @@ def in_memory(classifier: GraphClassifier) -> tuple[Array, Array]:
     return found, error
 
 
+def of_rows(classifier: GraphClassifier, X: Any) -> Array:
+    """The probabilities of rows in a store, as an array."""
+    X, ask = _new_question(classifier, X)
+    return np.concatenate([found for found, _ in each_block(X, ask)])
+
+
 def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool = False) -> Path:
     """Write the probabilities to a folder of Parquet files, or to a Zarr array; blocks that are there are kept."""
     from graphuq.settings import shows_bars
@@ -59,31 +67,42 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
     if folder.is_dir() and any(folder.iterdir()) and not (folder / LEDGER).exists():
         raise ValueError(f"{folder} holds something that graphuq did not write: choose another folder.")
     put = _to_zarr if folder.suffix == ".zarr" else _to_parquet
-    basis, ask = _question(classifier) if X is None else _new_question(classifier, tall(X))
-    n_rows, n_classes, n_blocks = len(basis), len(classifier.classes_), len(basis.slices())
-    question = {"form": "graphuq answers 3", "rows": n_rows, "blocks": n_blocks, "of": _key(classifier)}
-    if X is not None:
-        question["new"] = hashlib.sha256(_some_rows(basis)).hexdigest()
-    question["fields"] = _fields(classifier)
-    if force and folder.exists() and not _same(_ledger(folder)[0], question):
+    basis, ask = _question(classifier) if X is None else _new_question(classifier, X)
+    n_rows, n_classes, slices = len(basis), len(classifier.classes_), basis.slices()
+    question = {"form": "graphuq answers 4", "rows": n_rows, "blocks": len(slices), "of": _key(classifier)}
+    question |= {"new": isinstance(ask, _AskNew), "fields": _fields(classifier)}
+
+    def others() -> str | None:
+        known, listed = _ledger(folder)
+        if known is not None and not _same(known, question):
+            return "another fit, or of other rows"
+        if not question["new"]:
+            return None
+        marks = each_block(basis, _mark, chosen=[slices[number] for number in listed])
+        return None if list(marks) == list(listed.values()) else "other rows"
+
+    if force and folder.exists() and others():
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / LEDGER) as ledger:
+        if foreign := others():
+            raise ValueError(f"{folder} holds the answers of {foreign}: choose another folder, or replace it.")
         known, listed = _ledger(folder)
         done = {number for number in listed if _place(folder, number).exists()}
-        if known is not None and not _same(known, question):
-            raise ValueError(f"{folder} holds the answers of another fit: choose another folder, or replace it.")
-        check_disk(folder, 8.0 * (n_classes + 2) * n_rows * (1 - len(done) / n_blocks), "Writing all rows")
-        block = put(folder, classifier.classes_, n_rows, basis.slices()[0].stop)
-        if known is None:
-            ledger.write(json.dumps(question).encode() + b"\n")
-        left = [(k, rows) for k, rows in enumerate(basis.slices()) if k not in done]
+        check_disk(folder, 8.0 * (n_classes + 2) * n_rows * (1 - len(done) / len(slices)), "Writing all rows")
+        if known is None:  # of an earlier call no block is whole
+            (folder / "zarr.json").unlink(missing_ok=True)
+            shutil.rmtree(folder / "c", ignore_errors=True)
+        block = put(folder, classifier.classes_, n_rows, slices[0].stop)
+        left = [(k, rows) for k, rows in enumerate(slices) if k not in done]
         found = each_block(
             basis, ask, chosen=[rows for _, rows in left], shown=shows_bars(classifier), desc="answers"
         )
-        for (number, rows), (probability, *_) in zip(left, found, strict=True):
+        for (number, rows), (probability, *mark) in zip(left, found, strict=True):
             block(number, rows, probability)
-            ledger.write(_line(number))
+            if known is None:
+                ledger.write(json.dumps(known := question).encode() + b"\n")
+            ledger.write(_line(number, mark[0] if question["new"] else 0))
             ledger.flush()
     return folder
 
@@ -142,23 +161,41 @@ def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
 
 @dataclass(frozen=True, eq=False)
 class _AskNew:
-    """A block of new rows of features to the probabilities there."""
+    """A block of new rows of features to the probabilities there, and what tells these rows from others."""
 
     classifier: GraphClassifier
 
-    def __call__(self, rows: slice, X: Array) -> tuple[Array]:
+    def __call__(self, rows: slice, X: Array) -> tuple[Array, int]:
         check_finite(rows, X)
-        return (in_parts(self.classifier.predict_proba, X, len(self.classifier.classes_)),)
+        try:
+            found = in_parts(self.classifier.predict_proba, X, len(self.classifier.classes_))
+        except RowError as error:
+            raise error.after(rows.start) from None
+        return found, _mark(rows, X)
 
 
-def _new_question(classifier: GraphClassifier, X: Tall) -> tuple[Tall, _AskNew]:
+def _mark(rows: slice, X: Array) -> int:
+    return crc32(np.ascontiguousarray(X).data)
+
+
+def _new_question(classifier: GraphClassifier, X: Any) -> tuple[Tall, Any]:
     """New rows, and what is to be asked of their blocks: here, where the fit has eigenvectors in memory, else anywhere."""
+    seen, names = classifier._seen, getattr(classifier, "feature_names_in_", ())
+    if not (is_store(X) or isinstance(X, str | Path | np.memmap)):
+        X, names = read_features(classifier, X, reset=False, ensure_all_finite=False), ()
+        if not seen.has_features and (seen.nodes(X, labeled=classifier.labels_.nodes) >= 0).all():
+            return _question(classifier)  # weights tell rows of the fit only all together
+    X = tall(X)
+    X.expect_columns(classifier.n_features_in_, names if seen.store is None else seen.store.names)
     asked = copy(classifier)
+    asked.__dict__.pop("feature_names_in_", None)  # which blocks do not have
     if isinstance(classifier.spectrum_.vectors, Tall):
         asked._distributions, asked._kept = None, ()  # which would be sent to every process
     else:
         X = replace(X, in_memory=True)
-    asked.predict_proba(X.rows(slice(0, 1)))  # refuses what is wrong, and prepares what all blocks need
+    first = slice(0, 1)
+    check_finite(first, X.rows(first))
+    asked.predict_proba(X.rows(first))  # refuses what is wrong, and prepares what all blocks need
     return X, _AskNew(asked)
 
 
@@ -208,22 +245,23 @@ def _same(known: Any, question: dict[str, Any]) -> bool:
         return False
 
 
-def _ledger(folder: Path) -> tuple[Any, set[int]]:
-    """What was asked, and the blocks that are there; a line that was cut off does not count."""
+def _ledger(folder: Path) -> tuple[Any, dict[int, int]]:
+    """What was asked, and of the blocks that are there what tells their rows; a line that was cut off does not count."""
     path = folder / LEDGER
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     try:
-        done = [int(line.split()[0]) for line in lines[1:]]
-        if [line + b"\n" for line in lines[1:]] != [_line(number) for number in done]:
+        done = [(int(line.split()[0]), int(line.split()[1], 16)) for line in lines[1:]]
+        if [line + b"\n" for line in lines[1:]] != [_line(*each) for each in done]:
             raise ValueError
-        return (json.loads(lines[0]) if lines else None), set(done)
+        return (json.loads(lines[0]) if lines else None), dict(done)
     except (ValueError, IndexError):
         raise ValueError(f"{path} is damaged: choose another folder, or remove this one.") from None
 
 
-def _line(number: int) -> bytes:
+def _line(number: int, mark: int) -> bytes:
     """What the ledger holds of a block, with a checksum: a flipped digit would leave out another block."""
-    return f"{number} {crc32(str(number).encode()):08x}\n".encode()
+    told = f"{number} {mark:08x}"
+    return f"{told} {crc32(told.encode()):08x}\n".encode()
 
 
 def _place(folder: Path, number: int) -> Path:

@@ -28,7 +28,7 @@ from graphuq.settings import COMPARES_COLUMNS, check_settings
 from graphuq.spectrum.result import Spectrum
 from graphuq.stages import peak_gigabytes, timed
 from graphuq.suspicion import SuspiciousLabels, suspicious_labels
-from graphuq.tall import Tall, is_store, tall
+from graphuq.tall import Tall, is_store
 
 Array = NDArray[np.float64]
 
@@ -332,10 +332,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, shape (n_rows, n_classes), columns as in `classes_`."""
         if is_store(X):
-            return tall(X).made(self.predict_proba)
+            return answers.of_rows(self, X)
         nodes, new, where = self.locate(X)
         found = np.empty((len(nodes), len(self.classes_)))
-        found[~new] = self.label_distributions_[nodes[~new]]
+        found[~new] = self._at(nodes[~new])
         if where is not None:
             found[new] = self.like_nodes(where, self.posterior_.probability(where))
         return found
@@ -345,7 +345,13 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         if where.nearest is None or where.share is None:
             return found
         share = where.share[:, None]
-        return (1 - share) * found + share * self.label_distributions_[where.nearest]
+        return (1 - share) * found + share * self._at(where.nearest)
+
+    def _at(self, nodes: NDArray[np.int64]) -> Array:
+        """The answers at rows of `fit`; of a store without asking for all of them."""
+        if self._distributions is None and self._seen.store is not None:
+            return self.posterior_.probability(nodes)
+        return self.label_distributions_[nodes]
 
     def uncertainty(self, X: Any) -> Array:
         """The variance of the label (3.2), from the probabilities of the classes: 0 is sure; 1 is a coin toss."""

@@ -144,7 +144,7 @@ class _InParts:
         try:
             return self.work(X[first : first + PART_ROWS])
         except RowError as error:  # which counts from the first row that it was handed
-            raise RowError(error.told, *(rows.start + first + row for row in error.rows)) from None
+            raise error.after(rows.start + first) from None
 
 
 def _by_threads(X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:

@@ -45,6 +45,8 @@ def read_rows(classifier: GraphClassifier, X: Any) -> Any:
     if isinstance(classifier.graph, str) and classifier.graph not in TALL_GRAPHS:
         raise SettingError("graph", f"must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
     X = tall(X)
+    if len(X) < 2:
+        raise ValueError(f"X has {len(X)} row, and a graph needs two.")
     classifier.n_features_in_ = X.shape[1]
     classifier.__dict__.pop("feature_names_in_", None)  # of a table that was fitted before
     return X

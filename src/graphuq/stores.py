@@ -74,10 +74,11 @@ def _of_parquet(files: list[Path]) -> Tall:
         names = schema.names
         groups += [(number, k) for k in range(file.num_row_groups)]
         counts += [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
-    if not names or sum(counts) < 2:
-        raise ValueError(f"{files[0].parent} holds fewer than two rows of numbers.")
+    if not names or not sum(counts):
+        raise ValueError(f"{path} holds no rows of numbers.")
     shape, first = (sum(counts), len(names)), np.cumsum(counts)
-    return Tall(Grouped(tuple(files), tuple(groups), first, len(names)), shape, merged(first, *shape))
+    source = Grouped(tuple(files), tuple(groups), first, len(names))
+    return Tall(source, shape, merged(first, *shape), names=tuple(names))
 
 
 @dataclass(frozen=True, eq=False)

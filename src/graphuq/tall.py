@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import pairwise
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from graphuq._expect import RowError
 from graphuq.memory import check_room
 
 Array = NDArray[np.float64]
@@ -62,12 +63,14 @@ class Tall:
         shape: rows and columns.
         bounds: where its blocks begin, and the end: whole chunks of what is stored.
         in_memory: whether a part of it lies in the memory of this process, so that it is worked on here.
+        names: of the columns, if they have any.
     """
 
     source: Rows
     shape: tuple[int, int]
     bounds: NDArray[np.int64]
     in_memory: bool = False
+    names: tuple[str, ...] = ()
 
     def rows(self, index: Index) -> Array:
         """Some of the rows, shape (n, n_columns)."""
@@ -89,7 +92,19 @@ class Tall:
     def mapped(self, function: Callable[[Array], Array], n_columns: int) -> Tall:
         """The matrix whose rows a function makes of these, when they are asked for."""
         shape = (len(self), n_columns)
-        return replace(self, source=Mapped(self, function, n_columns), shape=shape)
+        return replace(self, source=Mapped(self, function, n_columns), shape=shape, names=())
+
+    def expect_columns(self, n_columns: int, names: Sequence[str], called: str = "X") -> None:
+        """Refuse a matrix with other columns than a fit had, or with the same in another order."""
+        if self.shape[1] != n_columns:
+            raise ValueError(
+                f"{called} has {self.shape[1]} columns, and the fit has {n_columns}: give the same features."
+            )
+        for own, known in zip(self.names, names, strict=False):
+            if own != known:
+                raise ValueError(
+                    f"{called} has the column {own!r} where the fit has {known!r}: give the same columns in this order."
+                )
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -201,7 +216,10 @@ def in_parts(function: Callable[[Array], Array], X: Array, n_columns: int) -> Ar
     """What a function makes of rows, some at a time: what it makes on the way stays in the processor's cache."""
     found = np.empty((len(X), n_columns))
     for first in range(0, len(X), PART_ROWS):
-        found[first : first + PART_ROWS] = function(X[first : first + PART_ROWS])
+        try:
+            found[first : first + PART_ROWS] = function(X[first : first + PART_ROWS])
+        except RowError as error:  # which counts from the first row that it was handed
+            raise error.after(first) from None
     return found
 
 
@@ -236,6 +254,8 @@ def tall(X: Any) -> Tall:
         raise TypeError(f"{name} must hold real numbers, got {X.dtype}.")
     if len(X.shape) != 2 or X.shape[1] < 1:
         raise ValueError(f"{name} must be a table of features, one row a node, got the shape {X.shape}.")
+    if X.shape[0] == 0:
+        raise ValueError(f"{name} has no rows.")
     if kind == "dask":
         return _of_dask(X)
     if kind == "zarr":

@@ -65,7 +65,28 @@ def test_new_rows_in_a_store_are_answered_as_by_predict(folder):
     table = parquet.read_table(folder / "out/new-answers")
     np.testing.assert_allclose(np.column_stack([table["p_high"], table["p_low"]]), known, atol=1e-9)
     np.save("new.npy", new[:, :3])
-    assert "new.npy has 3 columns, and x.npy has 4" in graphuq(*GIVEN, "--new", "new.npy").stderr
+    assert "new.npy has 3 columns, and the fit has 4: give" in graphuq(*GIVEN, "--new", "new.npy").stderr
+
+
+@pytest.mark.parametrize("where", ["x.npy", "new.npy"])
+def test_rows_that_are_refused_are_told_by_their_numbers(folder, where):
+    np.save("new.npy", X)
+    bad = X.copy()
+    bad[41] = 0.0
+    np.save(where, bad)
+    refused = graphuq(*GIVEN, "--new", "new.npy")
+    assert refused.exit_code == 2
+    assert "all zeros and have no direction, the first of them row 41" in " ".join(refused.stderr.split())
+
+
+def test_rows_alike_with_different_classes_are_told_by_their_numbers(folder):
+    alike = X.copy()
+    other = 20 * np.flatnonzero(TRUTH[::20] != TRUTH[0])[0]
+    alike[other] = X[0]
+    np.save("x.npy", alike)
+    done = graphuq(*GIVEN)
+    assert done.exit_code == 0, done.output
+    assert f"Rows 0 and {other} are the same in every feature" in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(

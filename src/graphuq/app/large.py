@@ -46,10 +46,8 @@ def fit_store(
     X = tall(store)
     y = read_store_labels(labels, len(X))
     X_new = None if new is None else tall(new)
-    if X_new is not None and X_new.shape[1] != X.shape[1]:
-        raise ValueError(
-            f"{new} has {X_new.shape[1]} columns, and {store} has {X.shape[1]}: --new takes the same features."
-        )
+    if X_new is not None:
+        X_new.expect_columns(X.shape[1], X.names, str(new))
     with words_of_the_shell() as notes, cluster(scheduler=scheduler, workers=workers):
         classifier.fit(X, y)
         tell(f"answers, after {time.perf_counter() - began:.0f} seconds ...")

@@ -74,7 +74,7 @@ def in_words(told: BaseException | str, names: Sequence[str]) -> str:
     if isinstance(told, AboutSetting):
         return f"{OPTIONS.get(told.name, told.name)} {told.told}"
     if isinstance(told, AboutRows):
-        return told.told.format(*(printable(names[row]) for row in told.rows))
+        return told.told.format(*(printable(names[row]) if names else row for row in told.rows))
     return str(told)
 
 
