@@ -17,7 +17,7 @@ from graphuq.learning.learned import warn_of_unlabeled_components
 from graphuq.models import Model, Probit
 from graphuq.models.base import LEARNED_FIELDS, ask, expect_fields, has_evidence, labeled, offer, offers
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
-from graphuq.posterior.mixture import AnyPosterior
+from graphuq.posterior.mixture import AnyPosterior, closed
 from graphuq.prior import GaussianPrior
 from graphuq.seen import Seen
 from graphuq.settings import make_prior, model_template, refuse_ignored_noise, shows_bars
@@ -78,7 +78,7 @@ def drawn(classifier: GraphClassifier, seen: Seen, before: AnyPosterior) -> Draw
     """The same by draws, of a mixture by those of its heaviest components, each independent of the others'."""
     if not isinstance(before, Mixture):
         return _sampled(classifier, seen, before.prior, before.model)
-    whole = _undrawn(before)
+    whole = before.closed()
     n_drawn = 1 + int(np.searchsorted(np.cumsum(whole.weights), DRAWN_WEIGHT))
     weights = whole.weights[:n_drawn] / whole.weights[:n_drawn].sum()
     parts = []
@@ -96,13 +96,13 @@ def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, l
     asked, changes = classifier.inference == "sample", is_dataclass(before.model)
     if offers(before.model, "sites") and (not asked or isinstance(before, Mixture)):
         if changes:
-            closed = _undrawn(before) if isinstance(before, Mixture) else _closed(before)
-            after: GaussianPosterior | Mixture = closed.with_labels(labels.nodes, labels.y)
+            source = before if isinstance(before, Mixture) else closed(before)
+            after: GaussianPosterior | Mixture = source.with_labels(labels.nodes, labels.y)
         else:
             after = GaussianPosterior.of(before.prior, model_of(classifier, labels))
         return after if not asked and after.diagnostics().converged else drawn(classifier, seen, after)
-    source = before.model if changes else model_template(classifier)
-    model = labeled(source, labels.nodes, labels.y, labels.n_classes)
+    template = before.model if changes else model_template(classifier)
+    model = labeled(template, labels.nodes, labels.y, labels.n_classes)
     return _sampled(classifier, seen, before.prior, model)
 
 
@@ -157,13 +157,3 @@ def _sampled(classifier: GraphClassifier, seen: Seen, prior: GaussianPrior, mode
     if classifier.inference == "sample" or classifier.sampler is not None:
         return sample(prior, model, classifier.sampler, n_warmup=classifier.n_steps, **run)
     return sample_enough(prior, model, time_limit=classifier.time_limit, **run)
-
-
-def _closed(each: Draws | GaussianPosterior) -> GaussianPosterior:
-    """Draws as expectation propagation sees them; what is in closed form already stays."""
-    return GaussianPosterior.of(each.prior, each.model) if isinstance(each, Draws) else each
-
-
-def _undrawn(mixture: Mixture) -> Mixture:
-    """The mixture in closed form, its lighter components included."""
-    return mixture.drawn_from or replace(mixture, components=tuple(map(_closed, mixture.components)))

@@ -27,6 +27,7 @@ from graphuq.prior import GaussianPrior
 
 FORMAT = "graphuq posterior 3"
 MODELS: dict[str, Any] = {each.__name__: each for each in (models.Probit, models.LevelSet, models.GinzburgLandau)}
+WHOLE = "drawn from"
 _ARRAYS = ("nodes", "y")  # of a model
 _LEARNED = ("gamma", "delta", "noise")  # numbers in which the components of a mixture differ
 
@@ -50,16 +51,21 @@ def load(path: str | Path, *, model: Model | None = None) -> AnyPosterior:
 def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, Any], Arrays]:
     """A posterior as facts and arrays; without the basis if that is given, and so kept elsewhere."""
     components = posterior.components if isinstance(posterior, Mixture) else (posterior,)
+    whole = posterior.drawn_from if isinstance(posterior, Mixture) else None
     model = posterior.model
     arrays: Arrays = {"model nodes": np.asarray(model.nodes)}
     if basis is None:
-        arrays["basis"] = _whole_basis([each.prior for each in components])
+        undrawn = whole.components if whole else ()
+        arrays["basis"] = basis = _whole_basis([each.prior for each in (*components, *undrawn)])
     if getattr(model, "y", None) is not None:
         arrays["model y"] = np.asarray(model.y)
     facts: dict[str, Any] = {"components": []}
     if isinstance(posterior, Mixture):
         arrays["weights"] = posterior.weights
         facts["temperature"] = posterior.temperature
+    if whole is not None:
+        facts[WHOLE], more = pack(whole, basis)
+        arrays |= {f"{WHOLE} {name}": array for name, array in more.items()}
     for k, each in enumerate(components):
         told, more = _pack_one(each)
         facts["components"].append(told)
@@ -83,12 +89,19 @@ def unpack(
     basis = arrays["basis"] if basis is None else basis
     found = []
     for k, told in enumerate(facts["components"]):
-        mine = {name.removeprefix(f"{k} "): array for name, array in arrays.items() if name.startswith(f"{k} ")}
+        mine = _within(arrays, str(k))
         mine |= {name: arrays[f"model {name}"] for name in _ARRAYS if f"model {name}" in arrays}
         found.append(_unpack_one(told, mine, model, basis))
     if "weights" not in arrays:
         return found[0]
-    return Mixture(tuple(found), arrays["weights"], float(facts["temperature"]))
+    whole: Any = None
+    if WHOLE in facts:  # not in files of before
+        whole = unpack(facts[WHOLE], _within(arrays, WHOLE), model, basis)
+    return Mixture(tuple(found), arrays["weights"], float(facts["temperature"]), whole)
+
+
+def _within(arrays: Arrays, part: str) -> Arrays:
+    return {name.removeprefix(f"{part} "): each for name, each in arrays.items() if name.startswith(f"{part} ")}
 
 
 def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arrays]:

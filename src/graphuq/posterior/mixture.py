@@ -42,6 +42,11 @@ class MixtureDiagnosis:
         return f"An average over {len(self.components)} choices of hyper-parameters. {worst}"
 
 
+def closed(each: Draws | GaussianPosterior) -> GaussianPosterior:
+    """Draws as expectation propagation sees them; what is in closed form already stays."""
+    return GaussianPosterior.of(each.prior, each.model) if isinstance(each, Draws) else each
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture:
     """The posterior averaged over hyper-parameters: what few labels leave open about them is part of the answer.
@@ -70,21 +75,25 @@ class Mixture:
         if weights.min() < 0 or abs(weights.sum() - 1) > 1e-6:
             raise ValueError(f"weights must be 0 or above and add up to 1, got the sum {weights.sum():.6g}.")
 
+    def closed(self) -> Mixture:
+        """The same in closed form, with the lighter components that were not drawn."""
+        if self.drawn_from is not None:
+            return replace(self.drawn_from, temperature=self.temperature)
+        return replace(self, components=tuple(map(closed, self.components)))
+
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Mixture:
-        """The mixture of other labels: each component anew, and weighed by how its evidence has changed.
+        """The mixture of other labels in closed form: each component anew, and weighed by how its evidence has changed.
 
         A component whose sweeps do not converge is left out, unless that is true of all. So are the lightest ones
         where there are so many sites that a person would wait for them: `learn` averages over all again. Those that
         hardly weigh any more stay, since a label that is taken back gives them their weight back.
         """
+        if self.drawn_from is not None:
+            return self.closed().with_labels(nodes, y)
         n_sites = max(1, np.size(nodes)) * int(offer(self.model, "n_fields"))
-        kept = self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]
-        components = [each.with_labels(nodes, y) for each in kept if isinstance(each, GaussianPosterior)]
-        gains = [
-            new.fit.log_evidence - old.fit.log_evidence
-            for new, old in zip(components, kept, strict=True)
-            if isinstance(old, GaussianPosterior)
-        ]
+        kept = [closed(each) for each in self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]]
+        components = [each.with_labels(nodes, y) for each in kept]
+        gains = [new.fit.log_evidence - old.fit.log_evidence for new, old in zip(components, kept, strict=True)]
         trusted = np.array([each.fit.converged for each in components])
         log_weights = np.log(self.weights[: len(kept)]) + gains - np.where(trusted | ~trusted.any(), 0.0, np.inf)
         weights = np.exp(log_weights - log_weights.max())
