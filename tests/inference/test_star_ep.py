@@ -269,10 +269,12 @@ def test_moments_at_nodes_are_those_of_z(shape, monkeypatch):
         np.testing.assert_allclose(found.mean[i], lift @ z.mean, atol=1e-10)
         covariance = half @ half.T + deviation[i] ** 2 * np.eye(shape[1])
         np.testing.assert_allclose(found.variance[i] * np.eye(shape[1]) + found.cross[i], covariance, atol=1e-10)
-    least, least_left_out = (np.linalg.eigvalsh(each.cross)[:, 0] for each in (found, result.left_out))
-    np.testing.assert_allclose(least_left_out, 0, atol=1e-12)  # not negative, and no more could be common
-    assert (least > -1e-12).all()
-    assert (found.variance >= 0).all()
+    # alone is what no label touches: what lies outside the span of the labels' rows, and the deviation
+    untouched = M - M @ np.linalg.pinv(B) @ B
+    np.testing.assert_allclose(found.variance, np.square(untouched).sum(axis=1) + deviation**2, atol=1e-10)
+    assert (np.linalg.eigvalsh(found.cross)[:, 0] > -1e-12).all()
+    # and of labels left out all that the fields do not have in common
+    np.testing.assert_allclose(np.linalg.eigvalsh(result.left_out.cross)[:, 0], 0, atol=1e-12)
     assert (result.left_out.variance >= 0).all()
     monkeypatch.setattr(star_ep, "CACHED", 1)
     monkeypatch.setattr(star_ep, "LEAST_ROWS", 1)  # one node at a time

@@ -9,7 +9,7 @@ from graphuq import GraphClassifier
 from graphuq.app.label import beliefs
 from graphuq.app.label import session as sessions
 from graphuq.app.label.session import MAX_CLASSES, MAX_NAME, checked_name
-from graphuq.app.label.store import Refused
+from graphuq.app.label.store import Refused, State
 from graphuq.posterior import kept
 from tests.app.label.conftest import NAMES, N, blobs
 
@@ -114,6 +114,32 @@ def test_a_class_removed_while_it_is_answered(make):
     session.do("answer", "me", "answer", 5, "dog")
     session.classes = known
     other.join()
+    assert (session.classes(), session.labels()) == (list(NAMES), GIVEN)
+
+
+def test_an_answer_of_a_class_that_is_being_removed_is_refused(make, monkeypatch):
+    session, refused = make(GIVEN), []
+    session.do("add", "me", "add", name="dog")
+    after = State.after
+
+    def answer():
+        try:
+            session.do("answer", "you", "answer", 5, "dog")
+        except Refused as error:
+            refused.append(str(error))
+
+    other = threading.Thread(target=answer)
+
+    def slow(state, event):
+        if event.kind == "remove":
+            other.start()
+            other.join(0.2)
+        return after(state, event)
+
+    monkeypatch.setattr(State, "after", slow)
+    session.do("remove", "me", "remove", name="dog")
+    other.join()
+    assert refused == ["'dog' is none of the classes: add it first."]
     assert (session.classes(), session.labels()) == (list(NAMES), GIVEN)
 
 
