@@ -16,11 +16,12 @@ from graphuq.learning import LogNormal, learn
 from graphuq.learning.learned import warn_of_unlabeled_components
 from graphuq.models import Model, Probit
 from graphuq.models.base import LEARNED_FIELDS, ask, expect_fields, has_evidence, labeled, offer, offers
+from graphuq.models.named import unlabeled
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.posterior.mixture import AnyPosterior, closed
 from graphuq.prior import GaussianPrior
 from graphuq.seen import Seen
-from graphuq.settings import make_prior, model_template, refuse_ignored_noise, shows_bars
+from graphuq.settings import make_prior, refuse_ignored_noise, shows_bars
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -48,7 +49,7 @@ class Inferred(NamedTuple):
 
 def model_of(classifier: GraphClassifier, labels: Labels) -> Model:
     """The model of the labels, if it can do what is asked of it."""
-    template = model_template(classifier)
+    template = unlabeled(classifier.model, classifier)
     model = labeled(template, labels.nodes, labels.y, labels.n_classes)
     if classifier.inference == "ep":
         ask(model, "sites")  # or a sentence that says why not
@@ -101,7 +102,7 @@ def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, l
         else:
             after = GaussianPosterior.of(before.prior, model_of(classifier, labels))
         return after if not asked and after.diagnostics().converged else drawn(classifier, seen, after)
-    template = before.model if changes else model_template(classifier)
+    template = before.model if changes else unlabeled(classifier.model, classifier)
     model = labeled(template, labels.nodes, labels.y, labels.n_classes)
     return _sampled(classifier, seen, before.prior, model)
 

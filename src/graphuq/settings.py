@@ -28,8 +28,8 @@ from graphuq._expect import (
 )
 from graphuq._warn import warn
 from graphuq.memory import check_room, room
-from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.models.base import has_evidence, offer
+from graphuq.models.named import MODELS, unlabeled
 from graphuq.prior import GaussianPrior
 from graphuq.spectrum.result import Spectrum
 from graphuq.tall import Tall
@@ -41,7 +41,6 @@ GRAPHS = ("knn", "self_tuning", "gaussian", "nystrom", "cosine", "precomputed")
 # By distances, which are in the units of the columns.
 COMPARES_COLUMNS = GRAPHS[:4]
 PRIORS = ("learned", "matern", "approximate", "project", "full")
-MODELS: dict[str, Any] = {"probit": Probit, "level_set": LevelSet, "ginzburg_landau": GinzburgLandau}
 INFERENCES = ("auto", "ep", "sample")
 # Residuals of the modes of a learned prior: smaller ones changed no probability by 5e-5 on seven data sets.
 LEARNED_TOLERANCE = 1e-3
@@ -98,7 +97,7 @@ def without_effect(classifier: GraphClassifier, n_classes: int | None = None) ->
     With a number of classes, or those of a fit, also those that only another number would look at.
     """
     graph, prior = classifier.graph, classifier.prior
-    template = model_template(classifier)
+    template = unlabeled(classifier.model, classifier)
     named = (
         template is not classifier.model
     )  # a model of a user's own takes no settings, and may offer no evidence
@@ -255,12 +254,3 @@ def make_prior(classifier: GraphClassifier, modes: Spectrum) -> GaussianPrior:
         return priors.matern(modes, tau=classifier.tau, alpha=classifier.alpha)
     named: GaussianPrior = getattr(priors, classifier.prior)(modes)
     return named
-
-
-def model_template(classifier: GraphClassifier) -> Any:
-    """The model that a classifier asks for, still without labels."""
-    if not isinstance(classifier.model, str):
-        return classifier.model
-    kind = MODELS[classifier.model]
-    given = {name: getattr(classifier, name) for name in kind.numbers}
-    return kind(**{name: float(value) for name, value in given.items() if value is not None})

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq import archive, models
+from graphuq import archive
 from graphuq._expect import expect_path
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, whiten
 from graphuq.models.base import Model, ask, expect_model, offer, warned_before, with_numbers
+from graphuq.models.named import MODELS
 from graphuq.posterior.base import Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
@@ -26,7 +27,7 @@ from graphuq.posterior.mixture import AnyPosterior, Mixture
 from graphuq.prior import GaussianPrior
 
 FORMAT = "graphuq posterior 3"
-MODELS: dict[str, Any] = {each.__name__: each for each in (models.Probit, models.LevelSet, models.GinzburgLandau)}
+KINDS: dict[str, Any] = {each.__name__: each for each in MODELS.values()}
 WHOLE = "drawn from"
 _ARRAYS = ("nodes", "y")  # of a model
 _LEARNED = ("gamma", "delta", "noise")  # numbers in which the components of a mixture differ
@@ -107,8 +108,8 @@ def _within(arrays: Arrays, part: str) -> Arrays:
 def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arrays]:
     prior, model = posterior.prior, posterior.model
     name = type(model).__name__
-    if name in MODELS:
-        settings = {f.name: getattr(model, f.name) for f in fields(MODELS[name]) if f.name not in _ARRAYS}
+    if name in KINDS:
+        settings = {f.name: getattr(model, f.name) for f in fields(KINDS[name]) if f.name not in _ARRAYS}
     else:
         told = {each: getattr(model, each, None) for each in (*_LEARNED, *offer(model, "numbers"))}
         settings = {each: float(value) for each, value in told.items() if isinstance(value, Real)}
@@ -135,11 +136,11 @@ def _unpack_one(
     told: dict[str, Any], arrays: Arrays, model: Model | None, basis: NDArray[Any]
 ) -> Draws | GaussianPosterior:
     if model is None:
-        if told["model"] not in MODELS:
+        if told["model"] not in KINDS:
             raise TypeError(f"The file holds a model of your own, {told['model']}: give it as model=.")
         with warned_before():
-            model = MODELS[told["model"]](arrays["nodes"], arrays["y"], **told["model settings"])
-    elif told["model"] not in MODELS:
+            model = KINDS[told["model"]](arrays["nodes"], arrays["y"], **told["model settings"])
+    elif told["model"] not in KINDS:
         model = with_numbers(model, told["model settings"])
     variances = arrays["variances"]
     first = int(told["first column"])
