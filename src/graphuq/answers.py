@@ -22,6 +22,7 @@ from graphuq.inference.whiten import positions
 from graphuq.learning.evidence import learned_basis
 from graphuq.memory import check_disk, check_room
 from graphuq.passes import check_finite, each_block
+from graphuq.posterior.base import Classes
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import NewRows
@@ -51,7 +52,32 @@ def in_memory(classifier: GraphClassifier) -> tuple[Array, Array]:
     return found, error
 
 
-def of_rows(classifier: GraphClassifier, X: Any) -> Array:
+def at(
+    classifier: GraphClassifier, nodes: NDArray[np.int64], new: NDArray[np.bool_], where: NewRows | None
+) -> Classes:
+    """The probabilities at rows that `locate` has found: those of `fit` have the answers that they have there."""
+    found, error = np.empty((2, len(nodes), len(classifier.classes_)))
+    if not new.all():
+        known = _at_nodes(classifier, nodes[~new])
+        found[~new], error[~new] = known.probability, known.error
+    if where is not None:
+        fresh = classifier.posterior_.classes(where)
+        found[new], error[new] = fresh.probability, fresh.error
+        if where.nearest is not None and where.share is not None:
+            # Where a new row and one of the fit all but coincide, so do their answers.
+            share, near = where.share[:, None], _at_nodes(classifier, where.nearest)
+            found[new] = (1 - share) * fresh.probability + share * near.probability
+    return Classes(found, error)
+
+
+def _at_nodes(classifier: GraphClassifier, nodes: NDArray[np.int64]) -> Classes:
+    """At rows of `fit`; of a store without asking for all of them."""
+    if classifier._distributions is None and classifier._seen.store is not None:
+        return classifier.posterior_.classes(nodes)
+    return Classes(classifier.label_distributions_[nodes], classifier.label_errors_[nodes])
+
+
+def of_store(classifier: GraphClassifier, X: Any) -> Array:
     """The probabilities of rows in a store, as an array."""
     X, ask = _new_question(classifier, X)
     return np.concatenate([found for found, _ in each_block(X, ask)])
@@ -175,6 +201,7 @@ class _AskNew:
 
 
 def _mark(rows: slice, X: Array) -> int:
+    """What tells a block of rows from others."""
     return crc32(np.ascontiguousarray(X).data)
 
 

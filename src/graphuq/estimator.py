@@ -331,27 +331,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, shape (n_rows, n_classes), columns as in `classes_`."""
-        if is_store(X):
-            return answers.of_rows(self, X)
-        nodes, new, where = self.locate(X)
-        found = np.empty((len(nodes), len(self.classes_)))
-        found[~new] = self._at(nodes[~new])
-        if where is not None:
-            found[new] = self.like_nodes(where, self.posterior_.probability(where))
-        return found
-
-    def like_nodes(self, where: NewRows, found: Array) -> Array:
-        """The answers at new rows, drawn to that of the nearest row of `fit` where they all but coincide."""
-        if where.nearest is None or where.share is None:
-            return found
-        share = where.share[:, None]
-        return (1 - share) * found + share * self._at(where.nearest)
-
-    def _at(self, nodes: NDArray[np.int64]) -> Array:
-        """The answers at rows of `fit`; of a store without asking for all of them."""
-        if self._distributions is None and self._seen.store is not None:
-            return self.posterior_.probability(nodes)
-        return self.label_distributions_[nodes]
+        return answers.of_store(self, X) if is_store(X) else answers.at(self, *self.locate(X)).probability
 
     def uncertainty(self, X: Any) -> Array:
         """The variance of the label (3.2), from the probabilities of the classes: 0 is sure; 1 is a coin toss."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq import uncertainty
+from graphuq import answers, uncertainty
 from graphuq.app import folder
 from graphuq.app.question import Data, Question, read_data, row_names
 from graphuq.app.report.content import Content, Rows, collect
@@ -101,9 +101,9 @@ def predict_table(
     encoding = Encoding.from_json(record["encoding"])
     X = encoding.encode(data, ignore_unknown=ignore_unknown)
     with words_of_the_shell(names) as notes:
-        answers = beside({row_id or ROW: names}, _new_answers(classifier, X))
+        columns = beside({row_id or ROW: names}, _new_answers(classifier, X))
     gaps = filled_in(data, [feature.name for feature in encoding.features])
-    return answers, [*data.notes, *gaps, *encoding.unknown(data), *notes], data.marks
+    return columns, [*data.notes, *gaps, *encoding.unknown(data), *notes], data.marks
 
 
 def write_report(model: Path, out: Path | None = None) -> Path:
@@ -139,19 +139,13 @@ def _answers(classifier: GraphClassifier) -> dict[str, Sequence[Any]]:
 def _new_answers(classifier: GraphClassifier, X: Array) -> dict[str, Sequence[Any]]:
     """The answers for the rows of another table; a row that was in the fit has the answer that it has there."""
     nodes, new, where = classifier.locate(X)
-    known, posterior = nodes[~new], classifier.posterior_
-    probability, error = np.empty((2, len(nodes), len(classifier.classes_)))
-    probability[~new], error[~new] = classifier.label_distributions_[known], classifier.label_errors_[known]
-    if where is not None:
-        fresh = posterior.classes(where)
-        probability[new], error[new] = classifier.like_nodes(where, fresh.probability), fresh.error
-    mean = None
+    found, mean = answers.at(classifier, nodes, new, where), None
     if len(classifier.classes_) == 2:
         mean = np.empty(len(nodes))
-        mean[~new] = posterior.label_mean(known)
+        mean[~new] = classifier.posterior_.label_mean(nodes[~new])
         if where is not None:
-            mean[new] = posterior.label_mean(where)
-    return _columns(classifier.classes_, probability, error, mean)
+            mean[new] = classifier.posterior_.label_mean(where)
+    return _columns(classifier.classes_, found.probability, found.error, mean)
 
 
 def _columns(
