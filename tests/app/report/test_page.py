@@ -283,6 +283,22 @@ def test_cards_side_by_side_show_their_tables_whole(three):
 
 
 @needs_browser
+def test_rows_with_pictures_of_several_classes_show_whole(three):
+    pictures = np.zeros((200, 8, 8), dtype=np.uint8)
+    content = content_of(three, names=[f"digit {1000 + k}" for k in range(200)], pictures=pictures)
+    found, failures = probe(
+        render(content),
+        """
+        const box = document.querySelector(".scroll:has(canvas.picture)");
+        return [box.scrollWidth, box.clientWidth];
+        """,
+        width=1280,
+    )
+    assert failures == []
+    assert found[0] == found[1] > 500
+
+
+@needs_browser
 @pytest.mark.parametrize("n_classes", [2, 3, 15, 25])
 def test_on_a_phone_wide_tables_scroll_in_their_box(n_classes, classifier, three):
     """Long names without a place to break, all details open: the page keeps the width of the screen."""
