@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from graphuq import uncertainty
 from graphuq._expect import RowError
+from graphuq.classes import Labels
 from graphuq.files import lock, whole_file
-from graphuq.inference.whiten import positions
 from graphuq.learning.evidence import learned_basis
 from graphuq.memory import check_disk, check_room
 from graphuq.passes import check_finite, each_block
@@ -27,7 +27,7 @@ from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import NewRows
 from graphuq.rows import read_features
-from graphuq.tall import Array, Tall, in_parts, is_store, needed, tall
+from graphuq.tall import Array, Tall, in_parts, is_store, needed, some_rows, spread, tall
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 LEDGER = (
     "_graphuq.jsonl"  # what was asked, and a line for each block that is there; readers of Parquet pass over "_"
 )
-SAMPLED_ROWS = 1000
 # Labeled rows whose fields tell one posterior from another, and by how many deviations: a fit repeated on another
 # machine differs by rounding, measured 3e-4, one of other hyper-parameters or draws by more than this.
 TOLD_ROWS, SAME = 20, 3e-3
@@ -95,7 +94,8 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
     put = _to_zarr if folder.suffix == ".zarr" else _to_parquet
     basis, ask = _question(classifier) if X is None else _new_question(classifier, X)
     n_rows, n_classes, slices = len(basis), len(classifier.classes_), basis.slices()
-    question = {"form": "graphuq answers 4", "rows": n_rows, "blocks": len(slices), "of": _key(classifier)}
+    of = key(classifier, classifier.labels_, classifier._seen.store)
+    question = {"form": "graphuq answers 4", "rows": n_rows, "blocks": len(slices), "of": of}
     question |= {"new": isinstance(ask, _AskNew), "fields": _fields(classifier)}
 
     def others() -> str | None:
@@ -115,7 +115,7 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
             raise ValueError(f"{folder} holds the answers of {foreign}: choose another folder, or replace it.")
         known, listed = _ledger(folder)
         done = {number for number in listed if _place(folder, number).exists()}
-        check_disk(folder, 8.0 * (n_classes + 2) * n_rows * (1 - len(done) / len(slices)), "Writing all rows")
+        check_disk(folder, space(n_rows, n_classes) * (1 - len(done) / len(slices)), "Writing all rows")
         if known is None:  # of an earlier call no block is whole
             (folder / "zarr.json").unlink(missing_ok=True)
             shutil.rmtree(folder / "c", ignore_errors=True)
@@ -153,19 +153,6 @@ class _Ask:
     def _of_part(self, basis: Array) -> Array:
         found = self.posterior.classes(NewRows(basis.astype(self.precision, copy=False)))
         return np.hstack([found.probability, found.error])
-
-
-@dataclass(frozen=True, eq=False)
-class _LabeledRows:
-    """The rows of a prior's matrix at the labeled nodes: all that answers need of it."""
-
-    shape: tuple[int, int]
-    nodes: NDArray[np.int64]
-    found: Array
-
-    def __getitem__(self, index: Any) -> Array:
-        nodes = np.arange(*index.indices(self.shape[0])) if isinstance(index, slice) else np.asarray(index)
-        return self.found[positions(nodes, self.nodes)]
 
 
 def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
@@ -229,14 +216,17 @@ def _new_question(classifier: GraphClassifier, X: Any) -> tuple[Tall, Any]:
 def _light(posterior: Any, nodes: NDArray[np.int64]) -> Any:
     """The same without the matrix of all rows, to be sent to other processes."""
     vectors = posterior.prior.vectors
-    prior = replace(posterior.prior, vectors=_LabeledRows(vectors.shape, nodes, vectors[nodes]))
+    prior = replace(posterior.prior, vectors=some_rows(vectors[nodes], nodes, len(vectors)))
     return replace(posterior, whitening=replace(posterior.whitening, prior=prior))
 
 
-def _key(classifier: GraphClassifier) -> str:
-    """What a fit was asked: settings, labels, and the features, of a store some of them."""
-    X = classifier._seen.store
-    labels = classifier.labels_
+def space(n_rows: int, n_classes: int) -> float:
+    """Bytes that answers take on disk at most."""
+    return 8.0 * (n_classes + 2) * n_rows
+
+
+def key(classifier: GraphClassifier, labels: Labels, X: Tall | None) -> str:
+    """What a fit is asked: settings, labels, and the features, of a store some of them."""
     settings = {name: repr(value) for name, value in classifier.get_params().items() if name != "verbose"}
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for array in (labels.nodes, labels.y, np.array(labels.classes.tolist(), dtype=str)):
@@ -244,13 +234,8 @@ def _key(classifier: GraphClassifier) -> str:
     if X is None:
         digest.update(b"".join(classifier._seen.fingerprints))
     else:
-        digest.update(_some_rows(X))
+        digest.update(X[spread(len(X))].tobytes())
     return digest.hexdigest()
-
-
-def _some_rows(X: Tall) -> bytes:
-    """What tells one store from another."""
-    return X.rows(np.unique(np.linspace(0, len(X) - 1, SAMPLED_ROWS).astype(np.int64))).tobytes()
 
 
 def _fields(classifier: GraphClassifier) -> list[float]:

@@ -13,7 +13,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -54,10 +54,13 @@ def write(path: Path, form: str, facts: Mapping[str, Any], arrays: Mapping[str, 
         file.write(seal)
 
 
-def read(path: Path, form: str, what: str) -> tuple[dict[str, Any], Arrays]:
-    """The facts and arrays of a file, or a sentence that says what is wrong with it; `what` is "a spectrum", say."""
+def read(path: Path, form: str, what: str, *, mapped: Container[str] = ()) -> tuple[dict[str, Any], Arrays]:
+    """The facts and arrays of a file, or a sentence that says what is wrong with it; `what` is "a spectrum", say.
+
+    Arrays of the names in `mapped` stay where they lie, and are read when they are looked at.
+    """
     try:
-        arrays = read_npz(path)
+        arrays = read_npz(path, mapped=mapped)
         head = json.loads(arrays.pop("facts").tobytes())
         found, told = str(head["format"]), str(head["facts"])
         with path.open("rb") as file:
@@ -73,28 +76,42 @@ def read(path: Path, form: str, what: str) -> tuple[dict[str, Any], Arrays]:
     return dict(json.loads(told)), arrays
 
 
-def read_npz(path: Path) -> Arrays:
+def read_npz(path: Path, *, mapped: Container[str] = ()) -> Arrays:
     """The arrays of an NPZ file; objects are never loaded. Whatever else is wrong raises one of `DAMAGE`."""
     if not os.path.isfile(path) and os.path.exists(path) and not os.path.isdir(path):
         raise ValueError("it is no regular file")  # reading a pipe would wait for ever
     arrays: Arrays = {}
     # opened here, since np.load leaves a damaged file open
     with open(path, "rb") as stream, zipfile.ZipFile(stream) as members:
-        check_members(members)
+        check_members(members, apart=mapped)
         for name in members.namelist():
             if not name.endswith(".npy"):
                 raise ValueError(f"it holds more than arrays: {name[:80]!r}")
         for each in members.infolist():
+            name = each.filename.removesuffix(".npy")
             with members.open(each) as member:
-                _check_heading(member, each)
+                laid_out = _check_heading(member, each)
+                if name in mapped and each.compress_type == zipfile.ZIP_STORED:
+                    arrays[name] = _map(path, stream, each.header_offset, member.tell(), *laid_out)
+                    continue
             with members.open(each) as member:
-                arrays[each.filename.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
+                arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
                 if member.read(1):  # at the end of a member its checksum is compared
                     raise ValueError(f"{each.filename[:80]!r} holds more than its heading says")
     return arrays
 
 
-def check_members(members: zipfile.ZipFile) -> None:
+def _map(
+    path: Path, stream: IO[bytes], first: int, heading: int, shape: Any, turned: bool, kind: Any
+) -> NDArray[Any]:
+    """An array where it lies in the file, behind the headings of its member and its own."""
+    stream.seek(first)
+    name, extra = struct.unpack_from("<HH", stream.read(30), 26)
+    start = first + 30 + name + extra + heading
+    return np.memmap(path, kind, "r", start, shape, "F" if turned else "C")
+
+
+def check_members(members: zipfile.ZipFile, *, apart: Container[str] = ()) -> None:
     """Refuse a ZIP file that is encrypted, larger unpacked than the memory that is left, or that has lost a member."""
     assert members.fp is not None  # it is open
     members.fp.seek(-22 - len(members.comment), os.SEEK_END)  # the record at its end, which counts the members
@@ -103,18 +120,20 @@ def check_members(members: zipfile.ZipFile) -> None:
         raise zipfile.BadZipFile(f"it counts {count} members, and {len(members.infolist())} are found")
     if any(each.flag_bits & 1 for each in members.infolist()):
         raise ValueError("it is encrypted")
-    check_room(sum(each.file_size for each in members.infolist()), "unpacked, it", "Free some.")
+    unpacked = [each for each in members.infolist() if each.filename.removesuffix(".npy") not in apart]
+    check_room(sum(each.file_size for each in unpacked), "unpacked, it", "Free some.")
 
 
-def _check_heading(member: Any, entry: zipfile.ZipInfo) -> None:
-    """Refuse objects, and what promises more than the member holds, before room is made for it."""
+def _check_heading(member: Any, entry: zipfile.ZipInfo) -> tuple[Any, bool, Any]:
+    """How an array is laid out; refuse objects, and what promises more than the member holds, before room is made for it."""
     version = np.lib.format.read_magic(member)
     heading = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = heading(member)
+    shape, turned, dtype = heading(member)
     if dtype.hasobject:
         raise Pickled(entry.filename.removesuffix(".npy"))
     if int(np.prod(shape, dtype=object)) * dtype.itemsize > entry.file_size:
         raise ValueError(f"{entry.filename[:80]!r} holds less than its heading says")
+    return shape, turned, dtype
 
 
 def _digest(file: IO[bytes]) -> bytes:

@@ -43,6 +43,8 @@ def cluster(*, scheduler: str | None = None, workers: int | None = None, patienc
     if scheduler is None and workers is None:
         yield
         return
+    if scheduler is not None and workers is not None:
+        raise ValueError(f"The Dask scheduler at {scheduler} has workers of its own: leave out --workers.")
     dask = needed("distributed", "Clusters need Dask")
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters of it is told as an error
     with ExitStack() as held:

@@ -22,6 +22,7 @@ from graphuq._expect import (
 )
 from graphuq._recipe import recipe
 from graphuq.spectrum.result import Spectrum
+from graphuq.tall import spread
 
 Array = NDArray[np.float64]
 
@@ -29,8 +30,6 @@ Array = NDArray[np.float64]
 SUPPORT_TOLERANCE = 1e-8
 # Below this an eigenvalue after the first cannot be told from zero in double precision.
 ZERO_EIGENVALUE = 1e-12
-# Nodes, evenly spread, from which a quantile over all of them is read.
-QUANTILE_NODES = 5000
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +205,7 @@ class GaussianPrior:
         """The variance that this share of the nodes stays below, kept for the next time."""
         key = share, counted.tobytes()
         if key not in self._quantiles:
-            some = self.vectors[:: max(1, self.n_nodes // QUANTILE_NODES)]
+            some = self.vectors[spread(self.n_nodes)]
             self._quantiles[key] = float(np.quantile(np.square(some) @ counted, share))
         return self._quantiles[key]
 

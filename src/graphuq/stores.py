@@ -13,6 +13,8 @@ from graphuq._expect import why
 from graphuq.archive import DAMAGE
 from graphuq.tall import Array, Index, Tall, delayed, merged, needed, tall
 
+PARQUET = (".parquet", ".pq")
+
 
 def open_store(path: Path) -> Tall:
     """The matrix that lies there."""
@@ -26,7 +28,7 @@ def open_store(path: Path) -> Tall:
                 f"{path} is no NPY file of numbers, or ends before its last row: {why(error)}."
             ) from None
     files = (
-        sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.suffix in (".parquet", ".pq") else []
+        sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.suffix in PARQUET else []
     )
     if files:
         return _of_parquet(files)

@@ -6,6 +6,7 @@
 | `Chunked` | the chunks of a Dask array |
 | `Mapped` | nowhere: they are made from those of another matrix |
 | `Beside` | in several matrices, side by side |
+| `Some` | here, as far as they were kept |
 | `stores.Grouped` | the row groups of Parquet files |
 """
 
@@ -33,6 +34,8 @@ Index = slice | NDArray[np.int64]
 _BLOCK_BYTES = 2**25
 # Rows that are worked on at a time, of those that were read.
 PART_ROWS = 2048
+# Rows, evenly spread, from which a quantile or an average over all is read.
+SPREAD_ROWS = 5000
 
 
 def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
@@ -40,6 +43,11 @@ def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
     step = max(1, _BLOCK_BYTES // (8 * n_columns))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
+
+
+def spread(n_rows: int) -> slice:
+    """Rows that stand for all."""
+    return slice(None, None, max(1, n_rows // SPREAD_ROWS))
 
 
 class Rows(Protocol):
@@ -210,6 +218,37 @@ class Beside:
     def lazy(self, rows: slice) -> Any:
         """The same, for Dask."""
         return delayed(np.hstack)([part.lazy(rows) for part in self.parts])
+
+
+@dataclass(frozen=True, eq=False)
+class Some:
+    """Some rows of a matrix, whose others are not here."""
+
+    array: Array
+    nodes: NDArray[np.int64]  # which rows these are, in order
+    n_rows: int
+
+    def rows(self, index: Index) -> Array:
+        """Some of these rows."""
+        wanted = np.arange(*index.indices(self.n_rows)) if isinstance(index, slice) else index
+        place = np.minimum(np.searchsorted(self.nodes, wanted), len(self.nodes) - 1)
+        if (gone := wanted[self.nodes[place] != wanted]).size:
+            raise ValueError(
+                f"Row {gone[0]:,} is not here: of {self.n_rows:,} rows {len(self.nodes):,} are kept, those with a label and "
+                "some that stand for all. New rows can be answered; for those of the fit read its answers, or fit again."
+            )
+        return self.array[place]
+
+    def lazy(self, rows: slice) -> Any:
+        """The same, for Dask."""
+        return delayed(Some.rows)(self, rows)
+
+
+def some_rows(array: Array, nodes: NDArray[np.int64], n_rows: int, names: Sequence[str] = ()) -> Tall:
+    """A matrix of which these rows are kept, perhaps all of them."""
+    shape, order = (n_rows, array.shape[1]), np.argsort(nodes)
+    source: Rows = Stored(array) if len(nodes) == n_rows else Some(array[order], nodes[order], n_rows)
+    return Tall(source, shape, merged(None, *shape), True, tuple(names))
 
 
 def in_parts(function: Callable[[Array], Array], X: Array, n_columns: int) -> Array:

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from graphuq import GraphClassifier, archive, prior
+from graphuq import GraphClassifier, answers, archive, prior
+from graphuq import tall as talls
 from graphuq.app import folder
 from graphuq.app.report.content import Rows
+from graphuq.tall import tall
+from tests.decay import decayed
 
 FLOWERS = load_iris()
 ROWS = np.arange(0, 150, 2)
@@ -17,6 +20,7 @@ KINDS = {
     "learned": ({}, 3),
     "learned, two classes": ({"n_neighbors": 5}, 2),
     "low rank": ({"graph": "cosine"}, 3),
+    "landmarks": ({"graph": "nystrom", "width": 1.0}, 3),
     "expectation propagation": ({"prior": "matern", "inference": "ep", "gamma": 0.2}, 3),
     "draws": ({"prior": "matern", **QUICK}, 2),
     "a tail": ({"prior": "approximate", "n_modes": 20, "graph": "self_tuning", **QUICK}, 2),
@@ -32,7 +36,6 @@ def fitted(settings, n_classes):
 
 
 def saved(classifier, path):
-    path.mkdir()
     rows = Rows(names=[f"flower {k}" for k in range(classifier.graph_.n_nodes)], columns=["width"])
     folder.write(path, classifier, rows, {"asked": "nothing"})
     after, named, record = folder.read(path)
@@ -94,8 +97,6 @@ def test_settings_that_no_file_keeps_are_refused():
         folder.refuse_objects(GraphClassifier(prior=prior.matern(tau=0.1, alpha=2)))
     with pytest.raises(ValueError, match="cannot keep the setting random_state"):
         folder.refuse_objects(GraphClassifier(random_state=np.random.RandomState(0)))
-    with pytest.raises(ValueError, match="landmarks of the graph nystrom: choose knn"):
-        folder.refuse_objects(GraphClassifier(graph="nystrom", width=1.0))
     folder.refuse_objects(GraphClassifier())
 
 
@@ -112,3 +113,71 @@ def test_a_model_that_was_changed_is_refused(tmp_path):
     (tmp_path / "out" / folder.MODEL).unlink()
     with pytest.raises(ValueError, match=r"holds no model: it has no model\.npz"):
         folder.read(tmp_path / "out")
+
+
+FEW_DRAWS = {"inference": "sample", "n_steps": 20, "n_chains": 2}
+STORES = {
+    "cosine": {"graph": "cosine"},
+    "nystrom": {"graph": "nystrom", "width": 1.0},
+    "knn": {},
+    "knn of principal components": {"n_components": 2},
+    "expectation propagation": {"graph": "cosine", "prior": "matern", "inference": "ep"},
+    "draws": {"graph": "cosine", "prior": "matern", **FEW_DRAWS},
+    "a tail": {"graph": "nystrom", "width": 1.0, "prior": "approximate", "inference": "ep"},
+    "every node is seen": {"graph": "cosine", "prior": "matern", "model": "ginzburg_landau", **FEW_DRAWS},
+}
+
+
+@pytest.fixture
+def few_kept(monkeypatch):
+    monkeypatch.setattr(talls, "SPREAD_ROWS", 20)
+
+
+def of_store(settings, path):
+    np.save(path / "x.npy", FLOWERS.data[ROWS])
+    truth = FLOWERS.target[ROWS] // (2 if "n_steps" in settings else 1)  # draws of two classes are quick
+    return GraphClassifier(**settings).fit(tall(path / "x.npy"), np.where(np.arange(75) % 5 == 0, truth, -1))
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.filterwarnings("ignore")
+def test_the_model_of_a_store_needs_no_store(tmp_path, name, few_kept):
+    before = of_store(STORES[name], tmp_path)
+    known, labeled = before.predict_proba(NEW), before.posterior_.probability(before.labels_.nodes)
+    everywhere, of = before.label_distributions_, answers.key(before, before.labels_, before._seen.store)
+    folder.write(tmp_path, before)
+    whole = folder.read(tmp_path, store=tall(tmp_path / "x.npy"))[0]
+    np.testing.assert_allclose(whole.label_distributions_, everywhere, rtol=1e-9)
+    (tmp_path / "x.npy").unlink()
+    after = folder.read(tmp_path)[0]
+    np.testing.assert_array_equal(after.classes_, before.classes_)
+    np.testing.assert_allclose(after.predict_proba(NEW), known, rtol=1e-9)
+    np.testing.assert_allclose(after.posterior_.probability(after.labels_.nodes), labeled, rtol=1e-9)
+    assert answers.key(after, after.labels_, after._seen.store) == of
+    if len(np.load(tmp_path / "model.npz")["rows nodes"]) == 75:
+        np.testing.assert_allclose(after.label_distributions_, everywhere, rtol=1e-9)
+    else:
+        assert len(np.load(tmp_path / "model.npz")["rows nodes"]) == 35  # every third, and every fifth
+        with pytest.raises(ValueError, match=r"Row 1 is not here: of 75 rows 35 are kept, .* or fit again"):
+            _ = after.label_distributions_
+    if name in ("cosine", "knn"):
+        again = [each.partial_fit_labels([5], [1]).relearn().predict_proba(NEW) for each in (whole, after)]
+        np.testing.assert_allclose(again[1], again[0], rtol=1e-6)
+
+
+def test_what_is_large_in_the_model_of_neighbors_is_not_read_into_memory(tmp_path):
+    folder.write(tmp_path, of_store({}, tmp_path))
+    after = folder.read(tmp_path)[0]
+    assert isinstance(after.spectrum_.vectors, np.memmap)
+    assert isinstance(after._seen.store.source.array, np.memmap)
+
+
+@pytest.mark.parametrize("name", ["nystrom", "knn"])
+@pytest.mark.filterwarnings("ignore")
+def test_the_model_of_a_store_that_decayed_is_refused(tmp_path, name):
+    folder.write(tmp_path, of_store(STORES[name], tmp_path))
+    content = (tmp_path / folder.MODEL).read_bytes()
+    for each in decayed(content, n_flips=40, n_cuts=10):
+        (tmp_path / folder.MODEL).write_bytes(each)
+        with pytest.raises(ValueError, match=r"model\.npz (is not a model|was changed or damaged)"):
+            folder.read(tmp_path)

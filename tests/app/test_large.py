@@ -1,5 +1,6 @@
-"""`graphuq fit` with features in a store."""
+"""`graphuq fit` and `graphuq predict` with features in a store."""
 
+import csv
 import json
 
 import numpy as np
@@ -30,6 +31,10 @@ def graphuq(*words):
     return CliRunner().invoke(app, ["fit", *words])
 
 
+def predict(*words):
+    return CliRunner().invoke(app, ["predict", *words])
+
+
 GIVEN = ("x.npy", "--labels", "labels.csv", "--graph", "cosine", "--out", "out")
 
 
@@ -49,23 +54,128 @@ def test_a_store_is_fitted_and_fitted_again_at_once(folder):
     assert "300 rows, 15 with a class" in again.stdout
     assert before == {path: path.stat().st_mtime_ns for path in (folder / "out/answers").glob("*.parquet")}
     (folder / "labels.csv").write_text("row,class\n0,low\n20,high\n")
-    assert "the answers of another fit" in graphuq(*GIVEN).stderr
+    assert "out holds the model of another fit: choose another folder" in graphuq(*GIVEN).stderr
     assert graphuq(*GIVEN, "--force", "--quiet").exit_code == 0
 
 
-def test_new_rows_in_a_store_are_answered_as_by_predict(folder):
-    new = X[::3] + 0.05
-    np.save("new.npy", new)
-    done = graphuq(*GIVEN, "--new", "new.npy")
+def test_a_fit_that_was_killed_while_it_answered_is_not_made_again(folder, monkeypatch):
+    plain = GraphClassifier.write_proba
+
+    def killed(*given, **settings):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GraphClassifier, "write_proba", killed)
+        assert graphuq(*GIVEN).exit_code != 0
+    assert not (folder / "out/answers").exists()
+    monkeypatch.setattr(GraphClassifier, "fit", killed)
+    done = graphuq(*GIVEN)
     assert done.exit_code == 0, done.output
-    assert "New rows: out/new-answers" in done.stdout
+    assert plain is GraphClassifier.write_proba
+    assert json.loads((folder / "out/run.json").read_text())["stages"]["spectrum"] > 0
+    assert len(parquet.read_table(folder / "out/answers")) == 300
+
+
+def classes():
     y = np.full(300, "", dtype="<U4")
     y[::20] = np.where(TRUTH[::20] == 1, "high", "low")
-    known = GraphClassifier(graph="cosine").fit(X, y).predict_proba(new)
-    table = parquet.read_table(folder / "out/new-answers")
-    np.testing.assert_allclose(np.column_stack([table["p_high"], table["p_low"]]), known, atol=1e-9)
-    np.save("new.npy", new[:, :3])
-    assert "new.npy has 3 columns, and the fit has 4: give" in graphuq(*GIVEN, "--new", "new.npy").stderr
+    return y
+
+
+def probabilities(path):
+    table = parquet.read_table(path)
+    return np.column_stack([table["p_high"], table["p_low"]])
+
+
+@pytest.mark.parametrize("words", [["cosine"], ["nystrom", "--width", "2"], ["knn"]], ids=lambda words: words[0])
+@pytest.mark.filterwarnings("ignore")
+def test_the_model_answers_new_rows_when_the_store_is_gone(words, folder):
+    new = X[::3] + 0.05
+    np.save("new.npy", new)
+    settings = {"width": 2.0} if words[0] == "nystrom" else {}
+    known = GraphClassifier(graph=words[0], **settings).fit(X, classes()).predict_proba(new)
+    assert graphuq("x.npy", "--labels", "labels.csv", "--out", "out", "--graph", *words).exit_code == 0
+    (folder / "x.npy").unlink()
+    done = predict("out", "new.npy", "--out", "answers", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["rows"] == 100
+    np.testing.assert_allclose(probabilities("answers"), known, atol=1e-6)
+    assert "100 rows, in" in predict("out", "new.npy", "--out", "answers.zarr").stdout
+    (folder / "new.csv").write_text("a,b,c,d\n" + "\n".join(",".join(map(repr, row)) for row in new.tolist()))
+    rows = list(csv.DictReader(predict("out", "new.csv").stdout.splitlines()))
+    found = [[float(row[f"probability of {name}"]) for name in ("high", "low")] for row in rows]
+    np.testing.assert_allclose(found, known, atol=1e-6)
+
+
+def test_new_rows_that_cannot_be_answered_are_told(folder):
+    import pandas
+
+    named = pandas.DataFrame(X, columns=list("abcd"))
+    named.to_parquet("x.parquet")
+    assert graphuq("x.parquet", *GIVEN[1:]).exit_code == 0
+    named[list("abdc")].to_parquet("turned.parquet")
+    named[list("abdc")].to_csv("turned.csv", index=False)
+    named.drop(columns="c").to_csv("fewer.csv", index=False)
+    np.save("fewer.npy", X[:, :3])
+    bad = X.copy()
+    bad[41, 2] = np.nan
+    np.save("bad.npy", bad)
+    for words, told in [
+        (["fewer.npy", "--out", "a"], "fewer.npy has 3 columns, and the fit has 4: give the same features"),
+        (["turned.parquet", "--out", "a"], "turned.parquet has the column 'd' where the fit has 'c'"),
+        (["fewer.csv"], "no column 'c'"),
+        (["bad.npy", "--out", "a"], "The block of rows 0 to 299 has NaN or infinite values in 1 rows, the first of them row 41"),
+        (["none.npy", "--out", "a"], "There is no file or folder none.npy"),
+        (["x.npy"], "x.npy is a store, whose answers are written block by block: give --out with a folder"),
+        (["turned.csv", "--workers", "2"], "turned.csv is a table"),
+    ]:  # fmt: skip
+        done = predict("out", *words)
+        assert (done.exit_code, told in done.stderr) == (2, True), done.output
+        assert done.stderr.count("\n") == 1
+    turned = predict("out", "turned.csv")  # by their names
+    assert turned.exit_code == 0
+    found = [float(row["probability of high"]) for row in csv.DictReader(turned.stdout.splitlines())]
+    assert predict("out", "x.npy", "--out", "same").exit_code == 0
+    np.testing.assert_allclose(found, probabilities("same")[:, 0], atol=1e-6)
+    assert "out holds a model that was not fitted to a table" in CliRunner().invoke(app, ["report", "out"]).stderr
+    named.assign(y=classes()).to_csv("table.csv", index=False)
+    assert (
+        graphuq("table.csv", "--label", "y", "--out", "of-table", "--graph", "cosine", "--scale", "none").exit_code
+        == 0
+    )
+    refused = predict("of-table", "x.npy", "--out", "a")
+    assert (
+        "The model was fitted to a table, whose columns may have been scaled, and x.npy is a store"
+        in refused.stderr
+    )
+    assert "of-table holds the fit of a table" in graphuq(*GIVEN[:-1], "of-table", "--force").stderr
+    model = (folder / "out/model.npz").read_bytes()
+    (folder / "out/model.npz").write_bytes(model[:1000] + bytes([model[1000] ^ 1]) + model[1001:])
+    refused = predict("out", "x.npy", "--out", "a")
+    assert refused.exit_code == 2
+    assert "damaged" in refused.stderr
+
+
+def test_a_table_for_a_store_without_names_has_its_columns(folder):
+    assert graphuq(*GIVEN).exit_code == 0
+    (folder / "new.csv").write_text("id,a,b,c,d\n1,1,1,1,1\n")
+    told = "new.csv has 5 columns, and the fit has 4, which have no names: give the same features in their order"
+    assert told in predict("out", "new.csv").stderr
+    np.savez("new.npz", x=X[:5] + 0.05)
+    assert len(predict("out", "new.npz").stdout.splitlines()) == 6
+
+
+def test_what_a_fit_takes_on_disk_is_told_before_it_begins(folder, monkeypatch):
+    def begun(*given):
+        pytest.fail("it has begun")
+
+    monkeypatch.setattr(GraphClassifier, "fit", begun)
+    monkeypatch.setattr("graphuq.memory.shutil.disk_usage", lambda path: type("Usage", (), {"free": 100_000}))
+    refused = graphuq("x.npy", "--labels", "labels.csv", "--out", "out")
+    assert (
+        refused.exit_code == 2
+    )  # 300 rows of 4 features, 300 modes and 3 more numbers, 10 edges; and 4 of the answers
+    assert "What the model and the answers hold takes 0.8 MB, but 0.1 MB are free" in refused.stderr
 
 
 @pytest.mark.parametrize("where", ["x.npy", "new.npy"])
@@ -74,7 +184,9 @@ def test_rows_that_are_refused_are_told_by_their_numbers(folder, where):
     bad = X.copy()
     bad[41] = 0.0
     np.save(where, bad)
-    refused = graphuq(*GIVEN, "--new", "new.npy")
+    refused = graphuq(*GIVEN)
+    if where == "new.npy":
+        refused = predict("out", "new.npy", "--out", "answers")
     assert refused.exit_code == 2
     assert "all zeros and have no direction, the first of them row 41" in " ".join(refused.stderr.split())
 
@@ -92,12 +204,11 @@ def test_rows_alike_with_different_classes_are_told_by_their_numbers(folder):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["x.npy", "--label", "y", "--new", "x.npy", "--out", "out"], "--new, --dask-scheduler, --workers"),
+        (["x.npy", "--label", "y", "--workers", "2", "--out", "out"], "--dask-scheduler and --workers are for"),
         (["x.npy", "--out", "out"], "Give --label with the column of a table, or --labels"),
         ([*GIVEN, "--label", "y"], "Give --label with the column of a table, or --labels"),
         ([*GIVEN, "--scale", "standard"], "taken as they are: leave out --id"),
         ([*GIVEN, "--workers", "2", "--dask-scheduler", "tcp://localhost:1"], "has workers of its own"),
-        (["x.npy", "--label", "y", "--graph", "nystrom", "--width", "1", "--out", "out"], "features in a store: use --labels"),
         (["x.npy", "--labels", "labels.csv", "--graph", "self_tuning", "--out", "out"], "--graph must be one of cosine, nystrom, knn"),
         (["none.zarr", "--labels", "labels.csv", "--graph", "cosine", "--out", "out"], "There is no file or folder none.zarr"),
         (["x.npy", "--labels", "labels.csv", "--graph", "nystrom", "--out", "out"], "--width must be given for nystrom"),

@@ -19,16 +19,17 @@ from graphuq import __version__
 from graphuq.app.label.command import label
 from graphuq.app.options import (
     Force,
-    Graph,
     Inference,
     Json,
     ModelName,
     Prior,
     Quiet,
     Reading,
+    Scheduler,
     Separator,
     Similarity,
     Unknown,
+    Workers,
     grouped,
 )
 from graphuq.app.shell import exit_on_signals, one_sentence, printable, tell, whole_output
@@ -95,11 +96,8 @@ def fit(
     labels: Annotated[
         Path | None, typer.Option(help="Table with columns row, from 0, and class, for features in a store.")
     ] = None,
-    new: Annotated[Path | None, typer.Option(help="Store of new rows to answer too, with --labels.")] = None,
-    dask_scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler that does the work, with --labels.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes that do it, with --labels.")] = None,
+    dask_scheduler: Scheduler = None,
+    workers: Workers = None,
     reading: Reading,
     truth: Annotated[str | None, typer.Option(help="Column with true classes, to judge the answers by.")] = None,
     similarity: Similarity,
@@ -128,12 +126,8 @@ def fit(
     with one_sentence():
         if (label is None) == (labels is None):
             raise ValueError("Give --label with the column of a table, or --labels with a table for a store.")
-        if labels is None and (new or dask_scheduler or workers or similarity.graph == Graph.nystrom):
-            raise ValueError(
-                "--new, --dask-scheduler, --workers and --graph nystrom are for features in a store: use --labels."
-            )
-        if dask_scheduler and workers:
-            raise ValueError("--dask-scheduler has workers of its own: leave out --workers.")
+        if labels is None and (dask_scheduler or workers):
+            raise ValueError("--dask-scheduler and --workers are for features in a store: use --labels.")
         numbers = {"tau": tau, "alpha": alpha, "epsilon": epsilon, "n_steps": draws, "time_limit": time_limit}
         classifier = similarity.classifier(
             numbers,
@@ -153,7 +147,7 @@ def fit(
                 )
             cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
             found = large.fit_store(
-                table, labels, classifier, out, new=new, **cluster, tell=partial(tell, silent=quiet or json)
+                table, labels, classifier, out, **cluster, tell=partial(tell, silent=quiet or json)
             )
             _print(found, large.in_words(found), json, quiet)
             return
@@ -169,25 +163,42 @@ def fit(
 @app.command()
 def predict(
     folder: Annotated[Path, typer.Argument(help="What fit wrote.")],
-    table: Annotated[Path, typer.Argument(help="New rows, with the same features.")],
-    out: Annotated[Path | None, typer.Option(help="CSV file to write; by default standard output.")] = None,
+    table: Annotated[Path, typer.Argument(help="New rows, with the same features: a table, or a store.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="CSV file to write; by default standard output. Of a store a folder, or NAME.zarr."),
+    ] = None,
     separator: Separator = None,
     unknown: Annotated[
         Unknown, typer.Option(help="What to do with a category that the fit had not: refuse it, or ignore it.")
     ] = Unknown.refuse,
+    dask_scheduler: Scheduler = None,
+    workers: Workers = None,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Classify the rows of a new table with a fitted model."""
+    """Classify the rows of a new table, or store, with a fitted model."""
     with one_sentence():
-        check_target(out, force, table, folder / "model.npz")
+        from graphuq.app import large
         from graphuq.app.fitting import predict_table
+        from graphuq.app.folder import read
         from graphuq.app.tables import write_csv
         from graphuq.files import whole_file
 
+        model = read(folder)
+        if large.as_store(table, model):
+            cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
+            found = large.predict_store(table, model, out, **cluster, verbose=not (quiet or json))
+            _print(found, large.in_words(found), json, quiet)
+            return
+        if dask_scheduler or workers:
+            raise ValueError(
+                f"--dask-scheduler and --workers are for features in a store, and {table} is a table."
+            )
+        check_target(out, force, table, folder / "model.npz")
         ignored = unknown == Unknown.ignore
-        answers, notes, marks = predict_table(folder, table, separator=separator, ignore_unknown=ignored)
+        answers, notes, marks = predict_table(model, table, separator=separator, ignore_unknown=ignored)
         if out is not None:
             with whole_file(out) as part, part.open("w", encoding="utf-8", newline="") as file:
                 write_csv(file, answers, marks)

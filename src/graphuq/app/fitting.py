@@ -16,7 +16,7 @@ from graphuq.app import folder
 from graphuq.app.question import Data, Question, read_data, row_names
 from graphuq.app.report.content import Content, Rows, collect
 from graphuq.app.report.page import render
-from graphuq.app.tables import Encoding, Marks, beside, read_table, scaling_in_words, write_csv
+from graphuq.app.tables import Encoding, Feature, Marks, Table, beside, read_table, scaling_in_words, write_csv
 from graphuq.app.tables.doubts import filled_in
 from graphuq.app.wording import vague, words_of_the_shell
 from graphuq.classes import read_labels
@@ -90,15 +90,20 @@ def write_results(
 
 
 def predict_table(
-    model: Path, table: Path, *, separator: str | None = None, ignore_unknown: bool = False
+    model: tuple[GraphClassifier, Rows, dict[str, Any]],
+    table: Path,
+    *,
+    separator: str | None = None,
+    ignore_unknown: bool = False,
 ) -> tuple[dict[str, Sequence[Any]], list[str], Marks]:
-    """The answers for the rows of a new table, by column; what there is to note; and how that table is written."""
-    classifier, _, record = folder.read(model)
+    """The answers of a model for the rows of a new table, by column; what there is to note; and how that table is written."""
+    classifier, _, record = model
     data = read_table(table, separator=separator)
-    row_id = record["row_id"] if record["row_id"] in data.columns else None
+    row_id, known = record.get("row_id"), record.get("encoding")
+    row_id = row_id if row_id in data.columns else None
     names = row_names(data, row_id)
     data = replace(data, row_names=names)
-    encoding = Encoding.from_json(record["encoding"])
+    encoding = Encoding.from_json(known) if known else _as_they_are(data, classifier)
     X = encoding.encode(data, ignore_unknown=ignore_unknown)
     with words_of_the_shell(names) as notes:
         columns = beside({row_id or ROW: names}, _new_answers(classifier, X))
@@ -106,10 +111,26 @@ def predict_table(
     return columns, [*data.notes, *gaps, *encoding.unknown(data), *notes], data.marks
 
 
+def _as_they_are(table: Table, classifier: GraphClassifier) -> Encoding:
+    """All columns of a table, where the fit knew no names: that of a store without them, or of Python."""
+    widths = {name: int(np.prod(table.column(name).shape[1:])) for name in table.columns}
+    if sum(widths.values()) != classifier.n_features_in_:
+        raise ValueError(
+            f"{table.source.name} has {sum(widths.values())} columns, and the fit has {classifier.n_features_in_}, which "
+            "have no names: give the same features in their order, and no others."
+        )
+    return Encoding(tuple(Feature(*each) for each in widths.items()))
+
+
 def write_report(model: Path, out: Path | None = None) -> Path:
     """Write the report of a fitted folder anew, into it or elsewhere."""
     target = model / folder.REPORT if out is None else out
-    page = render(_content(*folder.read(model)))
+    classifier, rows, record = folder.read(model)
+    if "table" not in record:
+        raise ValueError(
+            f"{model} holds a model that was not fitted to a table of the command line: it has no report."
+        )
+    page = render(_content(classifier, rows, record))
     with whole_file(target) as part:
         part.write_text(page, encoding="utf-8")
     return target

@@ -3,6 +3,10 @@
     model.npz    all of it, sealed: the graph and its eigenpairs, the posterior, the answers, the rows, the record
     run.json     the record alone, for people and programs; it is not read again
 
+The model of a fit of a store needs no store. Eigenvectors of cosine and Nystrom weights are made of features: what makes
+them is kept, with the labeled rows and some that stand for all. Of nearest neighbors all rows are kept, and their
+eigenvectors; both stay in the file, and are read where a new row has its neighbors.
+
 Nothing in a folder is executed when it is loaded, and a model that was changed is refused.
 """
 
@@ -10,11 +14,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from graphuq import __version__, archive
@@ -22,19 +27,29 @@ from graphuq.app.report.content import Rows
 from graphuq.classes import Labels
 from graphuq.estimator import GraphClassifier
 from graphuq.feature_piece import FeaturePiece
-from graphuq.files import recover
-from graphuq.graph import Graph, LowRankGraph, cosine
+from graphuq.files import recover, whole_file
+from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.features import Features
 from graphuq.graph.kernel import Kernel
+from graphuq.graph.low_rank import Landmarks, UnitRows
 from graphuq.learning.evidence import learned_basis
+from graphuq.models.base import offer
+from graphuq.models.named import unlabeled
 from graphuq.posterior.archive import pack, unpack
 from graphuq.seen import Seen
+from graphuq.spectrum.factored import Eigenrows
 from graphuq.spectrum.result import Spectrum
+from graphuq.tall import Tall, some_rows, spread
 
 RUN, MODEL, REPORT, ANSWERS = "run.json", "model.npz", "report.html", "predictions.csv"
-FORMAT = "graphuq model 2"
+FORMAT = "graphuq model 3"
 # What a model is made of beside its posterior and weights: stored field by field.
-_PIECES: dict[str, Any] = {"features": Features, "kernel": Kernel, "linear": FeaturePiece, "spectrum": Spectrum}
+_PIECES: dict[str, Any] = {
+    "features": Features, "kernel": Kernel, "linear": FeaturePiece, "spectrum": Spectrum, "table": Rows,
+    "unit": UnitRows, "landmarks": Landmarks, "eigenrows": Eigenrows,
+}  # fmt: skip
+# Arrays of a store's model that stay in the file.
+_MAPPED = ("rows features", "rows vectors")
 
 
 def foreign(folder: Path) -> str | None:
@@ -48,64 +63,81 @@ def refuse_objects(classifier: GraphClassifier) -> None:
     for name, value in classifier.get_params().items():
         if not isinstance(value, str | int | float | None):
             raise ValueError(f"A folder cannot keep the setting {name} = {value!r}: give a name or a number.")
-    if classifier.graph == "nystrom":
-        raise ValueError(
-            "A folder cannot keep the landmarks of the graph nystrom: choose knn, gaussian or cosine."
-        )
 
 
-def write(folder: Path, classifier: GraphClassifier, rows: Rows, record: dict[str, Any]) -> None:
+def space(classifier: GraphClassifier, X: Tall) -> float:
+    """Bytes that the model of a fit of a store takes at most."""
+    per_row = 8.0 * X.shape[1]
+    if classifier.graph == "knn":  # eigenvectors, degrees, scales and radii, and edges from either side
+        per_row += 8.0 * (classifier.n_modes + 3) + 2 * 12.0 * classifier.n_neighbors
+    return per_row * len(_kept(classifier, len(X)))
+
+
+def write(folder: Path, classifier: GraphClassifier, rows: Rows | None = None, record: Any = None) -> None:
     """Write model.npz and run.json. Eigenvectors are stored once."""
+    refuse_objects(classifier)
     graph: Any = classifier.graph_
-    seen = classifier._seen
-    found = {
-        "features": getattr(graph, "features", None),
-        "kernel": getattr(graph, "kernel", None),
-        "linear": seen.linear,
-        "spectrum": classifier.spectrum_,
-        "table": rows,
-    }
+    seen, record = classifier._seen, {} if record is None else record
     facts: dict[str, Any] = {
         "record": record,
         "version": __version__,
         "settings": classifier.get_params(),
-        "classes": [str(name) for name in classifier.classes_],
+        "classes": [name if isinstance(name, int | float) else str(name) for name in classifier.classes_.tolist()],
         "hyperparameters": classifier.hyperparameters_,
         "hyperparameter_spread": classifier.hyperparameter_spread_,
         "n_features": int(classifier.n_features_in_),
         "seed": seen.seed,
     }
-    parts: dict[str, archive.Arrays] = {"weights": _weights(graph)}
+    found: dict[str, Any] = {"linear": seen.linear, "spectrum": seen.spectrum, "table": rows or Rows(())}
+    parts: dict[str, archive.Arrays] = {}
+    if isinstance(graph, Graph):
+        parts["weights"] = _arrays(graph.weights)
+        found |= {"features": graph.features, "kernel": graph.kernel}
+    else:
+        parts["weights"] = {"total": graph.total, **_arrays(graph.factor)}
+        facts["least degree"], features = graph.least_degree, getattr(graph.feature_map, "features", None)
+        found |= {"landmarks" if features else "unit": graph.feature_map, "features": features}
+    if seen.store is None:
+        parts["rows"] = {
+            "fingerprints": np.frombuffer(b"".join(seen.fingerprints), dtype=np.uint8).reshape(-1, 16),
+            "probability": classifier.label_distributions_,
+            "error": classifier.label_errors_,
+            "linear": np.empty((graph.n_nodes, 0)) if seen.columns is None else seen.columns,
+        }
+    else:
+        nodes = np.union1d(classifier.labels_.nodes, _kept(classifier, graph.n_nodes))
+        parts["rows"] = {"nodes": nodes, "features": seen.store.rows(nodes)}
+        facts["store"] = {"n_rows": graph.n_nodes, "names": seen.store.names}
+        modes, points = found["spectrum"], found["features"]
+        if isinstance(graph, Graph):
+            parts["rows"]["vectors"] = modes.vectors
+            found |= {"spectrum": replace(modes, vectors=None), "features": replace(points, points=None)}
+        else:
+            found["eigenrows"] = modes.vectors.source.function
     for part, piece in found.items():
         if piece is not None:
             facts[part], parts[part] = _apart(piece)
-    facts["posterior"], parts["posterior"] = pack(classifier.posterior_, classifier.spectrum_.vectors)
-    parts["rows"] = {
-        "fingerprints": np.frombuffer(b"".join(seen.fingerprints), dtype=np.uint8).reshape(-1, 16),
-        "probability": classifier.label_distributions_,
-        "error": classifier.label_errors_,
-        "linear": np.empty((graph.n_nodes, 0)) if seen.columns is None else seen.columns,
-    }
+    facts["posterior"], parts["posterior"] = pack(classifier.posterior_, seen.spectrum.vectors)
     arrays = {f"{part} {name}": array for part, each in parts.items() for name, array in each.items()}
+    folder.mkdir(parents=True, exist_ok=True)
     archive.write(folder / MODEL, FORMAT, facts, arrays)
-    (folder / RUN).write_text(json.dumps({"version": __version__, **record}, indent=1), encoding="utf-8")
+    write_record(folder, record)
 
 
-def _apart(piece: Any) -> tuple[dict[str, Any], archive.Arrays]:
-    """The fields of a dataclass: those that are no arrays, and the arrays."""
-    values = {field.name: getattr(piece, field.name) for field in fields(piece) if field.init}
-    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-    return {name: value for name, value in values.items() if name not in arrays}, arrays
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Write run.json."""
+    with whole_file(folder / RUN) as part:
+        part.write_text(json.dumps({"version": __version__, **record}, indent=1), encoding="utf-8")
 
 
-def read(folder: Path) -> tuple[GraphClassifier, Rows, dict[str, Any]]:
-    """The classifier, rows and record that `write` put there."""
+def read(folder: Path, *, store: Tall | None = None) -> tuple[GraphClassifier, Rows, dict[str, Any]]:
+    """The classifier, rows and record that `write` put there; with all rows of the store that was fitted, if it is given."""
     recover(folder)
     if not folder.is_dir():
         raise ValueError(f"There is no folder {folder}.")
     if not (folder / MODEL).exists():
         raise ValueError(f"{folder} holds no model: it has no {MODEL}.")
-    facts, arrays = archive.read(folder / MODEL, FORMAT, "a model")
+    facts, arrays = archive.read(folder / MODEL, FORMAT, "a model", mapped=_MAPPED)
     if facts["version"] != __version__:
         raise ValueError(
             f"{folder} was written by graphuq {facts['version']}, and this is {__version__}: use that one, or fit again."
@@ -114,48 +146,85 @@ def read(folder: Path) -> tuple[GraphClassifier, Rows, dict[str, Any]]:
     for name, array in arrays.items():
         part, rest = name.split(" ", 1)
         parts[part][rest] = array
-    piece = {part: kind(**facts[part], **parts[part]) for part, kind in _PIECES.items() if part in facts}
-    rows = parts["rows"]
+
+    def made(part: str, **more: Any) -> Any:
+        return _PIECES[part](**{**facts[part], **parts[part], **more}) if part in facts else None
+
+    rows, features, linear = parts["rows"], made("features"), made("linear")
+    X = store
+    if "store" in facts:
+        X = X or some_rows(rows["features"], rows["nodes"], **facts["store"])
+        if features is not None and features.points is None:
+            features = replace(features, points=features.project(rows["features"]))
+    graph: Any
+    if "least degree" in facts:
+        turn = made("unit") or made("landmarks", features=features)
+        factor = X.mapped(turn, turn.rank) if X is not None else _matrix(parts["weights"], n_columns=turn.rank)
+        graph = LowRankGraph(factor, parts["weights"]["total"], turn, facts["least degree"])
+    else:
+        graph = Graph(_matrix(parts["weights"]), features, made("kernel"))
+    more: Any = {}
+    if X is not None and isinstance(graph, Graph):
+        more = {"vectors": rows["vectors"]}
+    elif X is not None:
+        vectors = made("eigenrows", times=graph.feature_map.times)
+        more = {"vectors": X.mapped(vectors, len(vectors.constant)), "degrees": graph.degrees}
     classifier = GraphClassifier(**facts["settings"])
-    linear = piece.get("linear")
     classifier._seen = Seen(
-        graph=_graph(parts["weights"], piece.get("features"), piece.get("kernel")),
-        spectrum=piece["spectrum"],
+        graph=graph,
+        spectrum=made("spectrum", **more),
         has_features=classifier.graph != "precomputed",
         linear=linear,
-        columns=None if linear is None else rows["linear"],
-        fingerprints=[row.tobytes() for row in rows["fingerprints"]],
+        columns=None if linear is None else rows["linear"] if X is None else linear.columns(X),
+        fingerprints=[row.tobytes() for row in rows.get("fingerprints", ())],
         seed=facts["seed"],
         seconds={"spectrum": 0.0},  # nothing was computed here
+        store=X,
     )
     classifier._learned = classifier.prior == "learned"
     classifier.classes_ = np.array(facts["classes"])
     classifier.hyperparameters_ = facts["hyperparameters"]
     classifier.hyperparameter_spread_ = facts["hyperparameter_spread"]
     classifier.n_features_in_ = facts["n_features"]
-    vectors = classifier.spectrum_.vectors
-    basis = learned_basis(rows["linear"], vectors) if classifier._learned else vectors
+    basis = classifier.spectrum_.vectors
+    if classifier._learned:
+        basis = learned_basis(classifier._seen.columns, basis)
     posterior = unpack(facts["posterior"], parts["posterior"], basis=basis)
     model: Any = posterior.model
     classifier._believe(Labels(classifier.classes_, model.nodes, model.y), posterior)
-    classifier._distributions, classifier._errors = rows["probability"], rows["error"]
-    return classifier, Rows(**{**facts["table"], **parts["table"]}), facts["record"]
+    if X is None:
+        classifier._distributions, classifier._errors = rows["probability"], rows["error"]
+    return classifier, made("table"), facts["record"]
 
 
-def _weights(graph: Graph | LowRankGraph) -> archive.Arrays:
-    if isinstance(graph, LowRankGraph):
-        return {"factor": graph.factor}  # of cosine weights: the only low-rank graph that is kept
-    weights = graph.weights
-    if isinstance(weights, np.ndarray):
-        return {"dense": weights}
-    return {"data": weights.data, "indices": weights.indices, "indptr": weights.indptr}
+def _kept(classifier: GraphClassifier, n_rows: int) -> NDArray[np.int64]:
+    """The rows of a store that its model needs, beside those with a label."""
+    every = classifier.graph == "knn" or offer(unlabeled(classifier.model, classifier), "sees_all_nodes")
+    return np.arange(n_rows) if every else np.arange(*spread(n_rows).indices(n_rows))
 
 
-def _graph(arrays: archive.Arrays, features: Features | None, kernel: Kernel | None) -> Graph | LowRankGraph:
-    if "factor" in arrays:
-        return cosine(arrays["factor"])
-    weights: Any = arrays.get("dense")
-    if weights is None:
-        n_nodes = arrays["indptr"].size - 1
-        weights = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(n_nodes, n_nodes))
-    return Graph(weights, features, kernel)
+def _apart(piece: Any) -> tuple[dict[str, Any], archive.Arrays]:
+    """The fields of a dataclass: those that JSON can hold, and the arrays; others follow from what they are made of."""
+    values = {field.name: getattr(piece, field.name) for field in fields(piece) if field.init}
+    told = {
+        name: value for name, value in values.items() if isinstance(value, str | int | float | list | tuple | None)
+    }
+    return told, {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+
+def _arrays(matrix: Any) -> archive.Arrays:
+    """A matrix as arrays, none where its rows lie in a store."""
+    if isinstance(matrix, Tall):
+        return {}
+    if isinstance(matrix, np.ndarray):
+        return {"dense": matrix}
+    return {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
+
+
+def _matrix(arrays: archive.Arrays, n_columns: int | None = None) -> Any:
+    """The matrix again; one without a number of columns is square."""
+    if "dense" in arrays:
+        return arrays["dense"]
+    n_rows = arrays["indptr"].size - 1
+    shape = (n_rows, n_rows if n_columns is None else n_columns)
+    return csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)

@@ -1,8 +1,7 @@
-"""Features in a store and a table of labels in; a folder with the answer of every row, written block by block, out."""
+"""Features in a store and a table of labels in; a model, and answers that are written block by block, out; also for new rows."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,17 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.app.tables import read_table
+from graphuq import answers
+from graphuq.app import folder
+from graphuq.app.report.content import Rows
+from graphuq.app.tables import Encoding, Feature, read_table
 from graphuq.app.wording import verdict, words_of_the_shell
+from graphuq.classes import read_labels
 from graphuq.estimator import GraphClassifier
-from graphuq.files import whole_file
+from graphuq.memory import check_disk
 from graphuq.models.base import offers
 from graphuq.passes import cluster
 from graphuq.seen import TALL_GRAPHS
 from graphuq.stages import peak_gigabytes, versions
-from graphuq.tall import tall
+from graphuq.stores import PARQUET
+from graphuq.tall import Tall, tall
 
-ANSWERS, NEW, RUN = "answers", "new-answers", "run.json"
+ANSWERS = "answers"
+Model = tuple[GraphClassifier, Rows, dict[str, Any]]
 
 
 def fit_store(
@@ -30,53 +35,110 @@ def fit_store(
     classifier: GraphClassifier,
     out: Path,
     *,
-    new: Path | None = None,
     replace: bool = False,
-    scheduler: str | None = None,
-    workers: int | None = None,
     tell: Callable[[str], None] = lambda stage: None,
+    **carried_by: Any,
 ) -> dict[str, Any]:
-    """Fit, write the answers to Parquet files, those of a store of new rows too, and run.json. Returns a summary.
+    """Fit, write the model, the answers to Parquet files, and run.json. Returns a summary.
 
-    Answers that are there already are kept.
+    A model of the same question that is there already is not fitted again, and answers that are there are kept;
+    `carried_by` is the cluster, if any.
     """
     if classifier.graph not in TALL_GRAPHS:
         raise ValueError(f"--graph must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
+    if (out / folder.REPORT).exists():
+        raise ValueError(f"{out} holds the fit of a table: choose another folder.")
     began = time.perf_counter()
     X = tall(store)
     y = read_store_labels(labels, len(X))
-    X_new = None if new is None else tall(new)
-    if X_new is not None:
-        X_new.expect_columns(X.shape[1], X.names, str(new))
-    with words_of_the_shell() as notes, cluster(scheduler=scheduler, workers=workers):
-        classifier.fit(X, y)
+    with cluster(**carried_by):
+        with words_of_the_shell() as notes:
+            given = read_labels(y)
+            of = answers.key(classifier, given, X)
+            known = None if replace else _known(out, X, of)
+            if known is None:
+                check_disk(
+                    out,
+                    folder.space(classifier, X) + answers.space(len(X), given.n_classes),
+                    "What the model and the answers hold",
+                )
+                classifier.fit(X, y)
+        if known is None:
+            record = _record(classifier, X) | {"store": store.name, "warnings": notes, "of": of}
+            folder.write(out, classifier, record=record)
+        else:
+            classifier, record = known[0].set_params(verbose=classifier.verbose), known[2]
         tell(f"answers, after {time.perf_counter() - began:.0f} seconds ...")
-        classifier.write_proba(out / ANSWERS, force=replace)
-        if X_new is not None:
-            classifier.write_proba(out / NEW, X_new, force=replace)
-    summary = {
+        with words_of_the_shell():
+            classifier.write_proba(out / ANSWERS, force=replace)
+    found = {"seconds": round(time.perf_counter() - began, 3), "peak_gigabytes": peak_gigabytes()}
+    summary = record | found | {"answers": str(out / ANSWERS)}
+    folder.write_record(out, summary)
+    return summary
+
+
+def predict_store(
+    store: Path, model: Model, out: Path | None, *, replace: bool = False, verbose: bool = False, **carried_by: Any
+) -> dict[str, Any]:
+    """Write the answers of new rows in a store to Parquet files, or a Zarr array, by a model that was kept. Returns a summary."""
+    began = time.perf_counter()
+    classifier = model[0].set_params(verbose=verbose)
+    fitted = classifier._seen.store
+    if fitted is None:
+        raise ValueError(
+            f"The model was fitted to a table, whose columns may have been scaled, and {store} is a store: give new rows as "
+            "a table too, or fit a store with --labels."
+        )
+    if out is None:
+        raise ValueError(
+            f"{store} is a store, whose answers are written block by block: give --out with a folder."
+        )
+    X = tall(store)
+    X.expect_columns(classifier.n_features_in_, fitted.names, str(store))
+    with cluster(**carried_by), words_of_the_shell() as notes:
+        classifier.write_proba(out, X, force=replace)
+    found = {"seconds": round(time.perf_counter() - began, 3), "peak_gigabytes": peak_gigabytes()}
+    return {
+        "rows": len(X),
+        "classes": classifier.classes_.tolist(),
+        "warnings": notes,
+        "answers": str(out),
+        **found,
+    }
+
+
+def as_store(path: Path, model: Model) -> bool:
+    """Whether new rows are to be read in blocks; a Parquet file is as the fit was."""
+    stored = model[0]._seen.store is not None
+    return path.is_dir() or path.suffix == ".npy" or (stored and path.suffix in PARQUET)
+
+
+def _known(out: Path, X: Tall, of: str) -> Model | None:
+    """The model in a folder, if there is one; that of another fit is refused."""
+    if not (out / folder.MODEL).exists():
+        return None
+    found = folder.read(out, store=X)
+    if found[2].get("of") != of:
+        raise ValueError(
+            f"{out} holds the model of another fit: choose another folder, or replace it with --force."
+        )
+    return found
+
+
+def _record(classifier: GraphClassifier, X: Tall) -> dict[str, Any]:
+    """What is told of a fit; a table of new rows has the columns of the store, by their names or in their order."""
+    return {
         "rows": len(X),
         "labeled": len(classifier.labels_.nodes),
         "classes": classifier.classes_.tolist(),
         "verdict": verdict(classifier.posterior_.diagnostics()),
         "self_check": str(classifier.self_check()) if offers(classifier.posterior_.model, "sites") else None,
-        "warnings": notes,
-        "seconds": round(time.perf_counter() - began, 3),
         "stages": classifier.stages_,
-        "peak_gigabytes": peak_gigabytes(),
-        "answers": str(out / ANSWERS),
-        "new_answers": None if new is None else str(out / NEW),
-    }
-    settings = {name: value for name, value in classifier.get_params().items() if name != "verbose"}
-    record = {
-        **summary,
-        "store": store.name,
-        "settings": settings,
+        "settings": {name: value for name, value in classifier.get_params().items() if name != "verbose"},
         "versions": versions("dask", "zarr", "pyarrow"),
+        "row_id": None,
+        "encoding": Encoding(tuple(Feature(name) for name in X.names)).to_json(),
     }
-    with whole_file(out / RUN) as part:
-        part.write_text(json.dumps(record, indent=1), encoding="utf-8")
-    return summary
 
 
 def read_store_labels(path: Path, n_rows: int) -> NDArray[Any]:
@@ -102,14 +164,13 @@ def read_store_labels(path: Path, n_rows: int) -> NDArray[Any]:
 
 
 def in_words(summary: dict[str, Any]) -> str:
-    """The outcome, for a person."""
+    """The outcome of a fit or of a prediction, for a person."""
+    known = f", {summary['labeled']:,} with a class" if "labeled" in summary else ""
     lines = [
-        f"{summary['rows']:,} rows, {summary['labeled']:,} with a class, in {summary['seconds']:,.0f} s and "
-        f"{summary['peak_gigabytes']:.1f} GB.",
-        summary["verdict"],
-        *([summary["self_check"]] if summary["self_check"] else []),
+        f"{summary['rows']:,} rows{known}, in {summary['seconds']:,.0f} s and {summary['peak_gigabytes']:.1f} GB.",
+        summary.get("verdict"),
+        summary.get("self_check"),
         *(f"Note: {each}" for each in summary["warnings"]),
         f"Every row: {summary['answers']}",
-        *([f"New rows: {summary['new_answers']}"] if summary["new_answers"] else []),
     ]
-    return "\n".join(lines)
+    return "\n".join(line for line in lines if line)

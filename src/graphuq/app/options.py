@@ -31,6 +31,8 @@ Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 Separator = Annotated[
     str | None, typer.Option(help="Between the cells of a text file; by default as the file looks.")
 ]
+Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler that does the work on a store.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes of this machine that do it.")]
 
 # What a setting that makes no difference would be for.
 _PURPOSES = {
@@ -88,9 +90,7 @@ class Reading:
 class Similarity:
     """What graph is made of it."""
 
-    graph: Annotated[Graph, typer.Option(help="How similar rows are; nystrom with fit --labels alone.")] = (
-        Graph.knn
-    )
+    graph: Annotated[Graph, typer.Option(help="How similar rows are.")] = Graph.knn
     neighbors: Annotated[int | None, typer.Option(help="Neighbors of each row in the graph; by default 5.")] = None
     width: Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian and nystrom.")] = None
     components: Annotated[int | None, typer.Option(help="Principal components to keep first.")] = None

@@ -104,12 +104,12 @@ def cosine(X: MatrixLike | Tall, *, progress: bool | None = None) -> LowRankGrap
         progress: show a bar of blocks read.
     """
     if isinstance(X, Tall):
-        unit = _UnitRows(X.shape[1])
+        unit = UnitRows(X.shape[1])
         total, negative = summed(X, partial(_total_and_sign, unit), shown=progress, desc="cosines")
         graph = LowRankGraph(X.mapped(unit, unit.rank), total, unit)
     else:
         X = check_features(X, sparse=True)
-        unit = _UnitRows(X.shape[1])
+        unit = UnitRows(X.shape[1])
         factor = unit(X)
         negative = X.min() < 0
         graph = LowRankGraph(factor, np.asarray(factor.sum(axis=0)), unit)
@@ -171,7 +171,7 @@ def nystrom(
         Z = centers_of_sample(Z, n_landmarks, seed=seed)
     S, U = eigh(affinity(squared_distances(Z, Z), tau, tau))
     kept = _SINGULAR * S[-1] < S
-    to_factor = _Landmarks(replace(features, points=Z), tau, U[:, kept] / np.sqrt(S[kept]))
+    to_factor = Landmarks(replace(features, points=Z), tau, U[:, kept] / np.sqrt(S[kept]))
     if isinstance(X, Tall):
         (total,) = summed(X, partial(_total, to_factor), shown=progress, desc="landmarks")
         return LowRankGraph(X.mapped(to_factor, to_factor.rank), total, to_factor, 1.0)
@@ -190,7 +190,7 @@ def _total_and_sign(feature_map: FeatureMap, X: Array) -> tuple[Array, bool]:
 
 
 @dataclass(frozen=True)
-class _UnitRows:
+class UnitRows:
     """Rows of features scaled to length one."""
 
     n_features: int
@@ -209,6 +209,7 @@ class _UnitRows:
         return np.asarray(self(X).sum(axis=0))
 
     def __call__(self, X_new: MatrixLike) -> Any:
+        """The rows of F."""
         table = check_new_features(X_new, self.n_features, sparse=True)
         lengths = np.sqrt(squared_lengths(table))
         zero = np.flatnonzero(lengths == 0)
@@ -222,7 +223,7 @@ class _UnitRows:
 
 
 @dataclass(frozen=True, eq=False)
-class _Landmarks:
+class Landmarks:
     """``x -> k(x, Z) U S^{-1/2}``."""
 
     features: Features  # with the landmarks Z as points
@@ -235,6 +236,7 @@ class _Landmarks:
         return self.whitening.shape[1]
 
     def __call__(self, X_new: MatrixLike) -> Array:
+        """The rows of F."""
         return self.of_points(self.features.project(X_new))
 
     def times(self, X: Any, M: Array) -> Array:

@@ -13,7 +13,7 @@ from graphuq._warn import warn
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.features import Array, Matrix, MatrixLike, squared_lengths, to_float
 from graphuq.spectrum.result import Spectrum
-from graphuq.tall import Tall, row_blocks
+from graphuq.tall import Tall, row_blocks, spread
 
 # Dividing by less would spoil an eigenvector of residual 1e-6, the default, in its third digit.
 _LEAST_DIVISOR = 1e-3
@@ -22,7 +22,6 @@ _LEAST_DIVISOR = 1e-3
 _LEAST_DIVISOR_LOW_RANK = 1e-9
 # Nodes, evenly spread, whose neighbors are counted.
 _N_ASKED = 300
-_N_OTHERS = 20_000
 
 
 def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -> Array:
@@ -94,10 +93,10 @@ def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[n
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect(graph, (Graph, LowRankGraph), "graph", "the graph that the spectrum was made from")
-    some = np.linspace(0, graph.n_nodes - 1, min(graph.n_nodes, _N_ASKED)).astype(int)
+    every = np.arange(*spread(graph.n_nodes).indices(graph.n_nodes))
+    some = every[np.linspace(0, every.size - 1, min(every.size, _N_ASKED)).astype(int)]
     if isinstance(graph, LowRankGraph):  # of very many nodes some stand for all
-        step = max(1, graph.n_nodes // _N_OTHERS)
-        squares = step * squared_lengths(graph.factor[some] @ graph.factor[::step].T)
+        squares = graph.n_nodes / every.size * squared_lengths(graph.factor[some] @ graph.factor[every].T)
     else:
         squares = squared_lengths(graph.weights[some])
     degrees = np.ravel(graph.degrees[some])

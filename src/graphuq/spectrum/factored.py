@@ -17,14 +17,13 @@ from graphuq.graph import LowRankGraph
 from graphuq.passes import summed
 from graphuq.spectrum.convention import Array, check_n_modes, signs
 from graphuq.spectrum.result import Spectrum
-from graphuq.tall import Tall, tall
+from graphuq.tall import Tall, spread, tall
 
 _NOTHING = 1e-12  # sigma^2 below this is rounding: the eigenvalue is 1, like the rest
 _SMALL = 1e-6  # sigma^2 above this gives vectors that are orthonormal to nine digits and need no second look
 _ZERO = 1e-12  # an eigenvalue of L this small is zero, and stands for one more component
 _NEGATIVE = -1e-8  # one below this is no rounding
 _SPARSE_MODES = 300
-_SIGN_ROWS = 10_000  # rows of a store, evenly spread, whose largest entry decides a sign
 
 
 def low_rank(
@@ -93,7 +92,7 @@ def low_rank(
                 X, partial(_gram, Eigenrows.of(graph, a, turn, times)), shown=progress, desc="orthonormal"
             )
             turn = turn @ solve_triangular(cholesky(gram), np.eye(n_modes))
-        turn *= signs(Eigenrows.of(graph, a, turn, times)(X[:: max(1, n_nodes // _SIGN_ROWS)]))
+        turn *= signs(Eigenrows.of(graph, a, turn, times)(X[spread(n_nodes)]))  # whose largest entries decide
         vectors = X.mapped(Eigenrows.of(graph, a, turn, times), n_modes)
     else:
         vectors = rows.made(Eigenrows.of(graph, a, turn))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from graphuq.app.options import Force, Graph, Quiet, Reading, Similarity, grouped
+from graphuq.app.options import Force, Quiet, Reading, Similarity, grouped
 from graphuq.app.shell import one_sentence, tell
 from graphuq.files import check_target
 
@@ -55,8 +55,6 @@ def label(
     say = partial(tell, silent=quiet)
     with one_sentence():
         check_target(export, force, table)
-        if similarity.graph == Graph.nystrom:
-            raise ValueError("--graph nystrom is for features in a store: use fit with --labels.")
         from graphuq.app.label import exchange, run
 
         desk = run.Desk(
