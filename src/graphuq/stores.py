@@ -27,9 +27,7 @@ def open_store(path: Path) -> Tall:
             raise ValueError(
                 f"{path} is no NPY file of numbers, or ends before its last row: {why(error)}."
             ) from None
-    files = (
-        sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.suffix in PARQUET else []
-    )
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.suffix in PARQUET else []
     if files:
         return _of_parquet(files)
     if not path.is_dir():
