@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq import _accelerator
 from graphuq.inference.largest import LEAST_PROBABILITY, largest_probability, normal
 
 Array = NDArray[np.float64]
@@ -33,8 +34,10 @@ REACH = 6.0
 # add up to 1 within the last number: a narrow field among wide ones lies between the points.
 N_FIRST, N_POINTS, FINER, ASTRAY = 8, 32, 3, 1e-4
 # Rows at a time, always as many: another number would be compiled anew, which takes longer than a million rows. With
-# many classes fewer, so that one array has no more than the second number of fields.
+# many classes fewer, so that one array has no more than the last number of fields. An accelerator has no small cache to
+# stay in, and wants few calls.
 MOST_ROWS, LEAST_ROWS, MOST_FIELDS = 2**10, 2**6, 2**14
+MOST_ROWS_THERE, MOST_FIELDS_THERE = 2**11, 2**17
 # A weight of exactly half the sum leaves one variance undetermined.
 UNDETERMINED = 1e-4
 
@@ -55,7 +58,8 @@ def largest_probability_matched(mean: Array, variance: Array, cross: Array) -> A
 
 def matched_variances(mean: Array, variance: Array, cross: Array) -> Array:
     """The variances d of independent fields that stand for correlated ones, shape (n_nodes, n_classes)."""
-    return _in_blocks(_matched_variances, mean, variance, cross)
+    function = _matched_variances_there if _accelerator.is_there() else _matched_variances
+    return _in_blocks(function, mean, variance, cross)
 
 
 def independent_probability(
@@ -66,11 +70,12 @@ def independent_probability(
     Integrated in single precision. On ten random fields whose deviations differ by factors of up to 4, 8 and 12 it was wrong
     by 4e-5, 6e-4 and 2e-3 at most; on posteriors of ten digits by 1e-6.
     """
-    found = _in_blocks(lambda m, v: _integrals(m, v, n_points), mean, variance, block_rows=block_rows)
+    integrals = _integrals_there if _accelerator.is_there() else _integrals
+    found = _in_blocks(lambda m, v: integrals(m, v, n_points), mean, variance, block_rows=block_rows)
     coarse = np.abs(found.sum(axis=1) - 1) > ASTRAY
     if coarse.any():
         found[coarse] = _in_blocks(
-            lambda m, v: _integrals(m, v, FINER * n_points), mean[coarse], variance[coarse], block_rows=block_rows
+            lambda m, v: integrals(m, v, FINER * n_points), mean[coarse], variance[coarse], block_rows=block_rows
         )
     found = np.asarray(_proper(found))
     sure = variance.max(axis=1, initial=0) == 0
@@ -81,27 +86,30 @@ def independent_probability(
 
 def rows_at_once(n_classes: int) -> int:
     """How many rows make a block, a power of two."""
-    return min(MOST_ROWS, max(LEAST_ROWS, 2 ** int(np.log2(MOST_FIELDS / n_classes))))
+    rows, fields = (MOST_ROWS_THERE, MOST_FIELDS_THERE) if _accelerator.is_there() else (MOST_ROWS, MOST_FIELDS)
+    return min(rows, max(LEAST_ROWS, 2 ** int(np.log2(fields / n_classes))))
 
 
 def _in_blocks(function: Any, mean: Array, *more: Array, block_rows: int | None = None) -> Array:
     """What a function in single precision makes of some rows at a time, shape and precision as of `mean`."""
     block_rows, found = block_rows or rows_at_once(mean.shape[1]), np.empty(mean.shape, mean.dtype)
     for first in range(0, len(mean), block_rows):
-        rows = slice(first, min(first + block_rows, len(mean)))
-        short = first + block_rows - rows.stop
-        block = [each[rows].astype(np.float32, copy=False) for each in (mean, *more)]
-        if short:
-            block = [np.pad(each, ((0, short), *[(0, 0)] * (each.ndim - 1))) for each in block]
-        found[rows] = np.asarray(function(*jax.device_put(block)))[: rows.stop - first]
+        rows = slice(first, first + block_rows)
+        block = [whole_block(each[rows].astype(np.float32, copy=False), block_rows) for each in (mean, *more)]
+        found[rows] = np.asarray(function(*jax.device_put(block)))[: len(mean) - first]
     return found
+
+
+def whole_block(x: Any, n_rows: int) -> Any:
+    """With rows of zeros, if it has fewer."""
+    return x if len(x) == n_rows else np.pad(x, ((0, n_rows - len(x)), *[(0, 0)] * (x.ndim - 1)))
 
 
 def _matched_variances(
     mean: NDArray[np.float32], variance: NDArray[np.float32], cross: NDArray[np.float32]
 ) -> jax.Array:
     """The variances d, from weights all alike, then from those that these bring."""
-    first = _matched(variance, cross, np.full_like(mean, 1 / mean.shape[1]))
+    first = _matched(variance, cross, np.full(mean.shape, 1 / mean.shape[1], np.float32))
     weights = _proper(_integrals(mean, first, N_FIRST)) + np.float32(LEAST_WEIGHT / mean.shape[1])
     return _matched(variance, cross, weights)
 
@@ -147,3 +155,8 @@ def _integrals(mean: jax.Array, variance: jax.Array, n_points: int) -> jax.Array
     # A number of points that is not known beforehand: one program serves all.
     total = jax.lax.fori_loop(0, n_points, add, jnp.zeros_like(m))
     return (total * ((high - low) / (n_points - 1) / np.sqrt(2 * np.pi))).T
+
+
+# On an accelerator a loop whose length is not known beforehand asks this processor at every turn whether to go on.
+_matched_variances_there = jax.jit(_matched_variances)
+_integrals_there = jax.jit(_integrals, static_argnums=2)

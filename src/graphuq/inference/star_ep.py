@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import block_diag, eigh
 
+from graphuq import _accelerator
+from graphuq._accelerator import precise
 from graphuq._threads import blas_threads
 from graphuq.inference.ep import EP, EvidenceGradient, Gaussian
 from graphuq.inference.largest import largest_probability_correlated
-from graphuq.inference.matched import independent_probability, largest_probability_matched, matched_variances
+from graphuq.inference.matched import (
+    independent_probability,
+    largest_probability_matched,
+    matched_variances,
+    rows_at_once,
+    whole_block,
+)
 from graphuq.inference.span import Matrix, Vector, span
 from graphuq.inference.stars import (
     Gaps,
@@ -32,6 +44,9 @@ QUICKER_BY_MODES = 2
 LARGEST_SWEEP, LARGEST_MEMORY = 3e10, 8 * 2**30
 # Covariances at many nodes are formed about so many numbers at a time, which the processor's cache holds: half the time.
 CACHED, LEAST_ROWS = 2**17, 16
+# On an accelerator so many numbers at a time, of matrices whose sizes are multiples of the second; for fewer rows than the
+# third the way there takes too long.
+MOST_THERE, WIDTH, LEAST_ROWS_THERE = 2**25, 64, 2**8
 # Matching variances of differences is as good as so many points. Three classes have an integral of their own.
 MATCHED_POINTS = 64
 
@@ -131,16 +146,20 @@ class StarEP:
 
     def fields_at(self, conditional: Matrix, deviation: Vector) -> FieldMoments:
         """The fields where ``u_k | z ~ N(M z_k, deviation^2)``, in the precision of M: `cross` is what labels touch."""
+        return self._fields(conditional, deviation, _covariance)
+
+    def _fields(self, conditional: Matrix, deviation: Vector, covariance: Callable[..., Any]) -> FieldMoments:
         with blas_threads(len(conditional) * self.shared[0].size):
             directions = np.column_stack([self.basis, self.z_mean.T]).astype(conditional.dtype, copy=False)
             at, mean = np.split(conditional @ directions, [self.basis.shape[1]], axis=1)
             outside = np.einsum("nj,nj->n", conditional, conditional) - np.einsum("nj,nj->n", at, at)
             alone = np.maximum(outside, 0) + np.square(deviation).astype(conditional.dtype, copy=False)
-            return FieldMoments(mean, alone, _covariance(at, self.alone, self.shared))
+            return FieldMoments(mean, alone, covariance(at, self.alone, self.shared))
 
     def classes(self, conditional: Matrix, deviation: Vector, noise: float, n_points: int = 64) -> Matrix:
         """The probability that each field, with noise, is the largest, shape (n, n_classes)."""
-        return _largest(self.fields_at(conditional, deviation), noise, n_points)
+        covariance = _covariance_anywhere if _is_matched(self.sites.n_classes, n_points) else _covariance
+        return _largest(self._fields(conditional, deviation, covariance), noise, n_points)
 
     def first_sites(self, sites: StarSites, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
         """Sites of new labels, each alone beside those that are there: precision and shift, shape (n, n_classes) each."""
@@ -149,7 +168,7 @@ class StarEP:
 
     def independent_variances(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
         """Variances of independent fields that stand for these, noise included, shape (n, n_classes)."""
-        mean, variance, cross = self.fields_at(conditional, deviation)
+        mean, variance, cross = self._fields(conditional, deviation, _covariance_anywhere)
         return matched_variances(mean, variance + noise**2, cross)
 
     def independent_classes(self, mean: Matrix, variance: Matrix) -> Matrix:
@@ -167,9 +186,13 @@ class StarEP:
 
 def _largest(found: FieldMoments, noise: float, n_points: int) -> Matrix:
     variance = found.variance + noise**2
-    if found.mean.shape[1] > 3 and n_points <= MATCHED_POINTS:
+    if _is_matched(found.mean.shape[1], n_points):
         return largest_probability_matched(found.mean, variance, found.cross)
     return np.asarray(largest_probability_correlated(found.mean, variance, found.cross, n_points=n_points), float)
+
+
+def _is_matched(n_classes: int, n_points: int) -> bool:
+    return n_classes > 3 and n_points <= MATCHED_POINTS
 
 
 def propagate(
@@ -289,15 +312,48 @@ def _roots(problem: StarProblem, gaps: Gaps) -> tuple[Stack, Stack]:
 
 def _covariance(at: Matrix, alone: Stack, shared: Stack) -> Stack:
     """Of the fields ``at z_k``, one matrix for each row of `at` and in its precision."""
-    k = np.arange(len(shared))
-    result = np.empty((len(at), k.size, k.size), at.dtype)
-    roots = [np.hstack([*each]).astype(at.dtype, copy=False) for each in (shared, alone)]
-    size = max(LEAST_ROWS, CACHED // (k.size * (shared.shape[2] + alone.shape[2])))
+    roots, n_classes = _side_by_side(at, shared, alone), len(shared)
+    result = np.empty((len(at), n_classes, n_classes), at.dtype)
+    size = max(LEAST_ROWS, CACHED // sum(root.shape[1] for root in roots))
     for rows in (slice(first, first + size) for first in range(0, len(at), size)):
-        common, own = ((at[rows] @ root).reshape(len(at[rows]), k.size, -1) for root in roots)
-        np.matmul(common, common.swapaxes(1, 2), out=result[rows])
-        result[rows, k, k] += np.einsum("nki,nki->nk", own, own)
+        result[rows] = _products(np, at[rows], roots, n_classes)
     return result
+
+
+def _covariance_anywhere(at: Matrix, alone: Stack, shared: Stack) -> Any:
+    """The same; of many rows on an accelerator, if there is one, where it stays, in single precision and a whole block."""
+    n_classes = len(shared)
+    if len(at) < LEAST_ROWS_THERE or len(at) > rows_at_once(n_classes) or not _accelerator.is_there():
+        return _covariance(at, alone, shared)
+    at = whole_block(_widened(at, 1), rows_at_once(n_classes))
+    roots = _side_by_side(at, _widened(shared, 1, 2), _widened(alone, 1, 2))
+    n_numbers = len(at) * sum(root.shape[1] for root in roots)
+    n_parts = min(len(at), 2 ** math.ceil(math.log2(max(1, n_numbers / MOST_THERE))))
+    with precise(at.dtype):
+        return _products_there(at, roots, n_classes, n_parts)
+
+
+def _side_by_side(at: Matrix, *stacks: Stack) -> list[Matrix]:
+    return [np.hstack([*each]).astype(at.dtype, copy=False) for each in stacks]
+
+
+def _widened(x: Stack, *axes: int) -> Stack:
+    """With zeros up to multiples of WIDTH: every other shape would be compiled anew."""
+    return np.pad(x, [(0, -size % WIDTH if axis in axes else 0) for axis, size in enumerate(x.shape)])
+
+
+def _products(xp: Any, at: Any, roots: Sequence[Any], n_classes: int) -> Any:
+    """``sum_r shared_k shared_l + delta_kl sum_r alone_k^2`` at each row; xp is NumPy or jax.numpy."""
+    common, own = ((at @ root).reshape(len(at), n_classes, -1) for root in roots)
+    each = xp.einsum("nki,nki->nk", own, own)
+    return common @ common.swapaxes(1, 2) + each[:, :, None] * np.eye(n_classes, dtype=at.dtype)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _products_there(at: jax.Array, roots: Sequence[jax.Array], n_classes: int, n_parts: int) -> jax.Array:
+    parts = at.reshape(n_parts, -1, at.shape[1])
+    found = jax.lax.map(lambda part: _products(jnp, part, roots, n_classes), parts)
+    return found.reshape(-1, n_classes, n_classes).astype(jnp.float32)
 
 
 def _split(mean: Matrix, covariance: Stack) -> FieldMoments:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq import _accelerator
 from graphuq._expect import expect_generator, expect_in_graph
 from graphuq._threads import blas_threads
 from graphuq.inference.fields import left_open
@@ -128,7 +129,9 @@ class GaussianPosterior:
     def rows_at_once(self) -> int:
         """How many rows are answered together: of several fields as many as their integral takes."""
         n_fields, most = int(offer(self.model, "n_fields")), max(1, BLOCK_NUMBERS // self.whitening.n_latent)
-        return most if n_fields == 1 else min(8 * most, rows_at_once(n_fields))
+        if n_fields == 1:
+            return most
+        return rows_at_once(n_fields) if _accelerator.is_there() else min(8 * most, rows_at_once(n_fields))
 
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows, in closed form."""

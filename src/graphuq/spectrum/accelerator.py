@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq import _accelerator
+from graphuq._accelerator import precise
 from graphuq.spectrum.processor import LARGEST_LOG, Array, complement
 
 # Sending a smaller graph there and back takes longer than its eigenvectors take here.
@@ -20,11 +20,7 @@ BLOCK = 64
 
 def is_worth_it(matrix: Any) -> bool:
     """Whether the matrix is sparse and large, and there is an accelerator."""
-    if isinstance(matrix, np.ndarray) or matrix.shape[0] < LEAST_NODES:
-        return False
-    import jax
-
-    return jax.default_backend() == "gpu"
+    return not isinstance(matrix, np.ndarray) and matrix.shape[0] >= LEAST_NODES and _accelerator.is_there()
 
 
 class OnAccelerator:
@@ -36,24 +32,18 @@ class OnAccelerator:
 
         jax.config.update("jax_bcoo_cusparse_lowering", True)
         self._jax, self._dtype = jax, vectors.dtype
-        with self._precise():
+        with precise():
             self._single = BCSR.from_scipy_sparse(matrix.astype(np.float32))
             exact = BCSR.from_scipy_sparse(matrix) if vectors.dtype == np.float64 else self._single
             self._exact, self._Z = exact, jax.numpy.asarray(Z, vectors.dtype)
             self._filter, self._rotate = jax.jit(partial(_filter, jax)), jax.jit(_rotate)
-
-    @contextmanager
-    def _precise(self) -> Iterator[None]:
-        """Doubles where they are asked for, and no products with numbers cut to ten bits."""
-        with self._jax.enable_x64(True), self._jax.default_matmul_precision("highest"):
-            yield
 
     def filtered(
         self, vectors: Any, degrees: NDArray[np.int64], rough: NDArray[np.bool_], bounds: tuple[float, float, int]
     ) -> tuple[Any, Any]:
         """The filtered vectors W, orthogonal to the null space, and L W."""
         jnp, parts = self._jax.numpy, []
-        with self._precise():
+        with precise():
             for start in range(0, vectors.shape[1], BLOCK):
                 columns = slice(start, start + BLOCK)
                 operator = self._single if rough[columns].all() else self._exact
@@ -65,19 +55,19 @@ class OnAccelerator:
 
     def products(self, W: Any, LW: Any) -> tuple[Array, Array]:
         """``W^T W`` and ``W^T L W`` in float64."""
-        with self._precise():
+        with precise():
             wide = W.astype(np.float64)
             return np.asarray(wide.T @ wide), np.asarray(wide.T @ LW.astype(np.float64))
 
     def independent(self, W: Any) -> tuple[Any, Any]:
         """Orthonormal columns with the span of W, and L times them."""
-        with self._precise():
+        with precise():
             Q = self._jax.numpy.linalg.qr(W)[0]
             return Q, self._exact @ Q
 
     def rotated(self, W: Any, LW: Any, U: Array, values: Array) -> tuple[Any, Array]:
         """``W U`` and the squares of ``L W U - W U diag(values)``, column by column."""
-        with self._precise():
+        with precise():
             vectors, squares = self._rotate(W, LW, values.astype(self._dtype), U.astype(self._dtype))
             return vectors, np.asarray(squares, np.float64)
 
