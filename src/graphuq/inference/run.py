@@ -206,14 +206,17 @@ def _block(
     """`n_draws` times `thin` steps of every chain: the states after, the draws, their mean info."""
     move = sampler.warm_step if warm else sampler.step
 
-    def one(state: Any, key: jax.Array) -> tuple[Any, Any]:
-        key_draw, key_steps = jax.random.split(key)
-        keys = jax.random.split(key_steps, thin)
-        state, info = jax.lax.scan(lambda state, key: move(key, state, problem), state, keys)
+    def one(state: Any, keys: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
+        key_draw, key_steps = keys
+        state, info = jax.lax.scan(lambda state, key: move(key, state, problem), state, key_steps)
         return state, (sampler.draw(key_draw, state, problem), jax.tree.map(lambda x: x.mean(axis=0), info))
 
     def chain(key: jax.Array, state: Any) -> tuple[Any, Any]:
-        return jax.lax.scan(one, state, jax.random.split(key, n_draws))
+        ahead = jax.vmap(jax.random.split)(
+            jax.random.split(key, n_draws)
+        )  # all keys at once, outside of the loops
+        steps = jax.vmap(partial(jax.random.split, num=thin))(ahead[:, 1])
+        return jax.lax.scan(one, state, (ahead[:, 0], steps))
 
     state, (draws, info) = jax.vmap(chain)(keys, state)
     return state, draws, info

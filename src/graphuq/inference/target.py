@@ -11,6 +11,9 @@ import numpy as np
 from graphuq._pytree import pytree, static, traced
 from graphuq.models.base import Model, offer, offers
 
+# Of labels that are no more than this share of the nodes u is another product, which takes less time than to gather them.
+FEW_LABELS = 1 / 8
+
 
 @pytree
 class Linear:
@@ -82,13 +85,21 @@ class Target:
 
     field: Any  # Linear | LinearWithTail | Fields: z -> u at the nodes the model sees
     phi: Any  # Partial: u -> Phi(u; y)
+    labeled: Any = None  # Linear | Fields: z -> u[nodes], of a model that takes it apart
 
     @classmethod
     def of(cls, field: Linear | LinearWithTail, model: Model, dtype: str = "float32") -> Target:
         """The target of a model, every number in one precision."""
         n_fields = offer(model, "n_fields")
-        field_of_all = field if n_fields == 1 else Fields(field, n_fields)
-        return _cast(cls(field_of_all, traced(model, "phi")), dtype)
+
+        def of_all(one: Linear | LinearWithTail) -> Any:
+            return one if n_fields == 1 else Fields(one, n_fields)
+
+        labeled = None
+        if isinstance(field, Linear) and offer(model, "takes_labeled"):
+            few = len(model.nodes) <= FEW_LABELS * len(field.matrix)
+            labeled = of_all(Linear(field.matrix[np.asarray(model.nodes)])) if few else None
+        return _cast(cls(of_all(field), traced(model, "phi"), labeled), dtype)
 
     @property
     def n_latent(self) -> int:
@@ -102,7 +113,8 @@ class Target:
 
     def potential(self, z: jax.Array) -> jax.Array:
         """``Phi(B z)``, a number."""
-        return self.phi(self.field(z))
+        u = self.field(z)
+        return self.phi(u) if self.labeled is None else self.phi(u, self.labeled(z))
 
     def check(self) -> None:
         """Refuse a phi that is no function JAX can follow from u to one real number."""

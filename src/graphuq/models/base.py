@@ -31,6 +31,7 @@ class Model(Protocol):
     | ``numbers`` | names of its numbers that `GraphClassifier` tells, such as "gamma" | none |
     | ``noise`` | standard deviation of the noise that a label adds to u | 0 |
     | ``sees_all_nodes`` | whether `phi` takes u at every node instead of u[nodes] | False |
+    | ``takes_labeled`` | whether `phi` takes u[nodes] as a second argument, if it is known already | False |
     | ``labels_are_real`` | whether the label of a node is u itself and not its sign | False |
     | ``sites()`` | closed-form moments: expectation propagation, evidence, learning | `TypeError` |
     | ``walls()`` | a Gaussian cut by planes: the `Orthant` sampler | `TypeError` |
@@ -82,6 +83,7 @@ DEFAULTS: dict[str, Any] = {
     "numbers": (),
     "noise": 0.0,
     "sees_all_nodes": False,
+    "takes_labeled": False,
     "labels_are_real": False,
 }
 _MISSING = {

@@ -71,21 +71,27 @@ class GinzburgLandau:
 
     numbers: ClassVar[tuple[str, ...]] = ("gamma", "epsilon")
     sees_all_nodes: ClassVar[bool] = True
+    takes_labeled: ClassVar[bool] = True
     labels_are_real: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_label_model(self)
 
-    def phi(self, v: jax.Array) -> jax.Array:
-        """Minus the log of the well and the likelihood, v at all nodes."""
+    def phi(self, v: jax.Array, labeled: jax.Array | None = None) -> jax.Array:
+        """Minus the log of the well and the likelihood, v at all nodes and perhaps v[nodes]."""
         wells = double_well if self.n_fields == 1 else simplex_wells
-        return jnp.sum(wells(v, self.epsilon)) - jnp.sum(self.log_likelihood(v))
+        return jnp.sum(wells(v, self.epsilon)) - jnp.sum(
+            self._of_labels(v[self.nodes] if labeled is None else labeled)
+        )
 
     def log_likelihood(self, v: jax.Array) -> jax.Array:
         """That of each label, up to a constant, shape (n_labeled,)."""
+        return self._of_labels(v[self.nodes])
+
+    def _of_labels(self, v: jax.Array) -> jax.Array:
         if self.n_fields == 1:
-            return -((signs(self.y) - v[self.nodes]) ** 2) / (2 * self.gamma**2)
-        own = jnp.take_along_axis(corner_distances(v[self.nodes]), jnp.asarray(self.y)[:, None], axis=1)
+            return -((signs(self.y) - v) ** 2) / (2 * self.gamma**2)
+        own = jnp.take_along_axis(corner_distances(v), jnp.asarray(self.y)[:, None], axis=1)
         return -own[:, 0] / self.gamma**2
 
     def curvature(self) -> Curvature:
