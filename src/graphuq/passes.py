@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -20,14 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq import sums
 from graphuq._expect import RowError
 from graphuq._progress import progress_bar
 from graphuq._threads import Made, Part, blas_threads, in_threads
 from graphuq.memory import check_room
+from graphuq.sums import Sums
 from graphuq.tall import PART_ROWS, Array, Tall, needed
 
 Work = Callable[[slice, Array], Any]
-Sums = tuple[Any, ...]
 
 # What work on a block holds at once, in copies of it.
 WORKING = 4
@@ -76,9 +78,20 @@ def client() -> Any:
 def summed(X: Tall, work: Callable[[Array], Sums], *, shown: bool | None = False, desc: str | None = None) -> Sums:
     """The results of work on all rows, added up; in their order, so that the sum does not depend on who did what.
 
-    Work is handed no more rows at a time than stay in the cache.
+    Work is handed no more rows at a time than stay in the cache. Inside `sums.kept_sums` what takes long goes on where an
+    earlier run was stopped.
     """
-    return reduce(_added, each_block(X, _InParts(work), shown=shown, desc=desc))
+    slices, place = X.slices(), sums.place(work, X.bounds)
+    n_done, total = sums.read(place)
+    kept = time.monotonic()
+    for found in each_block(X, _InParts(work), chosen=slices[n_done:], shown=shown, desc=desc):
+        n_done, total = n_done + 1, found if total is None else _added(total, found)
+        late = time.monotonic() - kept > sums.KEEP_AFTER
+        if place is not None and (late or (n_done == len(slices) and place.exists())):
+            sums.write(place, n_done, total)
+            kept = time.monotonic()
+    assert total is not None  # there are rows
+    return total
 
 
 def each_block(

@@ -23,9 +23,10 @@ from graphuq.passes import cluster
 from graphuq.seen import TALL_GRAPHS
 from graphuq.stages import peak_gigabytes, versions
 from graphuq.stores import PARQUET
+from graphuq.sums import kept_sums
 from graphuq.tall import Tall, tall
 
-ANSWERS = "answers"
+ANSWERS, SUMS = "answers", "sums"
 Model = tuple[GraphClassifier, Rows, dict[str, Any]]
 
 
@@ -41,8 +42,8 @@ def fit_store(
 ) -> dict[str, Any]:
     """Fit, write the model, the answers to Parquet files, and run.json. Returns a summary.
 
-    A model of the same question that is there already is not fitted again, and answers that are there are kept;
-    `carried_by` is the cluster, if any.
+    A fit that was stopped goes on: from sums over the blocks that it had read, from its model once that is there, and with
+    the answers that are not. `carried_by` is the cluster, if any.
     """
     if classifier.graph not in TALL_GRAPHS:
         raise ValueError(f"--graph must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
@@ -62,7 +63,8 @@ def fit_store(
                     folder.space(classifier, X) + answers.space(len(X), given.n_classes),
                     "What the model and the answers hold",
                 )
-                classifier.fit(X, y)
+                with kept_sums(out / SUMS, of + _stamp(store)):
+                    classifier.fit(X, y)
         if known is None:
             record = _record(classifier, X) | {"store": store.name, "warnings": notes, "of": of}
             folder.write(out, classifier, record=record)
@@ -111,6 +113,12 @@ def as_store(path: Path, model: Model) -> bool:
     """Whether new rows are to be read in blocks; a Parquet file is as the fit was."""
     stored = model[0]._seen.store is not None
     return path.is_dir() or path.suffix == ".npy" or (stored and path.suffix in PARQUET)
+
+
+def _stamp(store: Path) -> str:
+    """What changes when someone writes to a store: sums of some of its blocks are then of no use."""
+    files = [each.stat() for each in ([store] if store.is_file() else store.rglob("*"))]
+    return f"{len(files)} {sum(each.st_size for each in files)} {max(each.st_mtime_ns for each in files)}"
 
 
 def _known(out: Path, X: Tall, of: str) -> Model | None:
