@@ -9,8 +9,9 @@ import pytest
 
 from graphuq import GraphClassifier, datasets, graph, laplacian, models, prior, queries, sample, spectrum
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
+from graphuq.queries import choosing
 from graphuq.queries.choosing import N_SPREAD, expected_loss
-from graphuq.queries.joint import _of_draws, covariance, heaviest, joint
+from graphuq.queries.joint import Joint, _of_draws, covariance, heaviest, joint
 from graphuq.queries.several_fields import cross_covariance
 from graphuq.queries.spreading import most_telling
 
@@ -22,9 +23,9 @@ def blobs(n_classes, n=60, seed=0, spread=1.0):
 
 
 @cache
-def problem(n_classes, seed=0, tau=0.4, delta=0.0, tail=False):
+def problem(n_classes, seed=0, tau=0.4, delta=0.0, tail=False, n=60):
     """A posterior by expectation propagation: two labels of each class."""
-    X, y = blobs(n_classes, seed=seed)
+    X, y = blobs(n_classes, n, seed=seed)
     modes = spectrum.dense(laplacian.normalized(graph.knn(X, n_neighbors=8)))
     nodes = np.concatenate([np.flatnonzero(y == k)[:2] for k in range(n_classes)])
     mu0 = prior.matern(modes, tau=tau, alpha=2.0, n_modes=30, tail=tail)
@@ -248,6 +249,39 @@ def test_a_batch_has_no_near_duplicates(n_classes, strategy):
     assert len(set(found // 2)) == 4
     alone = queries.next_queries(posterior, 1, strategy=strategy)
     assert found[0] // 2 == alone[0] // 2
+
+
+def test_what_is_known_of_a_long_batch_never_grows(monkeypatch):
+    """Covariances are rough where a class is nearly ruled out: taking answers away must not blow that up."""
+    sizes = []
+
+    def known(found, *at):
+        left = taken(found, *at)
+        sizes.append(float(np.abs(left.covariance).max()))
+        return left
+
+    taken = choosing._known
+    monkeypatch.setattr(choosing, "_known", known)
+    posterior = problem(6, n=150)
+    found = queries.next_queries(posterior, 60)
+    assert len(set(found)) == 60
+    assert (np.diff(sizes) < 0.01).all()
+    assert sizes[-1] < sizes[0]
+
+
+def test_taking_an_answer_away_is_conditioning():
+    """Where what rows and answers have in common is exact, the rest is that of a Gaussian, answer after answer."""
+    q = np.random.default_rng(0).dirichlet([2.0, 2.0, 2.0], size=3)  # three rows, targets and asked as well
+    alone = np.stack([np.diag(each) - np.outer(each, each) for each in q])
+    values, vectors = np.linalg.eigh(alone)
+    roots = (vectors * np.sqrt(np.maximum(values, 0))[:, None]) @ vectors.swapaxes(1, 2)
+    alike = 0.8 * np.array([[1, 0.5, 0.2], [0.5, 1, 0.4], [0.2, 0.4, 1]])
+    shared = np.einsum("jd,jab,dbc->jadc", alike, roots, roots)
+    found = Joint(np.tile(q, (2, 1)), q, np.concatenate([shared, shared]))
+    for c in (1, 0):
+        found = choosing._known(found, c, 3)
+        shared = shared - np.einsum("jax,xy,efy->jaef", shared[:, :, c], np.linalg.pinv(alone[c]), shared[:, :, c])
+        assert np.allclose(found.covariance[:3], shared, atol=1e-12)
 
 
 def test_random_rows_are_repeatable_and_move_on():

@@ -237,13 +237,20 @@ def _known(found: Joint, c: int, n_targets: int) -> Joint:
     """What is left in common once the answer at c is known, as far as it is linear in it.
 
     Cov(j, d | c) = Cov(j, d) - Cov(j, c) Cov(c, c)^+ Cov(c, d),    Cov(c, c) = diag(q) - q q^T
+
+    The share r of each direction of that answer that the class there has in common with it lies between 0 and 1. What is
+    known of it is rough: a direction with r < 0 has nothing left to say, and of r > 1 no more is taken than there is, or
+    errors would grow from answer to answer without end.
     """
     q = found.answer[c]
     values, vectors = np.linalg.eigh(np.diag(q) - np.outer(q, q))
     unsure = values > LEAST_VARIANCE
-    inverse = (vectors[:, unsure] / values[unsure]) @ vectors[:, unsure].T
+    white = vectors[:, unsure] / np.sqrt(values[unsure])
     with_c = found.covariance[:, :, c]  # of every class of every row with every answer at c
     to_asked = with_c[n_targets:]  # (n_asked, n_classes, n_classes)
+    r, turn = np.linalg.eigh(white.T @ (to_asked[c] + to_asked[c].T) @ white / 2)
+    root = white @ turn[:, r > 0] / np.sqrt(np.maximum(r[r > 0], 1))
+    inverse = root @ root.T
     taken = np.tensordot(with_c @ inverse, to_asked, (2, 2))
     return found._replace(covariance=found.covariance - taken.astype(found.covariance.dtype))
 
