@@ -105,6 +105,9 @@ def test_zeros_that_may_stand_for_unlabeled_are_no_secret():
     with pytest.warns(UserWarning, match=r"0 in 10 of 12 rows.*If 0 marks the unlabeled rows instead"):
         labels = read_labels(meant_otherwise)
     assert labels.classes.tolist() == [0, 1]
+    for text in (str, object):  # as of a table
+        with pytest.warns(UserWarning, match=r"0 in 10 of 12 rows"):
+            read_labels(meant_otherwise.astype(str).astype(text))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read_labels(np.array([1, 0, *[-1] * 10]))

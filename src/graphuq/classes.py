@@ -14,7 +14,9 @@ from graphuq._warn import warn
 
 # What marks an unlabeled row in an array of text: NumPy turns -1 and NaN beside text into the last two.
 UNLABELED_TEXT = ("", "-1", "nan")
-LIKE_NONE = frozenset({"", "?", "none", "na", "n/a", "#n/a", "nan", "<na>", "null", "nil", "missing", "unlabeled"})
+LIKE_NONE = frozenset(
+    {"", *"? none na n/a #n/a nan <na> null nil missing unlabeled unlabelled unknown".split()}
+)
 _RENAME = "-1 marks unlabeled rows, so no class can be called -1: rename it, to 0 say."
 
 
@@ -193,19 +195,25 @@ def _warn_of_words(column: NDArray[Any], classes: NDArray[Any]) -> None:
     for name in odd:
         warn(
             f"y holds {name.item()!r} in {np.count_nonzero(column == name):,} rows, which are taken as a class. If they are "
-            "unlabeled, put None there.",
+            "unlabeled, leave them empty (None).",
         )
 
 
 def _warn_of_zeros(column: NDArray[Any], minus_one: NDArray[np.bool_]) -> None:
     """-1, 0 and 1, with 0 in most rows: that may be meant as the two classes -1 and 1, and 0 for unknown."""
-    if column.dtype.kind not in "iuf" or not minus_one.any() or not np.isin(column, (-1, 0, 1)).all():
+    if not minus_one.any() or column.dtype.kind not in "iufUO":
         return
-    zeros = np.count_nonzero(column == 0)
+    try:
+        numbers = column.astype(np.float64)
+    except (TypeError, ValueError):
+        return
+    if not np.isin(numbers, (-1, 0, 1)).all():
+        return
+    zeros = np.count_nonzero(numbers == 0)
     if zeros > len(column) / 2:
         warn(
             f"y holds -1, 0 and 1, and 0 in {zeros} of {len(column)} rows. The rows of -1 were taken as unlabeled, and "
-            "0 and 1 as the classes. If 0 marks the unlabeled rows instead, put None or NaN there and rename the class -1.",
+            "0 and 1 as the classes. If 0 marks the unlabeled rows instead, leave them empty (None) and rename the class -1.",
         )
 
 

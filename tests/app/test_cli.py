@@ -493,6 +493,10 @@ def refused(done, message, folder, left=()):
 
 LABELS = {
     "all labeled": (lambda row, truth: truth, "so there is nothing to find out"),
+    "unknown in words": (
+        lambda row, truth: truth if row in KNOWN else "unknown",
+        "or say what stands for it: --unlabeled unknown",
+    ),
     "none labeled": (lambda row, truth: "", "No row is labeled"),
     "one class": (lambda row, truth: "Democrat" if row < 5 else "", "Only one class, Democrat"),
     "a class called -1": (lambda row, truth: ["-1", "1"][row % 2], "no class can be called -1: rename it"),
@@ -510,6 +514,15 @@ def test_a_column_of_numbers_is_no_class(tmp_path):
     table = write_votes(tmp_path / "votes.csv", rows=40, party=lambda row, truth: f"{row}.5" if row < 25 else "")
     done = fit_votes(table, tmp_path / "out")
     refused(done, "something else in each of 25 rows: those are no classes", tmp_path, ["votes.csv"])
+
+
+def test_zeros_that_may_stand_for_unlabeled_are_noted(tmp_path):
+    table = write_votes(
+        tmp_path / "votes.csv", rows=40, party=lambda row, truth: ["-1", "1"][row % 2] if row < 10 else "0"
+    )
+    done = fit_votes(table, tmp_path / "out")
+    assert done.exit_code == 0
+    assert "Note: y holds -1, 0 and 1, and 0 in 30 of 40 rows." in done.stderr
 
 
 def test_minus_one_beside_another_mark_is_not_dropped_in_silence(tmp_path):
