@@ -14,9 +14,8 @@ from graphuq._warn import warn
 
 # What marks an unlabeled row in an array of text: NumPy turns -1 and NaN beside text into the last two.
 UNLABELED_TEXT = ("", "-1", "nan")
-LIKE_NONE = frozenset(
-    {"", *"? none na n/a #n/a nan <na> null nil missing unlabeled unlabelled unknown".split()}
-)
+LIKE_NONE = {"", "?", "none", "na", "n/a", "#n/a", "nan", "<na>", "null", "nil"}
+LIKE_NONE |= {"missing", "unlabeled", "unlabelled", "unknown"}
 _RENAME = "-1 marks unlabeled rows, so no class can be called -1: rename it, to 0 say."
 
 
