@@ -27,6 +27,7 @@ from graphuq.app.options import (
     Reading,
     Scheduler,
     Separator,
+    Sheet,
     Similarity,
     Unknown,
     Workers,
@@ -143,7 +144,7 @@ def fit(
             if truth or reading != Reading():
                 raise ValueError(
                     "Features in a store are numbers, taken as they are: leave out --id, --truth, --column, --drop, "
-                    "--category, --impute, --unlabeled, --separator and --scale."
+                    "--category, --impute, --unlabeled, --separator, --sheet and --scale."
                 )
             cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
             found = large.fit_store(
@@ -169,6 +170,7 @@ def predict(
         typer.Option(help="CSV file to write; by default standard output. Of a store a folder, or NAME.zarr."),
     ] = None,
     separator: Separator = None,
+    sheet: Sheet = None,
     unknown: Annotated[
         Unknown, typer.Option(help="What to do with a category that the fit had not: refuse it, or ignore it.")
     ] = Unknown.refuse,
@@ -198,7 +200,8 @@ def predict(
             )
         check_target(out, force, table, folder / "model.npz")
         ignored = unknown == Unknown.ignore
-        answers, notes, marks = predict_table(model, table, separator=separator, ignore_unknown=ignored)
+        written: dict[str, Any] = {"separator": separator, "sheet": sheet}
+        answers, notes, marks = predict_table(model, table, **written, ignore_unknown=ignored)
         if out is not None:
             with whole_file(out) as part, part.open("w", encoding="utf-8", newline="") as file:
                 write_csv(file, answers, marks)

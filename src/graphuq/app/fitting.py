@@ -94,11 +94,12 @@ def predict_table(
     table: Path,
     *,
     separator: str | None = None,
+    sheet: str | None = None,
     ignore_unknown: bool = False,
 ) -> tuple[dict[str, Sequence[Any]], list[str], Marks]:
     """The answers of a model for the rows of a new table, by column; what there is to note; and how that table is written."""
     classifier, _, record = model
-    data = read_table(table, separator=separator)
+    data = read_table(table, separator=separator, sheet=sheet)
     row_id, known = record.get("row_id"), record.get("encoding")
     row_id = row_id if row_id in data.columns else None
     names = row_names(data, row_id)

@@ -31,6 +31,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 Separator = Annotated[
     str | None, typer.Option(help="Between the cells of a text file; by default as the file looks.")
 ]
+Sheet = Annotated[str | None, typer.Option(help="Of an Excel file; by default the first.")]
 Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler that does the work on a store.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes of this machine that do it.")]
 
@@ -66,6 +67,7 @@ class Reading:
     impute: Annotated[Impute | None, typer.Option(help="Fill missing values; by default they are refused.")] = None
     unlabeled: Annotated[str, typer.Option(help="A further text that marks an unlabeled row.")] = ""
     separator: Separator = None
+    sheet: Sheet = None
 
     def question(self, table: Path, label: str, *, truth: str | None = None) -> Question:
         """What is asked of a table with a column of classes."""
@@ -83,6 +85,7 @@ class Reading:
             impute=self.impute.value if self.impute else None,
             unlabeled=self.unlabeled,
             separator=self.separator,
+            sheet=self.sheet,
         )
 
 

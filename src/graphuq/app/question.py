@@ -38,6 +38,7 @@ class Question:
         scale, impute: see `fit_encoding`.
         unlabeled: a further text that marks an unlabeled row.
         separator: between the cells of a text file, by default as its name ends.
+        sheet: of an Excel file, by default the first.
     """
 
     table: Path
@@ -51,6 +52,7 @@ class Question:
     impute: str | None = None
     unlabeled: str = ""
     separator: str | None = None
+    sheet: str | None = None
 
     def __post_init__(self) -> None:
         asked = {"--label": self.label, "--id": self.row_id, "--truth": self.truth}
@@ -83,7 +85,7 @@ class Data:
 
 def read_data(question: Question, *, any_labels: bool = False) -> Data:
     """Read the table, and doubt it; `any_labels` where a person is yet to be asked, so that there may be none."""
-    table = read_table(question.table, separator=question.separator)
+    table = read_table(question.table, separator=question.separator, sheet=question.sheet)
     if any_labels and not get_close_matches(
         question.label, table.columns, n=1, cutoff=0.8
     ):  # and no slip of the pen

@@ -80,7 +80,7 @@ def test_underscores_make_no_numbers(tmp_path):
         (b"a,b\n1,2\n3\n", "ragged: line 3 has 1 cells between commas, and the heading has 2"),
         (b"a,b\n1,2,3\n", "ragged: line 2 has 3 cells"),
         (b"a,a\n1,2\n", "more than one column 'a'"),
-        (b"a,\n1,2\n", "Column 2 of t.csv has no name"),
+        (b"column 2,\n1,2\n", "more than one column 'column 2'"),
         (b"a,b\n\x81\xfc,1\n", "neither UTF-8 .byte 0x81 is not. nor Windows-1252 text: save it as CSV in UTF-8"),
         (b"a,b\nx\0y,1\n", "no text: it holds zero bytes"),
         ("a,b\n1,2".encode("utf-16")[:-1], "begins as utf-16 text and goes on as none"),
@@ -96,8 +96,9 @@ def test_files_that_are_not_there_or_not_readable(tmp_path):
     with pytest.raises(ValueError, match="There is no file"):
         read_table(tmp_path / "none.csv")
     (tmp_path / "f.csv").mkdir()
-    with pytest.raises(ValueError, match="is a folder"):
-        read_table(tmp_path / "f.csv")
+    for folder in (tmp_path / "f.csv", tmp_path):
+        with pytest.raises(ValueError, match=f"{folder} is a folder"):
+            read_table(folder)
     with pytest.raises(ValueError, match="CSV, TSV, Excel, Parquet and NPZ"):
         read_table(written(tmp_path, "x", "t.doc"))
     with pytest.raises(ValueError, match=r"old Excel file: save it as \.xlsx or CSV"):
@@ -210,7 +211,11 @@ def test_excel(tmp_path):
     assert table.text("code").tolist() == ["7", "9007199254740991"]
     np.testing.assert_array_equal(table.column("x"), [1.5, np.nan])
     assert table.column("name").tolist() == ["Müller", ""]  # a formula that was never computed has no value
-    assert table.notes == ["t.xlsx has 2 sheets, and the first, 'Sheet', was read."]
+    assert table.notes == ["t.xlsx has 2 sheets, and the first, 'Sheet', was read: --sheet names another."]
+    with pytest.raises(
+        ValueError, match=r"no column 'kind': there are .* 2 sheets, and the first, 'Sheet', was read"
+    ):
+        table.column("kind")
     for content in (
         b"garbage",
         b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600,
@@ -219,6 +224,32 @@ def test_excel(tmp_path):
             ValueError, match=r"u\.xlsx is not an Excel file, is locked by a password, or is damaged"
         ):
             read_table(written(tmp_path, content, "u.xlsx"))
+
+
+def test_a_sheet_by_its_name(tmp_path):
+    book = Workbook()
+    book.active.append(["a note"])
+    data = book.create_sheet("data")
+    for line in (["", "kind", "x"], [0, "a", 1.5], [1, "b", 2.5]):
+        data.append(line)
+    book.save(tmp_path / "t.xlsx")
+    table = read_table(tmp_path / "t.xlsx", sheet="data")
+    assert list(table.columns) == ["column 1", "kind", "x"]
+    assert table.notes == ["Column 1 of t.xlsx has no name, and is called 'column 1'."]
+    with pytest.raises(ValueError, match=r"t\.xlsx has no sheet 'Data': there are 'Sheet', 'data'"):
+        read_table(tmp_path / "t.xlsx", sheet="Data")
+    with pytest.raises(ValueError, match=r"A sheet is one of an Excel file, and t\.csv is none"):
+        read_table(written(tmp_path, "a,b\n1,2\n"), sheet="data")
+
+
+def test_the_index_that_pandas_writes_has_a_name_to_drop_it_by(tmp_path):
+    table = read_table(written(tmp_path, ",a,b\n0,x,2\n1,y,3\n"))
+    assert list(table.columns) == ["column 1", "a", "b"]
+    assert table.notes == ["Column 1 of t.csv has no name, and is called 'column 1'."]
+
+
+def test_blank_lines_before_the_heading(tmp_path):
+    assert read_table(written(tmp_path, "\n\r\na,b\n1,2\n")).column("b").tolist() == [2]
 
 
 def npz_with(path, name, content, *, flags=0, file_size=None):
@@ -268,8 +299,9 @@ def test_the_nearest_column_is_suggested(tmp_path):
     table = read_table(written(tmp_path, "party,age\nx,1\n"))
     with pytest.raises(ValueError, match=r"no column 'Party': did you mean 'party'\?"):
         table.column("Party")
-    with pytest.raises(ValueError, match="there are 'party', 'age'"):
-        table.column("zzzz")
+    for far in ("zzzz", "lable"):
+        with pytest.raises(ValueError, match="there are 'party', 'age'"):
+            table.column(far)
 
 
 def test_npz(tmp_path):

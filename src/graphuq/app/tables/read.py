@@ -28,9 +28,11 @@ from graphuq.app.tables.text import (
     columns_of,
     ending,
     is_missing,
+    name_the_nameless,
     read_text,
 )
 
+EXCEL = (".xlsx", ".xlsm")
 EXACT = 2**53  # up to here a float64 holds every whole number
 
 # The columns of a file; of those that were text, their cells; and notes on what had to be guessed.
@@ -69,9 +71,9 @@ class Table:
         """One column; the error for a name that is not there suggests the nearest that is."""
         if name in self.columns:
             return self.columns[name]
-        near = get_close_matches(name, self.columns, n=1, cutoff=0.5)
+        near = get_close_matches(name, self.columns, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {_listed(self.columns)}."
-        raise ValueError(f"{self.source.name} has no column {name!r}: {hint}")
+        raise ValueError(" ".join([f"{self.source.name} has no column {name!r}: {hint}", *self.notes]))
 
     def called(self, row: int) -> str:
         """What a row is called."""
@@ -93,28 +95,33 @@ def _digits(value: float) -> str:
     return f"{value:.0f}" if value == np.trunc(value) and abs(value) <= EXACT else f"{value:.15g}"
 
 
-def read_table(path: Path, *, separator: str | None = None) -> Table:
-    """Read a file by the ending of its name."""
+def read_table(path: Path, *, separator: str | None = None, sheet: str | None = None) -> Table:
+    """Read a file by the ending of its name; of an Excel file one sheet, by default the first."""
     kind = ending(path)
+    if not path.exists():
+        raise ValueError(f"There is no file {path}.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, not a file.")
     if kind == ".xls":
         raise ValueError(f"{path.name} is an old Excel file: save it as .xlsx or CSV.")
     if kind in _READERS and kind != path.suffix.lower():
         raise ValueError(f"{path.name} is packed, and only text files are read so: gunzip -k {quote(str(path))}.")
     if kind not in (*SEPARATORS, *_READERS):
         raise ValueError(f"{path.name} is none of the files that can be read: CSV, TSV, Excel, Parquet and NPZ.")
-    if not path.exists():
-        raise ValueError(f"There is no file {path}.")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder, not a file.")
     if not path.is_file():
         raise ValueError(f"{path} is not a regular file: save what it gives, and name that.")
     if path.stat().st_size == 0:
         raise ValueError(f"{path.name} is empty.")
     if separator is not None and kind in _READERS:
         raise ValueError(f"A separator is for text files such as CSV, and {path.name} is none: leave it out.")
-    columns, cells, notes, marks = (
-        (*_READERS[kind](path), USUAL) if kind in _READERS else read_text(path, separator)
-    )
+    if sheet is not None and kind not in EXCEL:
+        raise ValueError(f"A sheet is one of an Excel file, and {path.name} is none: leave it out.")
+    if kind in EXCEL:
+        columns, cells, notes, marks = *_read_excel(path, sheet), USUAL
+    else:
+        columns, cells, notes, marks = (
+            (*_READERS[kind](path), USUAL) if kind in _READERS else read_text(path, separator)
+        )
     if not columns or len(next(iter(columns.values()))) == 0:
         raise ValueError(f"{path.name} has no rows.")
     words = {name: Counter(cell for cell in column if cell and is_missing(cell)) for name, column in cells.items()}
@@ -188,8 +195,8 @@ def _read_parquet(path: Path) -> Content:
     return columns, {}, []
 
 
-def _read_excel(path: Path) -> Content:
-    """The first sheet, its first line the names."""
+def _read_excel(path: Path, sheet: str | None = None) -> Content:
+    """One sheet, by default the first, its first line the names."""
     try:
         from openpyxl import load_workbook
     except ImportError:
@@ -198,22 +205,28 @@ def _read_excel(path: Path) -> Content:
         with path.open("rb") as stream:
             archive.check_members(zipfile.ZipFile(stream))
             book = load_workbook(stream, read_only=True, data_only=True)
-            sheets = book.sheetnames
-            lines = [list(line) for line in book.worksheets[0].iter_rows(values_only=True)]
+            sheets = [each.title for each in book.worksheets]
+            chosen = sheets[0] if sheet is None else sheet
+            lines = [list(line) for line in book[chosen].iter_rows(values_only=True)] if chosen in sheets else []
     except (*archive.DAMAGE, ParseError) as error:
         raise ValueError(
             f"{path.name} is not an Excel file, is locked by a password, or is damaged: {why(error)}."
         ) from None
+    if chosen not in sheets:
+        raise ValueError(f"{path.name} has no sheet {chosen!r}: there are {_listed(sheets)}.")
     lines = [[_cell(value) for value in line] for line in lines if any(value is not None for value in line)]
     names = lines[0] if lines else []
     while names and not names[-1] and not any(line[len(names) - 1] for line in lines):
         names.pop()
+    notes = name_the_nameless(path, names)
     check_names(path, names)
     cells = {name: [line[k] for line in lines[1:]] for k, name in enumerate(names)}
-    columns, notes = columns_of(cells)
-    if len(sheets) > 1:
-        notes.append(f"{path.name} has {len(sheets)} sheets, and the first, {sheets[0]!r}, was read.")
-    return columns, cells, notes
+    columns, more = columns_of(cells)
+    if len(sheets) > 1 and sheet is None:
+        notes.append(
+            f"{path.name} has {len(sheets)} sheets, and the first, {chosen!r}, was read: --sheet names another."
+        )
+    return columns, cells, notes + more
 
 
 def _cell(value: Any) -> str:
@@ -229,8 +242,7 @@ _READERS: dict[str, Callable[[Path], Content]] = {
     ".npz": _read_npz,
     ".parquet": _read_parquet,
     ".pq": _read_parquet,
-    ".xlsx": _read_excel,
-    ".xlsm": _read_excel,
+    **dict.fromkeys(EXCEL, _read_excel),
 }
 
 

@@ -65,7 +65,7 @@ def read_text(
         notes.append(f"The cells of {path.name} are taken to stand between {OTHERS[chosen]}.")
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=chosen, strict=True)
     try:
-        names = [name.strip() for name in next(lines, [])]
+        names = [name.strip() for name in next(filter(None, lines), [])]  # after blank lines
         rows = []
         for row in lines:
             if not row:  # a blank line
@@ -80,6 +80,7 @@ def read_text(
         raise ValueError(f"{path.name} is not well-formed: line {lines.line_num}: {error}.") from None
     while names and not names[-1] and not any(row[len(names) - 1].strip() for row in rows):
         names.pop()  # a separator at the end of every line
+    notes += name_the_nameless(path, names)
     check_names(path, names)
     cells = {name: [row[k].strip() for row in rows] for k, name in enumerate(names)}
     columns, more = columns_of(cells, commas=chosen == ";")
@@ -91,6 +92,16 @@ def _marks(columns: dict[str, NDArray[Any]], cells: dict[str, list[str]], separa
     numbers = [cell for name, column in columns.items() if column.dtype.kind == "f" for cell in cells[name]]
     comma = any("," in cell for cell in numbers) or (separator == ";" and not any("." in cell for cell in numbers))
     return Marks(separator if usual == "," else ";" if comma else ",", "," if comma else ".")
+
+
+def name_the_nameless(path: Path, names: list[str]) -> list[str]:
+    """Name columns without a name by their place, as the index that pandas writes; a note on each."""
+    notes = []
+    for k, name in enumerate(names):
+        if not name:
+            names[k] = f"column {k + 1}"
+            notes.append(f"Column {k + 1} of {path.name} has no name, and is called {names[k]!r}.")
+    return notes
 
 
 def check_names(path: Path, names: Sequence[str]) -> None:
