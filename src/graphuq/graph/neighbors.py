@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from functools import partial
 from numbers import Real
 from typing import Any, Literal, NamedTuple
 
@@ -12,7 +12,6 @@ from scipy.sparse import csr_array, eye_array
 
 from graphuq._expect import expect, expect_flag, expect_one_of, expect_seed
 from graphuq._recipe import recipe
-from graphuq._threads import in_threads
 from graphuq.graph.distances import Indices, nonzero_pairs, pair_squared_distances, squared_distances
 from graphuq.graph.features import Array, MatrixLike, check_features, prepare
 from graphuq.graph.kernel import Kernel, affinity, check_n_neighbors, check_tau, kth_distance
@@ -107,24 +106,29 @@ def approximate_neighbors(points: Array, n_neighbors: int, *, seed: int, here: b
 
     An inverted file (Jegou, Douze and Schmid 2011): k-means cuts the points into about sqrt(N) cells, and each
     point is compared only with the points in the cells whose centers are nearest to it. Its own cell comes first: of
-    the others only points nearer than the K-th so far count. That search, cell by cell, is for threads here, or for the
-    open cluster.
+    the others only points nearer than the K-th so far count. All but k-means, whose share of the work falls with N, is
+    for threads here, or for the open cluster.
     """
     from sklearn.neighbors import NearestNeighbors
 
     centers = kmeans_centers(points, round(np.sqrt(len(points))), seed=seed)
     search = NearestNeighbors(n_neighbors=min(_N_PROBES, len(centers)), algorithm="brute").fit(centers)
-    probes = search.kneighbors(points, return_distance=False)
+    blocks = (points[rows] for rows in row_blocks(*points.shape))
+    probes = np.concatenate(list(each_part(partial(search.kneighbors, return_distance=False), blocks, here=here)))
     near = _Nearest.of(points, n_neighbors)
     cells = _groups(probes[:, :1], len(centers))
-    deque(in_threads(lambda cell: near.compare_all(cell, cell), cells), 0)
+    for cell, own in zip(
+        cells, each_part(_nearest, (near.visit(cell, cell) for cell in cells), here=here), strict=True
+    ):
+        near.put(cell, cell, *own)
     visits = list(zip(_groups(probes[:, 1:], len(centers)), cells, strict=True))
     searched = each_part(_nearer, (near.visit(*each) for each in visits), here=here)
     for (visitors, cell), found in zip(visits, searched, strict=True):
         near.take(visitors, cell, *found)
     short = np.flatnonzero(np.isinf(near.squared).any(axis=1))  # their cells hold fewer than K others
     for rows in row_blocks(short.size, len(points)):
-        near.compare_all(short[rows], np.arange(len(points)))
+        some, every = short[rows], np.arange(len(points))
+        near.put(some, every, *_nearest(near.visit(some, every)))
     return near.found
 
 
@@ -142,15 +146,10 @@ class _Nearest(NamedTuple):
         found = np.full((len(points), n_neighbors), -1)
         return cls(single, np.einsum("ij,ij->i", single, single), found, np.full(found.shape, np.inf, np.float32))
 
-    def compare_all(self, visitors: Indices, cell: Indices) -> None:
-        """The nearest of a cell, whatever was found before."""
-        squared = self.points[visitors] @ (-2 * self.points[cell]).T
-        squared += self.lengths[cell]
-        n_kept = min(self.found.shape[1] + 1, cell.size)  # one more than wanted, since a member finds itself
-        best = np.argpartition(squared, n_kept - 1, axis=1)[:, :n_kept] if n_kept < cell.size else None
-        candidates = np.broadcast_to(cell, squared.shape) if best is None else cell[best]
-        squared = squared if best is None else np.take_along_axis(squared, best, axis=1)
-        squared[candidates == visitors[:, None]] = np.inf
+    def put(self, visitors: Indices, cell: Indices, j: Indices, squared: NDArray[np.float32]) -> None:
+        """The nearest of a cell, themselves aside, in the place of what was found before."""
+        candidates = cell[j]
+        squared = np.where(candidates == visitors[:, None], np.float32(np.inf), squared)
         self.found[visitors], self.squared[visitors] = -1, np.inf
         self._merge(visitors, candidates, squared)
 
@@ -188,6 +187,15 @@ class _Visit(NamedTuple):
     lengths: NDArray[np.float32]
     farthest: NDArray[np.float32]
     n_neighbors: int
+
+
+def _nearest(visit: _Visit) -> tuple[Indices, NDArray[np.float32]]:
+    """The nearest points of a cell, one more than wanted, since a member finds itself: which, and how near."""
+    squared = visit.points @ visit.twice.T
+    squared += visit.lengths
+    n_kept = min(visit.n_neighbors + 1, squared.shape[1])
+    best = np.argpartition(squared, n_kept - 1, axis=1)[:, :n_kept] if n_kept else np.zeros(squared.shape, np.intp)
+    return best, np.take_along_axis(squared, best, axis=1)
 
 
 def _nearer(visit: _Visit) -> tuple[Indices, Indices, Indices, NDArray[np.float32]]:
