@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from graphuq.inference.diagnostics import standard_error
 from graphuq.inference.fields import agreement, at_each_draw, drawn_fields
@@ -32,7 +33,7 @@ THINNEST_SLAB = 5e-3
 LEAST_NOISE = 1e-2
 
 N_DRAWS = 256  # of each chain, from which a move across is tried
-N_TRIES = 8  # moves from each of them
+N_TRIES = 16  # places that a move from each of them chooses between
 MOST_NUMBERS = 2**22  # of u at the labeled nodes in all of the tries
 N_ERRORS = 4  # so many Monte-Carlo errors are no surprise
 
@@ -97,14 +98,15 @@ def needs_double_precision(prior: GaussianPrior, model: Model) -> bool:
 def missed(whitening: Whitening, model: Model, z: NDArray[Any]) -> tuple[float, int]:
     """How far one more move would change the probability of a class, and the node; (0, -1) where nothing is missed.
 
-    For each pair of contradicting labels, u moves along the direction of one of them: with t its standard normal
-    coordinate there, t' is drawn from a mixture q of N(0, 1) and a normal as thin as the slab, and taken with
+    For each pair of contradicting labels, u moves along the direction of one of them: with t_0 its standard normal
+    coordinate there, t_1 to t_m are drawn from a mixture q of N(0, 1) and a normal as thin as the slab, and one of all
+    of them is taken,
 
-        min(1, pi(t') q(t) / (pi(t) q(t'))),    pi(t) ~ exp(-t^2 / 2 - Phi(u)),
+        P(t_i) ~ pi(t_i) / q(t_i),    pi(t) ~ exp(-t^2 / 2 - Phi(u)),
 
-    which leaves the posterior as it is (Metropolis and Hastings). Draws of the posterior therefore have the same
-    class probabilities after it, up to Monte-Carlo errors; those of chains that miss a slab, or are stuck in one,
-    have not.
+    which leaves the posterior as it is (Tjelmeland 2004; Andrieu, Lee and Vihola 2018). Draws of the posterior
+    therefore have the same class probabilities after it, up to Monte-Carlo errors; those of chains that miss a slab,
+    or are stuck in one, have not.
 
     Args:
         whitening: what z says about u.
@@ -136,10 +138,10 @@ def missed(whitening: Whitening, model: Model, z: NDArray[Any]) -> tuple[float, 
         new = rng.standard_normal((*t.shape[:2], N_TRIES)) * np.where(np.arange(N_TRIES) % 2, thin, 1.0)
         moved = u + ((new - t) / deviation)[..., None, None] * along[:, None] * fields
         gain = _log_weight(new, thin) - _phi(model, moved) - _log_weight(t, thin) + phi
-        taken = np.exp(np.minimum(gain, 0))
+        taken = softmax(np.concatenate([np.zeros_like(t), gain], axis=2), axis=2)[..., 1:]
         # That both labels are right is known best: moves from one side of the slab to the other leave it.
         before, after = (_sides(model, at, [one, other], y) for at in (u, moved))
-        change = (taken[..., None] * (after - before)).mean(axis=2)
+        change = (taken[..., None] * (after - before)).sum(axis=2)
         shift = np.abs(change.mean(axis=(0, 1)))
         shift[shift <= N_ERRORS * standard_error(change)] = 0
         if shift.max() > worst:
