@@ -95,7 +95,7 @@ def test_no_probability_is_shown_as_certain(classifier):
     content = content_of(classifier)
     sure = [{**entry, "p": [[entry["class"], 1.0], [1 - entry["class"], 0.0]]} for entry in content.nodes]
     page = render(replace(content, nodes=sure))
-    table = re.search(r"<table aria-label='Most certain'>.*?</table>", page, re.DOTALL)[0]
+    table = re.search(r"<table[^>]* aria-label='Most certain'>.*?</table>", page, re.DOTALL)[0]
     assert table.count("&gt; 99.9%") == 20
     assert "100.0%" not in table
 
@@ -108,9 +108,17 @@ def test_what_is_not_known_is_left_out(classifier):
     assert "What they look like" not in page
 
 
+def test_of_long_names_of_columns_values_are_left(classifier):
+    content = content_of(classifier, columns=["Größe der beheizten Fläche in Quadratmetern", "second"])
+    node = int(content.least_certain[0])
+    row = re.search(rf"<tr data-node='{node}'>.*?</tr>", render(content))[0]
+    first, second = content.rows.cells[node]
+    assert f"<bdi>Größe der beheizten Fläche in…\u00a0{first}, second\u00a0{second}</bdi>" in row
+
+
 def test_suspicious_labels_are_listed(three):
     content = replace(content_of(three), suspicious=[Suspicious(4, 0, 2, 0.034)])
-    table = re.search(r"<table aria-label='Suspicious labels'>.*?</table>", render(content))[0]
+    table = re.search(r"<table[^>]* aria-label='Suspicious labels'>.*?</table>", render(content))[0]
     assert re.sub("<[^>]*>", " ", table).split() == [
         "row",
         "label",
@@ -296,6 +304,40 @@ def test_rows_with_pictures_of_several_classes_show_whole(three):
     )
     assert failures == []
     assert found[0] == found[1] > 500
+
+
+@needs_browser
+@pytest.mark.parametrize("pictures", [False, True])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_rows_show_whole_whatever_their_classes_are_called(width, pictures, three):
+    """Class, runner-up, truth and like rows side by side on a desktop; one under the other on a phone."""
+    shown = np.zeros((200, 8, 8), dtype=np.uint8) if pictures else None
+    content = content_of(three, truth=np.zeros(200, dtype=int), pictures=shown)
+    content = renamed(content, *(f"Grundstücksverkehrsgenehmigung_{k}" for k in range(3)))
+    doubted = [Suspicious(k, k % 3, (k + 1) % 3, 0.028) for k in range(5)]
+    found, failures = probe(
+        render(replace(content, suspicious=doubted)),
+        """
+        document.querySelectorAll("details").forEach((details) => { details.open = true; });
+        const boxes = [...document.querySelectorAll(".scroll:has(.rows)")];
+        const row = document.querySelector(".rows tbody tr");
+        const above = (a, b) => row.querySelector(a).getBoundingClientRect().bottom <= row.querySelector(b).getBoundingClientRect().top;
+        return {
+          boxes: boxes.length,
+          scrolling: boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => [box.scrollWidth, box.clientWidth]),
+          cells: [...row.cells].filter((cell) => !cell.offsetWidth).length,
+          stacked: above(".row", ".like"),
+          said: getComputedStyle(row.querySelector("[data-head]"), "::before").content,
+        };
+        """,
+        width=width,
+    )
+    assert failures == []
+    assert found["boxes"] == 3
+    assert found["scrolling"] == []
+    assert found["cells"] == 0
+    assert found["stacked"] == (width == 390)
+    assert found["said"] == ('"or"' if width == 390 else "none")
 
 
 @needs_browser

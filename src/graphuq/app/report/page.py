@@ -27,7 +27,7 @@ from graphuq.suspicion import MAX_LEFT_OUT
 GENERATOR = '<meta name="generator" content="graphuq'  # how a page of ours is known
 MAX_LEGEND = 12  # classes of a legend that are shown without asking
 MAX_MATRIX = 20  # classes of a confusion matrix that a person can read
-MAX_TOLD = 4  # values of a row that are told in a table
+MAX_TOLD, MAX_NAME = 4, 30  # values of a row that are told in a table, and letters of the names of their columns
 # Heads of columns that hold numbers.
 NUMERIC = {
     "probability", "its probability", "error", "R-hat", "effective draws", "in the tails", "weight", "value", "rows",
@@ -106,7 +106,8 @@ def _parts(sentence: str) -> list[tuple[str, str | None]]:
 
 def _about(columns: list[str], cells: list[str]) -> str:
     """The first values of a row."""
-    told = [f"{name}\u00a0{cell[:40] or 'missing'}" for name, cell in zip(columns, cells, strict=False)]
+    names = [name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…" for name in columns]
+    told = [f"{name}\u00a0{cell[:40] or 'missing'}" for name, cell in zip(names, cells, strict=False)]
     return ", ".join(told[:MAX_TOLD]) + (", …" if len(told) > MAX_TOLD else "")
 
 
