@@ -2,7 +2,8 @@
 
 The same data and draws of labels as in calibration.py, whose record has the earlier numbers: the prior of the graph
 alone, on a graph made for each data set, and the sign of u. That is run again here, so that differences are taken
-draw by draw, beside what `GraphClassifier` as it comes answers today: the probability of the label.
+draw by draw, beside what `GraphClassifier` as it comes answers today: the probability of the label. What changed in
+between is taken one at a time, so that a row that got worse says by what.
 
     python -m experiments.separable --jobs 16 --out docs/reproduction    # then python -m experiments.calibration_page
 """
@@ -28,6 +29,13 @@ from graphuq.spectrum import Spectrum
 
 TITLE = "separable data: the rows of the earlier page on calibration, then and now"
 N_MODES = calibration.FULL.n_modes
+# What each changes to the one before it.
+STEPS = {
+    "then": "the method of then",
+    "graph": "the graph as it comes, the same for all data",
+    "prior": "features beside the graph, and labels that may be wrong",
+    "now": "the probability of the label instead of that of the sign",
+}
 
 
 @dataclass(frozen=True)
@@ -56,17 +64,19 @@ def trials(config: Config) -> list[Trial]:
 
 
 def run(config: Config, trial: Trial) -> dict[str, Any]:
-    """Then and now on one draw of labels."""
+    """Then, now, and the steps between them on one draw of labels."""
     now, modes = prepare(trial["data"])
     y = now.y
     nodes, labels = choose_labels(2 * y - 1, trial["n_labels"], trial["flipped"], trial["seed"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of labels that decide little, which is the point
-        earlier = learn(modes, Probit(nodes, labels), hyperprior=problems.GRAPH_ALONE).posterior
-    found = {
-        "then": earlier.classes(noise=False).probability,
-        "now": tables.ours(now, nodes, (labels > 0).astype(np.int64))[1],
-    }
+        then, graph = (
+            learn(each, Probit(nodes, labels), hyperprior=problems.GRAPH_ALONE).posterior
+            for each in (modes, now.spectrum)
+        )
+    prior, probability = tables.ours(now, nodes, (labels > 0).astype(np.int64))
+    signs = {"then": then, "graph": graph, "prior": prior}
+    found = {**{name: each.classes(noise=False).probability for name, each in signs.items()}, "now": probability}
     rest = np.setdiff1d(np.arange(len(y)), nodes)
     return {**trial, **{name: measure(p[rest], y[rest]) for name, p in found.items()}}
 
@@ -80,11 +90,11 @@ def prepare(data: str) -> tuple[tables.Prepared, Spectrum]:
 
 
 def summarize(config: Config, results: list[dict[str, Any]]) -> dict[str, Any]:
-    """For each row the means of both, in the order of `MEASURES`, and now less then, draw by draw."""
+    """For each row the means of all steps, in the order of `MEASURES`, and now less then, draw by draw."""
     found = []
     for draws in grouped(results, "data", "n_labels", "flipped"):
-        then, now = (np.array([draw[name] for draw in draws]) for name in ("then", "now"))
-        columns = {"then": then, "now": now, "difference": now - then}
+        columns = {name: np.array([draw[name] for draw in draws]) for name in STEPS}
+        columns["difference"] = columns["now"] - columns["then"]
         found.append(
             {
                 **{key: draws[0][key] for key in ("data", "n_labels", "flipped")},

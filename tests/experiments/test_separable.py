@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -27,5 +28,10 @@ def test_differences_are_taken_draw_by_draw_and_shown_beside_the_earlier_record(
     text = calibration_page.earlier(tmp_path)
     assert "breast cancer, 10 labels, 10% wrong | 0.359 ± 0.057" in text
     assert f"{row['now'][0][0]:.3f}" in text
+    total, *_ = (line.split(" | ")[1] for line in text.splitlines() if line.startswith("| all of it"))
+    steps = [row[after][0][0] - row[before][0][0] for before, after in pairwise(separable.STEPS)]
+    assert sum(steps) == pytest.approx(row["now"][0][0] - row["then"][0][0])
+    assert total == (f"{sum(steps):+.3f}" if row["difference"][0][0] > row["difference"][0][1] else "–")
+    assert all(f"{separable.STEPS[name]} | " in text for name in list(separable.STEPS)[1:])
     assert len(separable.claims(record)) == 1
     assert separable.draw(record).axes
