@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from graphuq import GraphClassifier, answers, graph, passes
+from graphuq import GraphClassifier, answers, graph, passes, stores
 from graphuq import tall as talls
 from graphuq._expect import RowError
 from graphuq.passes import SchedulerLost, cluster
@@ -94,6 +94,15 @@ def test_answers_are_those_in_memory(store, tmp_path, known):
     new = X[:7] + 0.05
     np.testing.assert_allclose(found.predict_proba(new), known.predict_proba(new), atol=1e-10)
     assert found.hyperparameters_ == pytest.approx(known.hyperparameters_, rel=1e-6)
+
+
+def test_rows_that_are_asked_for_again_and_again_are_read_once(tmp_path, monkeypatch):
+    """Each may cost a whole row group: four passes, the rows that stand for all, the first ones, and the answers."""
+    monkeypatch.setattr(talls, "SPREAD_ROWS", 50)
+    read, plain = [], stores.Grouped._group
+    monkeypatch.setattr(stores.Grouped, "_group", lambda self, number: read.append(number) or plain(self, number))
+    GraphClassifier(graph="cosine").fit(of_parquet(tmp_path), Y).write_proba(tmp_path / "out")
+    assert max(np.bincount(read)) <= 7
 
 
 @pytest.mark.parametrize(

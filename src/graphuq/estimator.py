@@ -22,7 +22,7 @@ from graphuq.posterior.kept import Kept, refreshed
 from graphuq.posterior.mixture import AnyPosterior
 from graphuq.prior import NewRows
 from graphuq.rows import average_equal, read_features, warn_of_contradictions, warn_of_units
-from graphuq.seen import Seen, read_rows
+from graphuq.seen import Seen, read_rows, remember
 from graphuq.self_check import SelfCheck, self_check
 from graphuq.settings import COMPARES_COLUMNS, check_settings
 from graphuq.spectrum.result import Spectrum
@@ -170,7 +170,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         model_of(self, labels)  # one that cannot do what is asked is refused before any work
         began = time.perf_counter()
         with stages_told(self.verbose) as tell:
-            self._seen = Seen.of(self, X, tell)
+            self._seen = Seen.of(self, remember(X, labels.nodes), tell)
             warn_of_contradictions(self._seen.marks(labels.nodes), labels)
             tell(f"posterior, from {len(labels.nodes):,} labels of {labels.n_classes} classes")
             self._infer(labels)

@@ -78,10 +78,7 @@ class FeaturePiece:
         lengths = _Lengths(weights, mean @ weights)
         squares, longest = lengths(X) if issparse(X) else summed(X, lengths, shown=progress, desc="features")
         size = np.sqrt(squares / X.shape[0])
-        some = np.random.default_rng(0).permutation(X.shape[0])[:N_LANDMARKS]
-        landmarks, spread = (
-            lengths.linear(X[each]) / size for each in (some, slice(None, None, 1 + X.shape[0] // BLOCK_ROWS))
-        )
+        landmarks, spread = (lengths.linear(X[each]) / size for each in looked_at(X.shape[0]))
         return cls(mean, weights / size, REACH * float(max(longest) / size), *_smooth(landmarks, spread))
 
     def columns(self, X: Any) -> Any:
@@ -103,6 +100,14 @@ class FeaturePiece:
     def _columns(self, linear: Array) -> Array:
         bent = _bent(linear, self.landmarks, self.smooth) - self.center
         return np.hstack([np.sqrt(1 - SMOOTH_SHARE) * linear, np.sqrt(SMOOTH_SHARE) * bent])
+
+
+def looked_at(n_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that are landmarks, and those that they are centered by."""
+    rng = np.random.default_rng(0)
+    many = n_rows > 10_000_000  # for a list of all
+    some = rng.choice(n_rows, N_LANDMARKS, replace=False) if many else rng.permutation(n_rows)[:N_LANDMARKS]
+    return some, np.arange(0, n_rows, 1 + n_rows // BLOCK_ROWS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from graphuq import spectrum
 from graphuq._expect import SettingError
 from graphuq._warn import warn
-from graphuq.feature_piece import FeaturePiece
+from graphuq.feature_piece import FeaturePiece, looked_at
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.memory import room
 from graphuq.prior import NewRows
@@ -21,7 +21,7 @@ from graphuq.rows import fingerprints, read_features
 from graphuq.settings import first_modes, make_graph, make_spectrum, modes_that_fit, seed_of, shows_bars
 from graphuq.spectrum.result import Spectrum
 from graphuq.stages import timed
-from graphuq.tall import Tall, is_store, tall
+from graphuq.tall import Tall, is_store, spread, tall
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -50,6 +50,14 @@ def read_rows(classifier: GraphClassifier, X: Any) -> Any:
     classifier.n_features_in_ = X.shape[1]
     classifier.__dict__.pop("feature_names_in_", None)  # of a table that was fitted before
     return X
+
+
+def remember(X: Any, labeled: Nodes) -> Any:
+    """Features whose rows that are asked for again and again are read once: with a label, and such as stand for all."""
+    if not isinstance(X, Tall):
+        return X
+    n_rows = X.shape[0]
+    return X.remembering(np.concatenate([labeled, np.arange(*spread(n_rows).indices(n_rows)), *looked_at(n_rows)]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@
 | `Chunked` | the chunks of a Dask array |
 | `Mapped` | nowhere: they are made from those of another matrix |
 | `Beside` | in several matrices, side by side |
-| `Some` | here, as far as they were kept |
+| `Some` | here, as far as they were kept, and perhaps elsewhere too |
 | `stores.Grouped` | the row groups of Parquet files |
 """
 
@@ -101,6 +101,11 @@ class Tall:
         """The matrix whose rows a function makes of these, when they are asked for."""
         shape = (len(self), n_columns)
         return replace(self, source=Mapped(self, function, n_columns), shape=shape, names=())
+
+    def remembering(self, nodes: NDArray[np.int64]) -> Tall:
+        """The same, of which some rows are read at once, and not again: each may cost a whole chunk."""
+        nodes = np.unique(nodes)
+        return replace(self, source=Some(self.rows(nodes), nodes, len(self), self.source))
 
     def expect_columns(self, n_columns: int, names: Sequence[str], called: str = "X") -> None:
         """Refuse a matrix with other columns than a fit had, or with the same in another order."""
@@ -222,17 +227,22 @@ class Beside:
 
 @dataclass(frozen=True, eq=False)
 class Some:
-    """Some rows of a matrix, whose others are not here."""
+    """Some rows of a matrix, which are looked at again and again, and where all of them lie, if that is known."""
 
     array: Array
     nodes: NDArray[np.int64]  # which rows these are, in order
     n_rows: int
+    every: Rows | None = None
 
     def rows(self, index: Index) -> Array:
-        """Some of these rows."""
+        """Some of the rows."""
+        if self.every is not None and isinstance(index, slice):
+            return self.every.rows(index)
         wanted = np.arange(*index.indices(self.n_rows)) if isinstance(index, slice) else index
         place = np.minimum(np.searchsorted(self.nodes, wanted), len(self.nodes) - 1)
         if (gone := wanted[self.nodes[place] != wanted]).size:
+            if self.every is not None:
+                return self.every.rows(wanted)
             raise ValueError(
                 f"Row {gone[0]:,} is not here: of {self.n_rows:,} rows {len(self.nodes):,} are kept, those with a label and "
                 "some that stand for all. New rows can be answered; for those of the fit read its answers, or fit again."
@@ -241,7 +251,7 @@ class Some:
 
     def lazy(self, rows: slice) -> Any:
         """The same, for Dask."""
-        return delayed(Some.rows)(self, rows)
+        return delayed(Some.rows)(self, rows) if self.every is None else self.every.lazy(rows)
 
 
 def some_rows(array: Array, nodes: NDArray[np.int64], n_rows: int, names: Sequence[str] = ()) -> Tall:
