@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from typer.testing import CliRunner
 
 from graphuq import GraphClassifier, answers, archive, prior
 from graphuq import tall as talls
 from graphuq.app import folder
+from graphuq.app.cli import app
 from graphuq.app.report.content import Rows
+from graphuq.posterior import Draws
 from graphuq.tall import tall
 from tests.decay import decayed
 
@@ -75,6 +78,44 @@ def test_a_loaded_model_asks_and_learns_again(tmp_path):
         each.partial_fit_labels([1], ["1"]).relearn()
     np.testing.assert_allclose(after.label_distributions_, before.label_distributions_, rtol=1e-6)
     assert np.array_equal(after.next_queries(3), before.next_queries(3))
+
+
+@pytest.fixture
+def one_drawn(monkeypatch):
+    """Of a mixture the heaviest component alone is drawn, since each has to compile."""
+    monkeypatch.setattr("graphuq.beliefs.DRAWN_WEIGHT", 1e-3)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lighter_components_of_drawn_ones_are_kept(tmp_path, one_drawn):
+    """A label may give those their weight back that were too light to be drawn: the folder has them all."""
+    before = fitted({"inference": "sample", "n_steps": 30, "n_chains": 2}, 3)
+    whole = before.posterior_.drawn_from
+    assert len(whole.components) > len(before.posterior_.components)
+    after = saved(before, tmp_path / "model")
+    found = after.posterior_.drawn_from
+    assert all(isinstance(each, Draws) for each in after.posterior_.components)
+    assert np.array_equal(found.weights, whole.weights)
+    for kept, each in zip(found.components, whole.components, strict=True):
+        assert kept.fit.log_evidence == pytest.approx(each.fit.log_evidence, abs=1e-8)
+        np.testing.assert_allclose(kept.probability(), each.probability(), atol=1e-8)
+    for each in (before, after):
+        each.set_params(inference="ep").partial_fit_labels([1], ["1"])
+        assert len(each.posterior_.components) == len(whole.components)
+    np.testing.assert_allclose(after.posterior_.weights, before.posterior_.weights, rtol=1e-6)
+    np.testing.assert_allclose(after.label_distributions_, before.label_distributions_, rtol=1e-6)
+
+
+def test_a_table_fitted_by_draws_keeps_its_lighter_components(tmp_path, one_drawn):
+    labels = np.where(np.arange(len(ROWS)) % 5 > 0, -1, FLOWERS.target[ROWS] > 0)
+    np.savez(tmp_path / "flowers.npz", petals=FLOWERS.data[ROWS], kind=labels)
+    out = tmp_path / "model"
+    asked = ["--label", "kind", "--out", out, "--inference", "sample", "--draws", 30, "--quiet"]
+    done = CliRunner().invoke(app, ["fit", str(tmp_path / "flowers.npz"), *map(str, asked)])
+    assert done.exit_code == 0, done.output
+    posterior = folder.read(out)[0].posterior_
+    assert isinstance(posterior.components[0], Draws)
+    assert len(posterior.drawn_from.components) > len(posterior.components)
 
 
 def test_eigenvectors_are_stored_once(tmp_path):
