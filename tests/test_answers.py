@@ -19,6 +19,7 @@ import scipy.sparse
 from graphuq import GraphClassifier, answers, graph, passes, stores
 from graphuq import tall as talls
 from graphuq._expect import RowError
+from graphuq.app import folder as models
 from graphuq.passes import SchedulerLost, cluster
 from graphuq.posterior import GaussianPosterior, gaussian
 from graphuq.tall import tall
@@ -430,10 +431,12 @@ def test_a_cluster_of_processes_gives_the_same_numbers_though_a_worker_is_killed
         found = GraphClassifier(graph="cosine").fit(deadly, Y)
         assert (tmp_path / "killed").exists()
         np.testing.assert_allclose(found.label_distributions_, known.label_distributions_, atol=1e-10)
-        out = found.write_proba(tmp_path / "new", tall(file).mapped(np.sqrt, 4))
-        np.testing.assert_allclose(
-            parquet.read_table(out)["p_1"], known.predict_proba(np.sqrt(X))[:, 1], atol=1e-10
-        )
+        models.write(tmp_path / "model", found)
+        for name, each in (("new", found), ("later", models.read(tmp_path / "model")[0])):
+            out = each.write_proba(tmp_path / name, tall(file).mapped(np.sqrt, 4))
+            np.testing.assert_allclose(
+                parquet.read_table(out)["p_1"], known.predict_proba(np.sqrt(X))[:, 1], atol=1e-10
+            )
     assert passes.client() is None
 
 

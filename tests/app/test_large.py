@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from graphuq import GraphClassifier
+from graphuq.app import folder as models
 from graphuq.app import large
 from graphuq.app.cli import app
 
@@ -235,3 +236,16 @@ def test_labels_that_make_no_sense(text, told, folder):
     (folder / "labels.csv").write_text(text)
     with pytest.raises(ValueError, match=told):
         large.read_store_labels(folder / "labels.csv", 300)
+
+
+def test_the_model_of_a_fit_in_python_answers_at_the_shell(folder):
+    fitted = GraphClassifier(graph="cosine", prior="matern", inference="ep").fit(
+        X, np.where(classes() != "", TRUTH, -1)
+    )
+    models.write(folder / "mine", fitted)
+    np.savez("new.npz", x=X[:5] + 0.05)
+    rows = list(csv.DictReader(predict("mine", "new.npz").stdout.splitlines()))
+    found = [float(row["probability of 1"]) for row in rows]
+    np.testing.assert_allclose(found, fitted.predict_proba(X[:5] + 0.05)[:, 1], atol=1e-6)
+    assert models.read(folder / "mine")[0].classes_.dtype.kind == "i"
+    assert "it has no report" in CliRunner().invoke(app, ["report", "mine"]).stderr
