@@ -4,21 +4,25 @@ import numpy as np
 import pytest
 
 from graphuq import _accelerator
-from graphuq.inference import matched, star_ep
+from graphuq.inference import ep, matched, star_ep, stars, there
+from graphuq.inference.sites import Sites
 from graphuq.inference.star_ep import propagate
 from graphuq.inference.stars import StarSites
+from graphuq.inference.sweeps import Start, inverse_root
 from graphuq.models import Probit
 from graphuq.posterior import GaussianPosterior
 from graphuq.prior import GaussianPrior
+from tests.oracles import probit_sites
 
 
 @pytest.fixture
-def there(monkeypatch):
+def begin(monkeypatch):
     """A call after which all that can run on an accelerator does."""
 
     def begin():
         monkeypatch.setattr(_accelerator, "is_there", lambda: True)
         monkeypatch.setattr(star_ep, "LEAST_ROWS_THERE", 1)
+        monkeypatch.setattr(there, "LEAST_SWEEP", 0)
 
     return begin
 
@@ -32,11 +36,11 @@ def fitted(n_classes, n_latent, seed=0):
 
 @pytest.mark.parametrize("n_latent", [3, 40])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_covariances_are_those_of_dense_matrices(n_latent, dtype, there, monkeypatch):
+def test_covariances_are_those_of_dense_matrices(n_latent, dtype, begin, monkeypatch):
     fit, rng = fitted(4, n_latent)
     M = rng.standard_normal((37, n_latent)).astype(dtype)
     here = fit.fields_at(M, np.zeros(37))
-    there()
+    begin()
     monkeypatch.setattr(star_ep, "MOST_THERE", 2**17)  # several parts
     found = fit._fields(M, np.zeros(37), star_ep._covariance_anywhere).cross
     assert found.shape == (matched.rows_at_once(4), 4, 4)
@@ -49,17 +53,74 @@ def test_covariances_are_those_of_dense_matrices(n_latent, dtype, there, monkeyp
     assert not np.asarray(found[37:]).any()
 
 
-def test_probabilities_of_all_rows_are_the_same(there, monkeypatch):
+def test_probabilities_of_all_rows_are_the_same(begin, monkeypatch):
     rng = np.random.default_rng(1)
     vectors = np.linalg.qr(rng.standard_normal((700, 12)))[0]
     smooth = GaussianPrior(vectors, 700 / 12 * 0.9 ** np.arange(12))
     nodes = np.arange(0, 700, 28)
     posterior = GaussianPosterior.of(smooth, Probit(nodes, np.arange(25) % 5, gamma=0.3, n_classes=5))
     here = posterior.classes().probability, posterior.fit.independent_variances(vectors, np.ones(700), 0.1)
-    there()
+    begin()
     monkeypatch.setattr(matched, "MOST_ROWS_THERE", 256)
     assert posterior.rows_at_once == 256
     found = posterior.classes().probability, posterior.fit.independent_variances(vectors, np.ones(700), 0.1)
     np.testing.assert_allclose(found[0], here[0], atol=1e-4)
     np.testing.assert_allclose(found[1], here[1], rtol=1e-3)
     assert np.abs(found[0] - here[0]).max() > 0  # the other way, and not the same again
+
+
+def assert_alike(one, other, names):
+    for name in names:
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-7, atol=1e-7, err_msg=name)
+    for mine, theirs in zip(one.gradient(), other.gradient(), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-7)
+
+
+# Classes of different sizes, one of them without a label; few modes, which would go by modes here.
+@pytest.mark.parametrize(("n_labeled", "n_latent"), [(14, 25), (40, 6)])
+@pytest.mark.parametrize("log_flip", [-np.inf, np.log(0.05)])
+def test_sweeps_of_many_classes_end_in_the_same_place(n_labeled, n_latent, log_flip, begin, monkeypatch):
+    rng = np.random.default_rng(3)
+    B = rng.standard_normal((n_labeled, n_latent)) / np.arange(1, n_latent + 1)
+    sites = StarSites(np.minimum(np.arange(n_labeled) % 5, 2), 4, 0.1, log_flip, noise_slope=1.0)
+    here = propagate(B, sites, tolerance=1e-10)
+    begin()
+    monkeypatch.setattr(star_ep, "QUICKER_THERE", np.inf)
+    monkeypatch.setattr(stars, "MOST_THERE", 2 * n_labeled**2)  # two classes at once
+    found = propagate(B, sites, tolerance=1e-10)
+    assert found.converged
+    assert found.alone.shape == (4, *[min(n_labeled, n_latent)] * 2)
+    assert_alike(
+        found, here, ("precision", "shift", "mean", "covariance", "log_predictive", "z_mean", "log_evidence")
+    )
+    M = rng.standard_normal((9, n_latent))
+    for one, other in zip(found.fields_at(M, np.ones(9)), here.fields_at(M, np.ones(9)), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-7)
+    # sites that make no proper Gaussian are found out there too: the sweeps begin with none
+    improper = Start(np.full((n_labeled, 4), -5.0), np.zeros((n_labeled, 4)))
+    assert_alike(propagate(B, sites, start=improper, tolerance=1e-10), found, ("precision", "shift"))
+
+
+@pytest.mark.parametrize("kind", ["probit", "level-set"])
+def test_sweeps_of_one_field_end_in_the_same_place(kind, begin):
+    rng = np.random.default_rng(4)
+    B = rng.standard_normal((40, 30)) * 0.8 ** np.arange(30)
+    y = np.where(B[:, 0] > 0, 1.0, -1.0)
+    sites = probit_sites(y, 0.3) if kind == "probit" else Sites.level_set(y, 0.4)
+    here = ep.propagate(B, sites, tolerance=1e-10)
+    begin()
+    found = ep.propagate(B, sites, tolerance=1e-10)
+    assert found.converged
+    assert found.root.shape == (30, 30)
+    assert_alike(found, here, ("precision", "shift", "mean", "variance", "z_mean", "root", "log_evidence"))
+
+
+def test_the_root_of_an_inverse_is_the_same_or_none():
+    A = np.random.default_rng(5).standard_normal((7, 7))
+    with _accelerator.precise():
+        np.testing.assert_allclose(there.inverse_root(A @ A.T), inverse_root(A @ A.T), atol=1e-12)
+        assert np.isnan(there.inverse_root(-A @ A.T)).any()
+    np.testing.assert_allclose(
+        inverse_root(A @ A.T) @ inverse_root(A @ A.T).T, np.linalg.inv(np.eye(7) + A @ A.T), atol=1e-12
+    )
+    assert np.isnan(inverse_root(-A @ A.T)).all()

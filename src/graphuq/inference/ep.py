@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.special import log_expit, ndtr
 
+from graphuq._accelerator import precise
 from graphuq._threads import blas_threads
+from graphuq.inference import there
 from graphuq.inference.marginals import labeled_probability, predict
 from graphuq.inference.sites import Sites
 from graphuq.inference.span import Matrix, Vector, span
@@ -200,36 +205,60 @@ def propagate(
         sites = replace(sites, tail=sites.tail + cut.sum())
         nothing = np.zeros(2 * n_labeled)
         first = nothing if start is None else np.concatenate([start.precision, start.shift])
-        posterior_of = partial(_posterior, reduced)
+        posterior_of = partial(_posterior, _gaussian_of(reduced))
         fit = settle(posterior_of, sites.match, first, tolerance, max_sweeps)
         if not fit.converged and start is not None:
             fit = settle(posterior_of, sites.match, nothing, tolerance, max_sweeps, fit.n_sweeps)
         if not fit.converged and sites.log_flip > -np.inf:
-            fit = _soften(reduced, sites, tolerance, max_sweeps, fit.n_sweeps)
+            fit = _soften(posterior_of, sites, tolerance, max_sweeps, fit.n_sweeps)
         return _result(reduced, basis, cut, sites, fit)
 
 
 class _Posterior(NamedTuple):
     """The Gaussian that given sites stand for."""
 
-    root: Matrix  # root root^T is the covariance of z, the inverse of I + B^T T B
+    root: Any  # root root^T is the covariance of z, the inverse of I + B^T T B; where it was made
     log_det: float  # of I + B^T T B
     moments: Moments  # of f
 
 
-def _posterior(reduced: Matrix, site: Vector) -> _Posterior | None:
+def _posterior(gaussian: Callable[[Vector, Vector], Any], site: Vector) -> _Posterior | None:
     """The Gaussian of the sites at f = B z, or None where they do not make a proper one."""
-    precision, shift = np.split(site, 2)
+    root, log_det, mean, variance = gaussian(*np.split(site, 2))
+    moments = with_cavities(np.asarray(mean), np.asarray(variance), site)
+    return None if moments is None else _Posterior(root, float(log_det), moments)
+
+
+def _gaussian_of(reduced: Matrix) -> Callable[[Vector, Vector], Any]:
+    """Sites to the Gaussian of z and the moments of f, here or on an accelerator."""
+    if not there.is_worth_it(reduced.size * reduced.shape[1]):
+        return partial(_gaussian, np, inverse_root, reduced)
+    with precise():
+        sent = jax.device_put(there.widened(reduced, 1, width=there.SWEEP_WIDTH))
+
+    def gaussian(precision: Vector, shift: Vector) -> Any:
+        with precise():
+            return _gaussian_there(sent, precision, shift)
+
+    return gaussian
+
+
+def _gaussian(xp: Any, inverse_root: Callable[[Any], Any], reduced: Any, precision: Any, shift: Any) -> Any:
+    """The root of the covariance of z, the log of its determinant, and means and variances of f."""
     root = inverse_root(reduced.T @ (precision[:, None] * reduced))
-    if root is None:
-        return None
     half = reduced @ root
-    moments = with_cavities(half @ (shift @ half), np.einsum("ij,ij->i", half, half), site)
-    return None if moments is None else _Posterior(root, -2 * np.log(root.diagonal()).sum(), moments)
+    return root, -2 * xp.log(root.diagonal()).sum(), half @ (shift @ half), xp.einsum("ij,ij->i", half, half)
+
+
+_gaussian_there = jax.jit(partial(_gaussian, jnp, there.inverse_root))
 
 
 def _soften(
-    reduced: Matrix, sites: Sites, tolerance: float, max_sweeps: int, n_sweeps: int
+    posterior_of: Callable[[Vector], _Posterior | None],
+    sites: Sites,
+    tolerance: float,
+    max_sweeps: int,
+    n_sweeps: int,
 ) -> Settled[_Posterior]:
     """Harden a step likelihood little by little, each fit starting at the last.
 
@@ -237,7 +266,7 @@ def _soften(
     softer steps lead to it. Where the way ends early, the last fixed point is returned.
     """
     odds = sites.log_flip - float(np.log(-np.expm1(sites.log_flip)))  # log(flip / (1 - flip))
-    posterior_of, start = partial(_posterior, reduced), np.zeros(2 * reduced.shape[0])
+    start = np.zeros(2 * sites.y.size)
     posterior = posterior_of(start)
     assert posterior is not None
     fit = Settled(start, posterior, n_sweeps, False)
@@ -283,7 +312,7 @@ def _result(reduced: Matrix, basis: Matrix, cut: Vector, sites: Sites, fit: Sett
         z_mean=basis @ (reduced.T @ slope),  # S B^T shift = B^T (shift - T mean)
         basis=basis,
         labeled=reduced,
-        root=fit.posterior.root,
+        root=np.asarray(fit.posterior.root)[: basis.shape[1], : basis.shape[1]],
         cut=cut,
         log_evidence=float(log_evidence),
         n_sweeps=fit.n_sweeps,

@@ -37,7 +37,7 @@ N_FIRST, N_POINTS, FINER, ASTRAY = 8, 32, 3, 1e-4
 # many classes fewer, so that one array has no more than the last number of fields. An accelerator has no small cache to
 # stay in, and wants few calls.
 MOST_ROWS, LEAST_ROWS, MOST_FIELDS = 2**10, 2**6, 2**14
-MOST_ROWS_THERE, MOST_FIELDS_THERE = 2**11, 2**17
+MOST_ROWS_THERE, MOST_FIELDS_THERE = 2**13, 2**17
 # A weight of exactly half the sum leaves one variance undetermined.
 UNDETERMINED = 1e-4
 

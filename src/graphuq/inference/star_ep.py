@@ -32,21 +32,25 @@ from graphuq.inference.stars import (
     StarPosterior,
     StarProblem,
     StarSites,
+    by_nodes_of,
     levels_of,
     lone_stars,
     posterior_of,
 )
 from graphuq.inference.sweeps import Settled, Start, heights, settle
+from graphuq.inference.there import is_worth_it, widened
 
 # A multiplication by modes takes half the time of one by nodes; measured for 3 to 32 classes.
 QUICKER_BY_MODES = 2
 # Multiplications in a sweep, some seconds, and bytes: beyond these it is refused.
 LARGEST_SWEEP, LARGEST_MEMORY = 3e10, 8 * 2**30
+# By nodes on an accelerator a multiplication takes a twentieth of its time here, at the least; numbers of a matrix of nodes
+# for each class that it may hold.
+QUICKER_THERE, LARGEST_THERE = 20, 2**27
 # Covariances at many nodes are formed about so many numbers at a time, which the processor's cache holds: half the time.
 CACHED, LEAST_ROWS = 2**17, 16
-# On an accelerator so many numbers at a time, of matrices whose sizes are multiples of the second; for fewer rows than the
-# third the way there takes too long.
-MOST_THERE, WIDTH, LEAST_ROWS_THERE = 2**25, 64, 2**8
+# On an accelerator so many numbers at a time; for fewer rows than the second number the way there takes too long.
+MOST_THERE, LEAST_ROWS_THERE = 2**25, 2**8
 # Matching variances of differences is as good as so many points. Three classes have an integral of their own.
 MATCHED_POINTS = 64
 
@@ -214,8 +218,7 @@ def propagate(
     with blas_threads(n_labeled * min(n_labeled, n_latent) ** 2):
         basis, reduced, cut = span(factor, negligible * sites.noise)
         sites = replace(sites, noise=sites.noise + cut.sum())
-        few_modes = _few_modes(n_labeled, reduced.shape[1], sites.n_classes)
-        problem = StarProblem(sites, reduced, None if few_modes else levels_of(reduced, sites))
+        problem = _problem(reduced, sites)
         posterior = partial(posterior_of, problem)
         first = nothing = np.zeros(2 * sites.n_classes * n_labeled)
         if start is not None:
@@ -226,8 +229,9 @@ def propagate(
         return _result(problem, basis, cut, fit)
 
 
-def _few_modes(n_labeled: int, k: int, n_classes: int) -> bool:
-    """Whether sweeps go by modes; a sentence instead of hours, or of no memory left."""
+def _problem(reduced: Matrix, sites: StarSites) -> StarProblem:
+    """By modes, by nodes, or by nodes on an accelerator; a sentence instead of hours, or of no memory left."""
+    (n_labeled, k), n_classes = reduced.shape, sites.n_classes
     wide = n_classes * k
     by_modes, by_nodes = (
         n_labeled * wide**2 + wide**3,
@@ -235,6 +239,9 @@ def _few_modes(n_labeled: int, k: int, n_classes: int) -> bool:
     )
     few_modes = by_modes <= QUICKER_BY_MODES * by_nodes
     work = by_modes / 2 if few_modes else by_nodes
+    there = is_worth_it(work) and by_nodes < min(QUICKER_THERE * work, LARGEST_SWEEP)
+    there = there and n_classes * n_labeled**2 <= LARGEST_THERE
+    few_modes = few_modes and not there
     numbers = 3 * wide**2 if few_modes else 3 * n_classes * (n_labeled + k) * k
     numbers += 10 * n_classes**2 * n_labeled  # covariances between fields at every label
     if work > LARGEST_SWEEP or 8 * numbers > LARGEST_MEMORY:
@@ -243,7 +250,10 @@ def _few_modes(n_labeled: int, k: int, n_classes: int) -> bool:
             f"{8 * numbers / 2**30:.1f} GB of memory and {work / 1e10:,.0f} seconds a sweep, of which learning takes "
             "thousands: keep fewer classes, labels or modes (n_modes), or choose a prior and sample."
         )
-    return few_modes
+    if few_modes:
+        return StarProblem(sites, reduced)
+    levels = levels_of(reduced, sites)
+    return StarProblem(sites, reduced, levels, by_nodes_of(levels, sites, there=there))
 
 
 def _result(problem: StarProblem, basis: Matrix, cut: Vector, fit: Settled[StarPosterior]) -> StarEP:
@@ -253,7 +263,7 @@ def _result(problem: StarProblem, basis: Matrix, cut: Vector, fit: Settled[StarP
 
     s_nk the height of a site, which makes its belief times the site integrate to log_z_nk.
     """
-    (sites, reduced, _), now = problem, fit.posterior
+    sites, reduced, now = problem.sites, problem.reduced, fit.posterior
     stars, gaps = now.stars, now.gaps
     own, half_space, (log_total, total_slope) = stars.own, sites.half_space(), sites.log_total()
     precision, shift = fit.site.reshape(2, *own.shape)
@@ -288,7 +298,7 @@ def _result(problem: StarProblem, basis: Matrix, cut: Vector, fit: Settled[StarP
         cut=cut,
         alone=alone,
         shared=shared,
-        log_evidence=float(log_heights.sum() + (np.sum(shift * center) - gaps.log_det) / 2),
+        log_evidence=float(log_heights.sum() + (np.sum(shift * center) - now.log_det) / 2),
         noise_gradient=float(np.sum(b * b) - np.sum(term * kept.swapaxes(1, 2))) / 2,
         flip_gradient=flips - sites.labels.size * total_slope,
         n_sweeps=fit.n_sweeps,
@@ -302,12 +312,12 @@ def _times(matrices: Stack, vectors: Matrix) -> Matrix:
 
 def _roots(problem: StarProblem, gaps: Gaps) -> tuple[Stack, Stack]:
     """`alone` and `shared` of the result."""
-    levels, k = problem.levels, problem.reduced.shape[1]
+    levels, k, spread = problem.levels, problem.reduced.shape[1], np.asarray(gaps.spread)
     if levels is None:
-        shared = gaps.spread.reshape(-1, k, len(gaps.spread))
+        shared = spread.reshape(-1, k, len(spread))
         return shared[:, :, :0], shared
-    alone = levels.narrow @ np.array(gaps.alone)
-    return alone, alone @ np.array(gaps.moved) + [levels.turn[:, own] @ gaps.spread[own] for own in levels.own]
+    alone = levels.narrow @ np.asarray(gaps.alone)[:, :k, :k]
+    return alone, alone @ np.asarray(gaps.moved)[:, :k] + [levels.turn[:, own] @ spread[own] for own in levels.own]
 
 
 def _covariance(at: Matrix, alone: Stack, shared: Stack) -> Stack:
@@ -325,21 +335,17 @@ def _covariance_anywhere(at: Matrix, alone: Stack, shared: Stack) -> Any:
     n_classes = len(shared)
     if len(at) < LEAST_ROWS_THERE or len(at) > rows_at_once(n_classes) or not _accelerator.is_there():
         return _covariance(at, alone, shared)
-    at = whole_block(_widened(at, 1), rows_at_once(n_classes))
-    roots = _side_by_side(at, _widened(shared, 1, 2), _widened(alone, 1, 2))
+    # doubles: of products in single precision XLA compiles many to find the quickest, for half a minute on an H200
+    at = whole_block(widened(at.astype(float), 1), rows_at_once(n_classes))
+    roots = _side_by_side(at, widened(shared, 1, 2), widened(alone, 1, 2))
     n_numbers = len(at) * sum(root.shape[1] for root in roots)
     n_parts = min(len(at), 2 ** math.ceil(math.log2(max(1, n_numbers / MOST_THERE))))
-    with precise(at.dtype):
+    with precise():
         return _products_there(at, roots, n_classes, n_parts)
 
 
 def _side_by_side(at: Matrix, *stacks: Stack) -> list[Matrix]:
     return [np.hstack([*each]).astype(at.dtype, copy=False) for each in stacks]
-
-
-def _widened(x: Stack, *axes: int) -> Stack:
-    """With zeros up to multiples of WIDTH: every other shape would be compiled anew."""
-    return np.pad(x, [(0, -size % WIDTH if axis in axes else 0) for axis, size in enumerate(x.shape)])
 
 
 def _products(xp: Any, at: Any, roots: Sequence[Any], n_classes: int) -> Any:

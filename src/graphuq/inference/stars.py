@@ -5,15 +5,22 @@ The half-spaces of a node, its own field against each other one, share that fiel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._accelerator import precise
 from graphuq.inference.sites import Match, Sites
 from graphuq.inference.span import Matrix, Vector
 from graphuq.inference.sweeps import Moments, inverse_root, with_cavities
+from graphuq.inference.there import SWEEP_WIDTH, widened
+from graphuq.inference.there import inverse_root as inverse_root_there
 
 if TYPE_CHECKING:
     from graphuq.inference.star_ep import StarEP
@@ -22,6 +29,8 @@ Stack = NDArray[np.float64]  # matrices, one for each class or each node
 Whole = NDArray[np.int_]
 # Roots at many nodes are formed about this many numbers at a time.
 BLOCK = 2**21
+# Numbers that matrices of several classes at once have on an accelerator at most.
+MOST_THERE = 2**26
 # Damped sweeps over the sites of one label: they need not end, only begin well.
 LONE_SWEEPS, LONE_STEP, LEAST_LEFT = 12, 0.7, 1e-3
 
@@ -93,6 +102,7 @@ class Levels(NamedTuple):
     turn: Matrix  # (k, n_labeled)
     narrow: Stack  # (n_classes, k, k)
     follow: Matrix  # B turn
+    ties: list[Matrix]  # follow[:, own_k]
     factor: Stack  # B narrow
 
 
@@ -110,7 +120,8 @@ def levels_of(reduced: Matrix, sites: StarSites) -> Levels:
         v, size = right[seen].T, deviation[seen]
         turn[:, nodes[seen]] = v * (s[seen] / size)
         spread -= v * (1 - np.sqrt(sites.noise) / size) @ v.T
-    return Levels(own, level, turn, narrow, reduced @ turn, reduced @ narrow)
+    follow = reduced @ turn
+    return Levels(own, level, turn, narrow, follow, [follow[:, nodes] for nodes in own], reduced @ narrow)
 
 
 class Stars(NamedTuple):
@@ -152,60 +163,97 @@ def _stars_of(sites: StarSites, site: Vector) -> Stars | None:
 
 
 class Gaps(NamedTuple):
-    """The Gaussian of the gaps a_n - u_nk, and roots of what it is made of."""
+    """The Gaussian of the gaps a_n - u_nk, and roots of what it is made of; these are left where they were made."""
 
-    log_det: float  # of all precisions, those of the prior being I
-    mean: Matrix  # (n_classes, n_labeled)
-    variance: Matrix
-    spread: Matrix  # root of the covariance of xi, or by modes of z
-    alone: list[Matrix]  # by nodes: roots of the covariance of zeta_k given xi,
-    moved: list[Matrix]  # and where deviations of xi move those
+    log_det: Any  # of all precisions, those of the prior being I
+    mean: Any  # (n_classes, n_labeled)
+    variance: Any
+    spread: Any  # root of the covariance of xi, or by modes of z
+    alone: Any  # by nodes: roots of the covariance of zeta_k given xi,
+    moved: Any  # and where deviations of xi move those
 
 
-def _by_nodes(levels: Levels, sites: StarSites, stars: Stars) -> Gaps | None:
+class _Array(NamedTuple):
+    """How matrices are computed with, here or on an accelerator."""
+
+    module: Any  # numpy or jax.numpy
+    inverse_root: Callable[[Any], Any]
+    each: Callable[..., Any]  # a function and what it takes of every class to what it makes of them
+
+
+def _each_here(function: Callable[..., Any], *stacks: Any) -> Any:
+    return zip(*(function(*one) for one in zip(*stacks, strict=True)), strict=True)
+
+
+def _by_nodes(with_: _Array, levels: Any, labels: Any, mine: Any, weight: Any, shift: Any) -> Gaps:
     """Given xi the fields are independent, and the gaps of field k are ``D_k xi - B_k zeta_k``. So first xi,
 
     precision  I + sum_k D_k^T (W_k^-1 + B_k B_k^T)^-1 D_k,    D_k = level - follow on the columns own_k.
     """
+    xp, inverse_root, each = with_
     level, follow = levels.level, levels.follow
-    tied = stars.weight[sites.labels].T * follow
+    tied = weight[labels].T * follow
     cross = level.T @ tied
-    precision = level.T @ (stars.weight.sum(axis=0)[:, None] * level) - cross - cross.T
-    precision += np.where(sites.labels[:, None] == sites.labels, follow.T @ tied, 0)
-    push, roots, parts = np.zeros(len(level)), [], []
-    for weight, shift, factor, own in zip(stars.weight, stars.shift, levels.factor, levels.own, strict=True):
+    precision = level.T @ (weight.sum(axis=0)[:, None] * level) - cross - cross.T
+    precision += xp.where(labels[:, None] == labels, follow.T @ tied, 0)
+
+    def given_xi(weight: Any, shift: Any, factor: Any, mine: Any) -> Any:
         root = inverse_root(factor.T @ (weight[:, None] * factor))
-        if root is None:
-            return None
-        half = factor @ root
-        heavy = half.T * weight
-        drag = heavy @ level
-        drag[:, own] -= heavy @ follow[:, own]
-        precision -= drag.T @ drag
-        pull = half.T @ shift
-        free = shift - pull @ heavy
-        push += free @ level
-        push[own] -= free @ follow[:, own]
-        roots.append(root)
-        parts.append((half, drag, pull, own))
-    spread = inverse_root(precision)
-    if spread is None:
-        return None
-    xi = np.column_stack([spread, spread @ (push @ spread)])  # its deviations, then its mean
-    a = level @ xi
-    mean, variance, moves = [], [], []
-    for half, drag, pull, own in parts:
-        moved = drag @ xi
-        moved[:, -1] -= pull
-        gap = a - follow[:, own] @ xi[own] - half @ moved
-        mean.append(gap[:, -1])
-        variance.append(np.square(half).sum(axis=1) + np.square(gap[:, :-1]).sum(axis=1))
-        moves.append(moved[:, :-1])
-    log_det = stars.log_det.sum() - 2 * sum(np.log(root.diagonal()).sum() for root in [spread, *roots])
-    return Gaps(float(log_det), np.array(mean), np.array(variance), spread, roots, moves)
+        half, apart = factor @ root, level - follow * mine
+        heavy, pull = half.T * weight, half.T @ shift
+        return root, half, heavy @ apart, pull, (shift - pull @ heavy) @ apart
+
+    roots, halves, drags, pulls, pushes = each(given_xi, weight, shift, levels.factor, mine)
+    drag = xp.concatenate(drags)
+    spread = inverse_root(precision - drag.T @ drag)
+    center = spread @ (sum(pushes) @ spread)
+    a, a_center = level @ spread, level @ center
+
+    def gap(half: Any, drag: Any, pull: Any, own: Any, tie: Any) -> Any:
+        moved = drag @ spread
+        gap = a - tie @ spread[own] - half @ moved
+        mean = a_center - tie @ center[own] - half @ (drag @ center - pull)
+        return mean, xp.einsum("ij,ij->i", half, half) + xp.einsum("ij,ij->i", gap, gap), moved
+
+    mean, variance, moves = each(gap, halves, drags, pulls, levels.own, levels.ties)
+    log_det = -2 * sum(xp.log(root.diagonal()).sum() for root in [spread, *roots])
+    return Gaps(log_det, xp.stack(mean), xp.stack(variance), spread, roots, moves)
 
 
-def _by_modes(reduced: Matrix, stars: Stars) -> Gaps | None:
+def by_nodes_of(levels: Levels, sites: StarSites, *, there: bool) -> Callable[[Matrix, Matrix], Gaps]:
+    """Weights and shifts of stars to their Gaussian, here or on an accelerator."""
+    own = sites.own()
+    if not there:
+        return partial(_by_nodes, _Array(np, inverse_root, _each_here), levels, sites.labels, own)
+    most = max(nodes.size for nodes in levels.own)
+    # a node too many follows nothing
+    nodes = np.array([np.pad(each, (0, most - each.size)) for each in levels.own])
+    ties = np.array([np.pad(each, ((0, 0), (0, most - each.shape[1]))) for each in levels.ties])
+    factor = widened(levels.factor, 2, width=SWEEP_WIDTH)
+    changed: Any = {"own": nodes, "ties": ties, "factor": factor, "narrow": None, "turn": None}
+    with precise():
+        sent = jax.device_put((levels._replace(**changed), sites.labels, own))
+
+    def gaps(weight: Matrix, shift: Matrix) -> Gaps:
+        with precise():
+            return _by_nodes_there(*sent, weight, shift)
+
+    return gaps
+
+
+@jax.jit
+def _by_nodes_there(
+    levels: Levels, labels: jax.Array, mine: jax.Array, weight: jax.Array, shift: jax.Array
+) -> Gaps:
+    at_once = max(1, MOST_THERE // levels.level.size)
+
+    def each(function: Callable[..., Any], *stacks: Any) -> Any:
+        return jax.lax.map(lambda one: function(*one), stacks, batch_size=min(at_once, len(mine)))
+
+    return _by_nodes(_Array(jnp, inverse_root_there, each), levels, labels, mine, weight, shift)
+
+
+def _by_modes(reduced: Matrix, stars: Stars) -> Gaps:
     """All fields' z at once: better with many labels on few modes."""
     (n_labeled, k), n_classes = reduced.shape, len(stars.own)
     precision = np.zeros((n_classes, k, n_classes, k))
@@ -213,8 +261,6 @@ def _by_modes(reduced: Matrix, stars: Stars) -> Gaps | None:
         wide = stars.term[c, c:].T[:, :, None] * reduced[:, None]
         precision[c, :, c:] = (reduced.T @ wide.reshape(n_labeled, -1)).reshape(k, -1, k)
     spread = inverse_root(precision.reshape(n_classes * k, -1))
-    if spread is None:
-        return None
     u = (spread @ ((stars.force @ reduced).ravel() @ spread)).reshape(n_classes, k) @ reduced.T
     mean = (stars.share * u).sum(axis=0) + stars.offset - u
     variance = np.empty_like(mean)
@@ -222,8 +268,8 @@ def _by_modes(reduced: Matrix, stars: Stars) -> Gaps | None:
         half = (reduced[nodes] @ spread.reshape(n_classes, k, -1)).swapaxes(0, 1)
         gap = stars.share.T[nodes, None] @ half - half
         variance[:, nodes] = np.square(gap).sum(axis=2).T + stars.variance[nodes]
-    log_det = (stars.log_det + stars.log_grown).sum() - 2 * np.log(spread.diagonal()).sum()
-    return Gaps(float(log_det), mean, variance, spread, [], [])
+    log_det = stars.log_grown.sum() - 2 * np.log(spread.diagonal()).sum()
+    return Gaps(log_det, mean, variance, spread, [], [])
 
 
 def blocks(n_nodes: int, n_each: int) -> list[slice]:
@@ -258,7 +304,8 @@ class StarProblem(NamedTuple):
 
     sites: StarSites
     reduced: Matrix  # B, (n_labeled, k)
-    levels: Levels | None  # where sweeps go by nodes
+    levels: Levels | None = None  # where sweeps go by nodes,
+    by_nodes: Callable[[Matrix, Matrix], Gaps] | None = None  # and how
 
 
 class StarPosterior(NamedTuple):
@@ -266,22 +313,25 @@ class StarPosterior(NamedTuple):
 
     stars: Stars
     gaps: Gaps
+    log_det: float  # of all precisions
     moments: Moments  # of d, field after field
 
 
 def posterior_of(problem: StarProblem, site: Vector) -> StarPosterior | None:
     """The Gaussian of all precisions, then all shifts; None where they do not make a proper one."""
-    sites, reduced, levels = problem
+    sites = problem.sites
     stars = _stars_of(sites, site)
     if stars is None:
         return None
-    gaps = _by_modes(reduced, stars) if levels is None else _by_nodes(levels, sites, stars)
-    if gaps is None:
-        return None
-    mean = (stars.rho * gaps.mean + sites.noise * stars.shift).ravel()
-    variance = (stars.rho * (sites.noise + stars.rho * gaps.variance)).ravel()
+    if problem.by_nodes is None:
+        gaps = _by_modes(problem.reduced, stars)
+    else:
+        gaps = problem.by_nodes(stars.weight, stars.shift)
+    mean = (stars.rho * np.asarray(gaps.mean) + sites.noise * stars.shift).ravel()
+    variance = (stars.rho * (sites.noise + stars.rho * np.asarray(gaps.variance))).ravel()
     moments = with_cavities(mean, variance, site)
     if moments is None:
         return None
     width = np.where(stars.own.ravel(), 1, moments.cavity_variance)
-    return StarPosterior(stars, gaps, moments._replace(cavity_variance=width))
+    log_det = float(gaps.log_det) + stars.log_det.sum()
+    return StarPosterior(stars, gaps, log_det, moments._replace(cavity_variance=width))

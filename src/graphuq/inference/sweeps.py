@@ -109,17 +109,17 @@ def settle(
     return Settled(site, posterior, n_sweeps + max_sweeps, False)
 
 
-def inverse_root(matrix: Matrix) -> Matrix | None:
-    """R with ``R R^T`` the inverse of I + matrix, whose upper triangle is overwritten; None if not positive."""
+def inverse_root(matrix: Matrix) -> Matrix:
+    """R with ``R R^T`` the inverse of I + matrix, whose upper triangle is overwritten; not a number if not positive."""
     matrix.flat[:: len(matrix) + 1] += 1
     cholesky, failed = dpotrf(matrix.T, lower=1, overwrite_a=1)
     if failed or not np.isfinite(cholesky[-1, -1]):
-        return None
+        return np.full_like(matrix, np.nan)
     return np.asarray(dtrtri(cholesky, lower=1, overwrite_c=1)[0].T)  # a product with it is faster than a solve
 
 
 def with_cavities(mean: Vector, variance: Vector, site: Vector) -> Moments | None:
-    """With what is left without each value's own site; None where that is nothing."""
+    """With what is left without each value's own site; None where that is nothing, or moments are not numbers."""
     precision, shift = np.split(site, 2)
     left = 1 - precision * variance  # share of the precision that is not the site's own
     if not (left > 1e-12).all():
