@@ -32,14 +32,14 @@ LIMIT_SECONDS, LIMIT_GB = 180, 6
 OURS = "graphuq GraphClassifier"
 
 
-def data(n_rows, seed):
+def data(n_rows, seed, per_class=PER_CLASS):
     """Images, digits, and the labeled rows."""
     digits = datasets.mnist()
     chosen = np.sort(np.random.default_rng(0).permutation(len(digits.y))[:n_rows])
     y = digits.y[chosen]
     rng = np.random.default_rng(seed)
     nodes = np.concatenate(
-        [rng.choice(np.flatnonzero(y == k), PER_CLASS, replace=False) for k in range(N_CLASSES)]
+        [rng.choice(np.flatnonzero(y == k), per_class, replace=False) for k in range(N_CLASSES)]
     )
     return digits.X[chosen], y, nodes
 
