@@ -38,6 +38,7 @@ from graphuq.inference.sampler import Info
 from graphuq.learning import Hyperprior, LogNormal, learn
 from graphuq.models import LevelSet, Probit
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
+from graphuq.rows import warn_of_units
 
 # Enough draws for the quick sampler to be kept, so that nothing is compiled.
 QUICK = {"n_steps": 500, "n_chains": 8}
@@ -1155,6 +1156,8 @@ def test_units_that_differ_are_spoken_of_where_distances_count():
     )
     with pytest.warns(UserWarning, match=r"differ in range by a factor of \d+, .* StandardScaler"):
         GraphClassifier().fit(X, y)
+    with pytest.warns(UserWarning, match=r"by a factor of 1e\+20, "):
+        warn_of_units(np.array([[0, 0], [1, 1e20]]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         GraphClassifier().fit(StandardScaler().fit_transform(X), y)

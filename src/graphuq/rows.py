@@ -73,9 +73,10 @@ def warn_of_units(X: Any) -> None:
     with np.errstate(over="ignore"):
         ranges = np.ptp(X, axis=0)
     narrow, wide = np.quantile(ranges[ranges > 0], [0.1, 0.9], method="nearest") if ranges.any() else (1.0, 1.0)
-    if wide / narrow > UNLIKE_RANGES:
+    if (factor := wide / narrow) > UNLIKE_RANGES:
+        told = f"{factor:,.0f}" if factor < 1e9 else f"{factor:.0e}"
         warn(
-            f"Columns of X differ in range by a factor of {wide / narrow:,.0f}, so that a few of them decide which rows are "
+            f"Columns of X differ in range by a factor of {told}, so that a few of them decide which rows are "
             "similar: bring columns of different units to one scale first, with scikit-learn's StandardScaler say.",
         )
 

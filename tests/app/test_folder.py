@@ -43,6 +43,7 @@ def saved(classifier, path):
     folder.write(path, classifier, rows, {"asked": "nothing"})
     after, named, record = folder.read(path)
     assert (named.names, named.columns, record) == (rows.names, rows.columns, {"asked": "nothing"})
+    assert repr(named) == "Rows(columns=['width'])"  # not all that there is in thousands of rows
     return after
 
 

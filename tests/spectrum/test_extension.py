@@ -78,6 +78,8 @@ def test_nothing_is_known_of_a_point_far_from_everything():
         values = spectrum.extend(found, GRAPHS["gaussian"], np.outer([0.0, 1e3, 0.0, -1e3], np.ones(3)))
     assert (values[[1, 3]] == 0).all()
     assert values[[0, 2]].all()
+    with pytest.warns(UserWarning, match="1 new point has no weight to any node: nothing is known of it"):
+        spectrum.extend(found, GRAPHS["gaussian"], np.full((1, 3), 1e3))
 
 
 def test_weights_that_are_none_are_refused():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from graphuq.app.report.content import MAX_CELLS, Rows
 from graphuq.app.tables import Encoding, Table, fit_encoding, read_table
-from graphuq.app.tables.doubts import filled_in, notes_on
+from graphuq.app.tables.doubts import copied, filled_in, notes_on
 from graphuq.classes import LIKE_NONE, Labels, in_words, read_labels
 
 Array = NDArray[np.float64]
@@ -116,8 +116,9 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     if question.truth is not None and labels is not None:
         truth = _truth(table.text(question.truth), labels, question)
         notes += _missing_words(table, question.truth, "not known")
-    rows = _rows(table, names, truth)
-    return Data(encoding.encode(table), y, encoding, rows, notes, table)
+    rows, X = _rows(table, names, truth), encoding.encode(table)
+    notes += [] if labels is None else copied(X, labels)
+    return Data(X, y, encoding, rows, notes, table)
 
 
 def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str]) -> Labels:

@@ -117,9 +117,9 @@ def _divide(spectrum: Spectrum, sums: Array, degrees: Array, least: float) -> Ar
     """The weighted sums over nodes, divided by what the eigenvector equation has at the new points."""
     alone = ~(degrees > 0)
     if alone.any():
-        warn(
-            f"{np.count_nonzero(alone)} new points have no weight to any node: nothing is known of them.",
-        )
+        n = np.count_nonzero(alone)
+        told = f"{n:,} new points have" if n > 1 else "1 new point has"
+        warn(f"{told} no weight to any node: nothing is known of {'them' if n > 1 else 'it'}.")
     degrees = np.where(alone, 1.0, degrees)[:, None]
     factor = 1 - spectrum.values / (1.0 if spectrum.normalized else degrees)
     sums = sums / (np.sqrt(degrees) if spectrum.normalized else degrees)

@@ -53,6 +53,13 @@ def test_answers_there_and_back_and_another_session_goes_on(table):
     assert not (table.parent / "out").exists()  # results are written at the end of a session
 
 
+def test_a_file_to_import_is_looked_for_before_any_work(table):
+    assert label(table, "--import", table.parent / "none.csv") == (
+        2,
+        f"graphuq: There is no file {table.parent / 'none.csv'}.",
+    )
+
+
 def test_a_table_that_changed_is_refused_with_what_changed(table):
     answers = table.parent / "a.csv"
     answers.write_text("name,kind\nr10,bee\n")

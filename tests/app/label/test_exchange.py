@@ -40,7 +40,9 @@ def test_csv_there_and_back(session, make, tmp_path):
     (tmp_path / "out.answers").rename(tmp_path / "before.answers")
     other = make({0: "ant"})
     told = exchange.take(other, target, label="kind", row_id=None)
-    assert told == "3 answers taken from labels.csv; 1 rows had a class already, and keep it"
+    assert told == (
+        "3 answers taken from labels.csv; new among the classes: 'bee' and 'cat'; 1 rows had a class already, and keep it"
+    )
     assert other.labels() == {**GIVEN, 5: "cat"}
 
 

@@ -261,7 +261,7 @@ def test_a_report_from_python(tmp_path):
     assert "<title>The class of 200 rows, from 10 known</title>" in page
     assert "moon 199" in page
     assert "classified right" in page
-    with pytest.raises(ValueError, match="exists already"):
+    with pytest.raises(ValueError, match="exists already: choose another name, or replace it with force=True"):
         classifier.report(path)
     assert classifier.report(str(path), force=True, title="Moons").read_text().count("<bdi>Moons</bdi>") == 1
     with pytest.raises(ValueError, match="names must have one entry for each of the 200 rows of fit, got 3"):

@@ -57,6 +57,8 @@ def label(
         check_target(export, force, table)
         from graphuq.app.label import exchange, run
 
+        if take is not None:
+            exchange.check_source(take)
         desk = run.Desk(
             question=reading.question(table, label),
             out=out,

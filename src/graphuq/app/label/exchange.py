@@ -13,7 +13,7 @@ from graphuq.app.label.session import MAX_CLASSES, Session, checked_name
 from graphuq.app.tables import Marks, beside, read_table, write_csv
 from graphuq.app.tables.text import USUAL, ending
 from graphuq.app.tables.write import called_ours, guarded, unguarded
-from graphuq.classes import UNLABELED_TEXT
+from graphuq.classes import UNLABELED_TEXT, listed
 from graphuq.files import check_target, whole_file
 
 MAX_FILE = 512 * 2**20  # bytes
@@ -48,14 +48,11 @@ def export(
 
 def take(session: Session, source: Path, *, label: str, row_id: str | None) -> str:
     """Take answers from a file that `export`, Label Studio, or anyone else wrote; rows that have one keep it."""
-    if not source.is_file():
-        raise ValueError(f"There is no file {source}.")
-    if source.stat().st_size > MAX_FILE:
-        raise ValueError(f"{source.name} is larger than {MAX_FILE // 2**20} MB: take it in pieces.")
+    check_source(source)
     places = {name: row for row, name in enumerate(session.look.names)}
     found = read_answers(source, label, row_id)
+    classes = session.classes()
     if ending(source) == ".csv":
-        classes = session.classes()
         found = [(_meant(row, places), _meant(name, classes)) for row, name in found]
     strange = next((name for name, _ in found if name not in places), None)
     if strange is not None:
@@ -81,7 +78,17 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
         taken += 1
     session.model.tell()
     told = f"{taken:,} answer{'s' if taken != 1 else ''} taken from {source.name}"
+    new = [repr(name) for name in session.classes() if name not in classes] if classes else []
+    told += f"; new among the classes: {listed(new)}" if new else ""
     return told + (f"; {kept:,} rows had a class already, and keep it" if kept else "")
+
+
+def check_source(source: Path) -> None:
+    """Refuse a file that is not there or too large, before any work."""
+    if not source.is_file():
+        raise ValueError(f"There is no file {source}.")
+    if source.stat().st_size > MAX_FILE:
+        raise ValueError(f"{source.name} is larger than {MAX_FILE // 2**20} MB: take it in pieces.")
 
 
 def read_answers(source: Path, label: str, row_id: str | None) -> list[tuple[str, str]]:

@@ -29,6 +29,8 @@ def write_report(
     from graphuq.files import check_target, whole_file
 
     target, n_rows = expect_path(path), classifier.graph_.n_nodes
+    if target.exists() and not force:
+        raise ValueError(f"{target} exists already: choose another name, or replace it with force=True.")
     check_target(target, force)
     cells = None if X is None else expect_numbers(X, "X")
     if cells is not None and cells.ndim != 2:

@@ -59,11 +59,11 @@ class Rows:
         truth: the number of the true class as in `classes_` where it is known, else -1, shape (n_rows,).
     """
 
-    names: Sequence[str]
+    names: Sequence[str] = field(repr=False)
     columns: Sequence[str] = ()
-    cells: Sequence[Sequence[str]] = ()
-    pictures: NDArray[np.uint8] | None = None
-    truth: NDArray[np.int64] | None = None
+    cells: Sequence[Sequence[str]] = field(default=(), repr=False)
+    pictures: NDArray[np.uint8] | None = field(default=None, repr=False)
+    truth: NDArray[np.int64] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from shlex import quote
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from graphuq.app.tables.encode import MIN_UNIQUE, NEARLY
 from graphuq.app.tables.read import Table
 from graphuq.classes import Labels, in_words
+from graphuq.rows import fingerprints
 
 ENOUGH_LABELS = 10  # with fewer, many a column tells the classes apart by chance
 
@@ -51,6 +52,18 @@ def filled_in(table: Table, names: Sequence[str]) -> list[str]:
     n_rows = int(np.any([each.any(axis=1) for each in gaps], axis=0).sum())
     told = f"Missing values are filled in and then taken for known: {n_cells:,}, in {n_rows:,} of the rows and {n_columns:,} of the columns."
     return [told] if n_cells else []
+
+
+def copied(X: NDArray[np.float64], labels: Labels) -> list[str]:
+    """A note where most labels are those of copies: each is foreseen from its copy, and no check can show otherwise."""
+    times = Counter(rows := fingerprints(X[labels.nodes]))
+    n = sum(times[row] > 1 for row in rows)
+    if n <= len(rows) / 2:
+        return []
+    return [
+        f"{n:,} of the {len(rows):,} labeled rows are the same as another labeled one in every feature: if rows were "
+        "copied, keep one of each, or its label counts more than once and the check of the probabilities is too kind."
+    ]
 
 
 def _counts(column: NDArray[Any]) -> bool:
