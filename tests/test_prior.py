@@ -141,6 +141,16 @@ RECIPES = {
 }
 
 
+def test_variances_of_a_prior_of_ones_own_are_checked():
+    vectors = np.eye(5)[:, :3]
+    for wrong in (np.ones(2), np.ones((3, 1)), 1.0):
+        with pytest.raises(ValueError, match="one variance for each of its 3 vectors, got the shape"):
+            GaussianPrior(vectors, wrong)
+    for wrong, tail in (([1.0, -0.5, 1.0], 0.0), ([1.0, np.nan, 1.0], 0.0), (np.ones(3), -0.5)):
+        with pytest.raises(ValueError, match=r"must be 0 or above, got (-0\.5|nan)"):
+            GaussianPrior(vectors, np.array(wrong), tail)
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_without_a_spectrum_a_constructor_is_a_recipe(name):
     make, settings = RECIPES[name]

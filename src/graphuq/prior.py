@@ -127,6 +127,16 @@ class GaussianPrior:
     name: str = "custom"
     first: int = 0
 
+    def __post_init__(self) -> None:
+        if np.shape(self.variances) != self.vectors.shape[1:]:
+            raise ValueError(
+                f"A prior needs one variance for each of its {self.vectors.shape[1]} vectors, got the shape "
+                f"{np.shape(self.variances)}."
+            )
+        least = np.min(self.variances, initial=self.tail_variance)
+        if not least >= 0:
+            raise ValueError(f"Variances of a prior must be 0 or above, got {least:.4g}.")
+
     def __getstate__(self) -> dict[str, Any]:
         """Of columns of a larger matrix that matrix, stored once for all priors that share it, and which columns."""
         columns = _columns_of_base(self.vectors)
