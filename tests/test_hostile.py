@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import warnings
+from types import SimpleNamespace  # noqa: F401 - named in the tables
 
 import jax.numpy as jnp  # noqa: F401 - named in the tables
 import numpy as np
@@ -490,6 +491,10 @@ PYTHON = [
     ("fit(X=np.arange(80).reshape(40, 2).astype('m8[D]'))", "X holds times (timedelta64[D]"),
     ("fit(X=pl.DataFrame({'a': pl.Series(range(40)).cast(pl.Date)}))", "X holds times (Date, in column 0)"),
     ("fit(X=pl.DataFrame(X).lazy())", "got a LazyFrame, which is still to be computed: collect it"),
+    (
+        "fit(X=SimpleNamespace(adjacency=dict), graph='precomputed')",
+        "got a SimpleNamespace: networkx.to_scipy_sparse_array makes one of it",
+    ),
     ("fit(X=[[1, 2], [3]] * 20)", "one row like another, got a list: its rows are not alike"),
     ("fit(X=np.full((40, 2), 10**400))", "got a ndarray: a number of it is too large"),
     ("fit(X={'a': [1]})", "X must be a table of real numbers, got a dict"),

@@ -52,6 +52,11 @@ def _refuse_others(X: Any) -> None:
         raise TypeError(
             f"X must be a table of real numbers, got {called(X)}, which is still to be computed: collect it."
         )
+    if hasattr(X, "adjacency"):  # of networkx
+        raise TypeError(
+            f"X must be a table or a matrix of weights, got {called(X)}: networkx.to_scipy_sparse_array makes one of it, "
+            'for graph="precomputed".'
+        )
     names = [str(name) for name in getattr(X, "columns", ())]
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])
