@@ -23,3 +23,13 @@ def precise(dtype: Any = np.float64) -> Iterator[None]:
 
     with jax.enable_x64(dtype == np.float64), jax.default_matmul_precision("highest"):
         yield
+
+
+def processor() -> Any:
+    """JAX's CPU, for what is too small to be sent away; None where JAX was told to do without it."""
+    import jax
+
+    try:
+        return jax.devices("cpu")[0]
+    except RuntimeError:
+        return None

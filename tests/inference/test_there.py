@@ -21,7 +21,7 @@ def begin(monkeypatch):
 
     def begin():
         monkeypatch.setattr(_accelerator, "is_there", lambda: True)
-        monkeypatch.setattr(star_ep, "LEAST_ROWS_THERE", 1)
+        monkeypatch.setattr(matched, "LEAST_ROWS_THERE", 1)
         monkeypatch.setattr(there, "LEAST_SWEEP", 0)
 
     return begin
@@ -67,6 +67,22 @@ def test_probabilities_of_all_rows_are_the_same(begin, monkeypatch):
     np.testing.assert_allclose(found[0], here[0], atol=1e-4)
     np.testing.assert_allclose(found[1], here[1], rtol=1e-3)
     assert np.abs(found[0] - here[0]).max() > 0  # the other way, and not the same again
+
+
+def test_few_rows_stay_on_the_processor(begin, monkeypatch):
+    fit, rng = fitted(5, 12)
+    M = rng.standard_normal((20, 12))
+    here = fit.classes(M, np.zeros(20), 0.3)
+    begin()
+    monkeypatch.setattr(matched, "LEAST_ROWS_THERE", 21)
+    for name in ("_matched_variances_there", "_integrals_there"):
+        monkeypatch.setattr(matched, name, None)
+    asked, processor = [], _accelerator.processor
+    monkeypatch.setattr(_accelerator, "processor", lambda: asked.append(1) or processor())
+    np.testing.assert_array_equal(fit.classes(M, np.zeros(20), 0.3), here)
+    assert asked
+    monkeypatch.setattr(_accelerator, "processor", lambda: None)  # as JAX without one
+    np.testing.assert_array_equal(fit.classes(M, np.zeros(20), 0.3), here)
 
 
 def assert_alike(one, other, names):

@@ -38,6 +38,8 @@ N_FIRST, N_POINTS, FINER, ASTRAY = 8, 32, 3, 1e-4
 # stay in, and wants few calls.
 MOST_ROWS, LEAST_ROWS, MOST_FIELDS = 2**10, 2**6, 2**14
 MOST_ROWS_THERE, MOST_FIELDS_THERE = 2**13, 2**17
+# Fewer rows stay here.
+LEAST_ROWS_THERE = 2**8
 # A weight of exactly half the sum leaves one variance undetermined.
 UNDETERMINED = 1e-4
 
@@ -58,7 +60,7 @@ def largest_probability_matched(mean: Array, variance: Array, cross: Array) -> A
 
 def matched_variances(mean: Array, variance: Array, cross: Array) -> Array:
     """The variances d of independent fields that stand for correlated ones, shape (n_nodes, n_classes)."""
-    function = _matched_variances_there if _accelerator.is_there() else _matched_variances
+    function = _matched_variances_there if go_there(len(mean)) else _matched_variances
     return _in_blocks(function, mean, variance, cross)
 
 
@@ -70,13 +72,10 @@ def independent_probability(
     Integrated in single precision. On ten random fields whose deviations differ by factors of up to 4, 8 and 12 it was wrong
     by 4e-5, 6e-4 and 2e-3 at most; on posteriors of ten digits by 1e-6.
     """
-    integrals = _integrals_there if _accelerator.is_there() else _integrals
-    found = _in_blocks(lambda m, v: integrals(m, v, n_points), mean, variance, block_rows=block_rows)
+    found = _integrated(mean, variance, n_points, block_rows)
     coarse = np.abs(found.sum(axis=1) - 1) > ASTRAY
     if coarse.any():
-        found[coarse] = _in_blocks(
-            lambda m, v: integrals(m, v, FINER * n_points), mean[coarse], variance[coarse], block_rows=block_rows
-        )
+        found[coarse] = _integrated(mean[coarse], variance[coarse], FINER * n_points, block_rows)
     found = np.asarray(_proper(found))
     sure = variance.max(axis=1, initial=0) == 0
     if sure.any():
@@ -84,19 +83,31 @@ def independent_probability(
     return found
 
 
-def rows_at_once(n_classes: int) -> int:
+def _integrated(mean: Array, variance: Array, n_points: int, block_rows: int | None) -> Array:
+    integrals = _integrals_there if go_there(len(mean)) else _integrals
+    return _in_blocks(lambda m, v: integrals(m, v, n_points), mean, variance, block_rows=block_rows)
+
+
+def go_there(n_rows: int) -> bool:
+    """Whether so many rows go to an accelerator."""
+    return n_rows >= LEAST_ROWS_THERE and _accelerator.is_there()
+
+
+def rows_at_once(n_classes: int, *, n_rows: int = MOST_ROWS_THERE) -> int:
     """How many rows make a block, a power of two."""
-    rows, fields = (MOST_ROWS_THERE, MOST_FIELDS_THERE) if _accelerator.is_there() else (MOST_ROWS, MOST_FIELDS)
+    rows, fields = (MOST_ROWS_THERE, MOST_FIELDS_THERE) if go_there(n_rows) else (MOST_ROWS, MOST_FIELDS)
     return min(rows, max(LEAST_ROWS, 2 ** int(np.log2(fields / n_classes))))
 
 
 def _in_blocks(function: Any, mean: Array, *more: Array, block_rows: int | None = None) -> Array:
     """What a function in single precision makes of some rows at a time, shape and precision as of `mean`."""
-    block_rows, found = block_rows or rows_at_once(mean.shape[1]), np.empty(mean.shape, mean.dtype)
-    for first in range(0, len(mean), block_rows):
+    n_rows, found = len(mean), np.empty(mean.shape, mean.dtype)
+    block_rows = block_rows or rows_at_once(mean.shape[1], n_rows=n_rows)
+    device = _accelerator.processor() if _accelerator.is_there() and not go_there(n_rows) else None
+    for first in range(0, n_rows, block_rows):
         rows = slice(first, first + block_rows)
         block = [whole_block(each[rows].astype(np.float32, copy=False), block_rows) for each in (mean, *more)]
-        found[rows] = np.asarray(function(*jax.device_put(block)))[: len(mean) - first]
+        found[rows] = np.asarray(function(*jax.device_put(block, device)))[: n_rows - first]
     return found
 
 

@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import block_diag, eigh
 
-from graphuq import _accelerator
 from graphuq._accelerator import precise
 from graphuq._threads import blas_threads
 from graphuq.inference.ep import EP, EvidenceGradient, Gaussian
 from graphuq.inference.largest import largest_probability_correlated
 from graphuq.inference.matched import (
+    go_there,
     independent_probability,
     largest_probability_matched,
     matched_variances,
@@ -49,8 +49,8 @@ LARGEST_SWEEP, LARGEST_MEMORY = 3e10, 8 * 2**30
 QUICKER_THERE, LARGEST_THERE = 20, 2**27
 # Covariances at many nodes are formed about so many numbers at a time, which the processor's cache holds: half the time.
 CACHED, LEAST_ROWS = 2**17, 16
-# On an accelerator so many numbers at a time; for fewer rows than the second number the way there takes too long.
-MOST_THERE, LEAST_ROWS_THERE = 2**25, 2**8
+# On an accelerator so many numbers at a time.
+MOST_THERE = 2**25
 # Matching variances of differences is as good as so many points. Three classes have an integral of their own.
 MATCHED_POINTS = 64
 
@@ -333,7 +333,7 @@ def _covariance(at: Matrix, alone: Stack, shared: Stack) -> Stack:
 def _covariance_anywhere(at: Matrix, alone: Stack, shared: Stack) -> Any:
     """The same; of many rows on an accelerator, if there is one, where it stays, in single precision and a whole block."""
     n_classes = len(shared)
-    if len(at) < LEAST_ROWS_THERE or len(at) > rows_at_once(n_classes) or not _accelerator.is_there():
+    if not go_there(len(at)) or len(at) > rows_at_once(n_classes):
         return _covariance(at, alone, shared)
     # doubles: of products in single precision XLA compiles many to find the quickest, for half a minute on an H200
     at = whole_block(widened(at.astype(float), 1), rows_at_once(n_classes))
