@@ -108,6 +108,8 @@ def test_zeros_that_may_stand_for_unlabeled_are_no_secret():
     for text in (str, object):  # as of a table
         with pytest.warns(UserWarning, match=r"0 in 10 of 12 rows"):
             read_labels(meant_otherwise.astype(str).astype(text))
+    with pytest.warns(UserWarning, match=r"0 in 5 of 13 rows.*if all three are classes"):
+        read_labels(np.repeat([-1, 0, 1], (3, 5, 5)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read_labels(np.array([1, 0, *[-1] * 10]))

@@ -199,7 +199,7 @@ def _warn_of_words(column: NDArray[Any], classes: NDArray[Any]) -> None:
 
 
 def _warn_of_zeros(column: NDArray[Any], minus_one: NDArray[np.bool_]) -> None:
-    """-1, 0 and 1, with 0 in most rows: that may be meant as the two classes -1 and 1, and 0 for unknown."""
+    """-1, 0 and 1, with 0 in most rows, or -1 in the fewest: 0 may be meant as unknown, or all three as classes."""
     if not minus_one.any() or column.dtype.kind not in "iufUO":
         return
     try:
@@ -208,11 +208,12 @@ def _warn_of_zeros(column: NDArray[Any], minus_one: NDArray[np.bool_]) -> None:
         return
     if not np.isin(numbers, (-1, 0, 1)).all():
         return
-    zeros = np.count_nonzero(numbers == 0)
-    if zeros > len(column) / 2:
+    zeros, ones = (np.count_nonzero(numbers == value) for value in (0, 1))
+    if zeros > len(column) / 2 or np.count_nonzero(minus_one) < min(zeros, ones):
         warn(
             f"y holds -1, 0 and 1, and 0 in {zeros} of {len(column)} rows. The rows of -1 were taken as unlabeled, and "
-            "0 and 1 as the classes. If 0 marks the unlabeled rows instead, leave them empty (None) and rename the class -1.",
+            "0 and 1 as the classes. If 0 marks the unlabeled rows instead, leave them empty (None) and rename the class -1; "
+            "if all three are classes, rename it too.",
         )
 
 
