@@ -781,7 +781,7 @@ def test_what_is_wrong_in_arrays(tmp_path, arrays, sentence):
 FIT = "fit t.csv --label k --id id --out new"
 SHELL = [
     ("fit none.csv --label k --out new", "There is no file none.csv"),
-    ("fit . --label k --out new", "none of the files that can be read"),
+    ("fit . --label k --out new", ". is a folder, not a file"),
     ("fit folder.csv --label k --out new", "folder.csv is a folder, not a file"),
     ("fit pipe.csv --label k --out new", "pipe.csv is not a regular file"),
     ("fit t.csv --label kind --out new", "t.csv has no column 'kind': did you mean"),
@@ -880,7 +880,7 @@ SHELL = [
     ),
     ("fit t.csv --label k --id id --out ''", "exists already"),
     ("fit t.csv --label '' --id id --out new", "t.csv has no column ''"),
-    ("fit - --label k --out new", "none of the files that can be read"),
+    ("fit - --label k --out new", "There is no file -"),
     ("fit t.csv --label k --id id --out t.csv/new", "could not be written"),
     ("fit twice.csv --label k --id id --out new", "The row id 'a' repeats in column 'id': rows 1 and 2 have it"),
     (

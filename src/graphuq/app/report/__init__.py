@@ -29,9 +29,9 @@ def write_report(
     from graphuq.files import check_target, whole_file
 
     target, n_rows = expect_path(path), classifier.graph_.n_nodes
+    check_target(target, force=True)
     if target.exists() and not force:
         raise ValueError(f"{target} exists already: choose another name, or replace it with force=True.")
-    check_target(target, force)
     cells = None if X is None else expect_numbers(X, "X")
     if cells is not None and cells.ndim != 2:
         raise ValueError(f"X must be the table of fit, got the shape {cells.shape}.")
