@@ -269,6 +269,18 @@ def test_what_is_known_of_a_long_batch_never_grows(monkeypatch):
     assert sizes[-1] < sizes[0]
 
 
+def test_after_the_first_of_very_many_questions_the_least_sure_rows_follow(monkeypatch):
+    posterior = problem(3)
+    p, rows = posterior.probability(), open_rows(posterior)
+    few = queries.next_queries(posterior, 5)
+    monkeypatch.setattr(choosing, "N_WEIGHED", 5)
+    found = queries.next_queries(posterior, 1000)
+    assert found[:5].tolist() == few.tolist()
+    assert sorted(found) == rows.tolist()
+    assert (np.diff(p.max(axis=1)[found[5:]]) >= 0).all()
+    assert queries.next_queries(posterior, 8).tolist() == found[:8].tolist()
+
+
 def test_taking_an_answer_away_is_conditioning():
     """Where what rows and answers have in common is exact, the rest is that of a Gaussian, answer after answer."""
     q = np.random.default_rng(0).dirichlet([2.0, 2.0, 2.0], size=3)  # three rows, targets and asked as well

@@ -24,6 +24,9 @@ N_SPREAD = 8
 # Rows whose answer is weighed: half are the least sure, half are spread over all others.
 # Of many classes there are fewer, since each has K^2 numbers for every target.
 N_CANDIDATES, N_CANDIDATES_MANY = 200, 100
+# Answers of a batch that are weighed one after the other, which takes the longer the more there are: the rest are the least
+# sure rows, since what so many answers leave open is a guess.
+N_WEIGHED = 100
 # Rows whose class is looked at before and after: all, or so many drawn by how unsure they are.
 N_TARGETS, N_TARGETS_MANY = 2000, 250
 # No row has less than this share of the average chance to be a target.
@@ -60,7 +63,8 @@ def next_queries(
     | random | any |
 
     With fewer than eight labels "loss" spreads the questions over the graph, where its spectrum is given. A batch holds no
-    near-duplicates: after each choice what its answer would say is taken away from the rest.
+    near-duplicates: after each choice what its answer would say is taken away from the rest. From the 101st on, the least sure
+    rows follow.
 
     Args:
         posterior: of any kind.
@@ -91,8 +95,13 @@ def next_queries(
     p = _given(posterior, probability)
     if strategy in ("margin", "entropy"):
         return _least_sure(posterior, p, open_rows, number, strategy, seed)
-    asked = _candidates(p, open_rows, number, seed)
-    return asked[_batch(posterior, p, asked, number, strategy, seed)[0]]
+    weighed = min(number, N_WEIGHED)
+    asked = _candidates(p, open_rows, weighed, seed)
+    first = asked[_batch(posterior, p, asked, weighed, strategy, seed)[0]]
+    rest = np.setdiff1d(open_rows, first)
+    return (
+        first if number <= N_WEIGHED or not rest.size else np.append(first, uncertainty.ranked(p, rest))[:number]
+    )
 
 
 def expected_gain(

@@ -296,7 +296,7 @@
       const line = element("li"), button = element("button", { type: "button" }, line);
       oneClass(k, button);
       element("span", { class: "what" }, button, "");
-      element("small", {}, button, each.labels ? `and its ${each.labels} labels` : "");
+      element("small", {}, button, each.labels ? `and its ${each.labels} label${each.labels > 1 ? "s" : ""}` : "");
       button.addEventListener("click", () => { naming.close(""); act("remove", { class: each.name }, `${each.name} removed.`).then(() => next()); });
       return line;
     }));
