@@ -186,6 +186,7 @@ def test_two_people_at_once_are_never_asked_the_same_row(tab, serve, tmp_path):
 def test_text_of_a_table_is_never_run_and_keys_do_all(tab, serve, tmp_path):
     text = EVIL.replace('"', '""')
     table = written(tmp_path / "t.csv", lambda i: f"{i} {text}", given=0)
+    table.write_text(table.read_text().replace("name,a,b,", f"name,{'long_name_' * 7},b,", 1))
     server = serve(
         table,
         "--label",
@@ -226,6 +227,10 @@ def test_text_of_a_table_is_never_run_and_keys_do_all(tab, serve, tmp_path):
     assert page.ask("document.title").startswith(EVIL)
     assert page.ask("document.querySelectorAll('main img, main script').length") == 0
     assert page.ask("document.documentElement.scrollWidth") == 390  # nothing sticks out of a phone
+    assert (
+        page.ask("Math.min(...[...document.querySelectorAll('#face dd')].map((each) => each.clientWidth))") > 120
+    )
+    assert "long_name_long_name… " in page.ask("document.getElementById('near').textContent")
     assert page.ask("document.getElementById('told').getAttribute('aria-live')") == "polite"
     # Everything that can be pressed has a name, and can be reached.
     nameless = "[...document.querySelectorAll('button, input, canvas')].filter((each) => !(each.ariaLabel || each.textContent.trim() || each.labels?.length || each.getAttribute('aria-labelledby'))).length"

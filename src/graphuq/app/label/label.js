@@ -142,7 +142,7 @@
       line.classList.toggle("plain", !picture(entry, line));
       line.append(what);
       element("b", {}, what, called(entry.name));
-      if (!entry.gray && !entry.file) element("span", {}, what, entry.cells.map(([name, text]) => `${name} ${text}`).join(", "));
+      if (!entry.gray && !entry.file) element("span", {}, what, entry.cells.map(([name, text]) => `${name.length > 20 ? name.slice(0, 19) + "…" : name} ${text}`).join(", "));
       oneClass(entry.class, line);
     }
     if (!found.neighbors.length) element("li", { class: "note" }, near, "No row has a class yet.");
