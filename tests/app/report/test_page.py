@@ -341,6 +341,21 @@ def test_rows_show_whole_whatever_their_classes_are_called(width, pictures, thre
 
 
 @needs_browser
+def test_what_is_taken_for_what_fits_a_phone(three):
+    content = renamed(content_of(three), "gastronomy", "investments", "recreation")
+    found, failures = probe(
+        render(content),
+        """
+        const box = document.querySelector(".scroll:has(.matrix)");
+        return [box.scrollWidth, box.clientWidth];
+        """,
+        width=390,
+    )
+    assert failures == []
+    assert found[0] == found[1] > 300
+
+
+@needs_browser
 @pytest.mark.parametrize("n_classes", [2, 3, 15, 25])
 def test_on_a_phone_wide_tables_scroll_in_their_box(n_classes, classifier, three):
     """Long names without a place to break, all details open: the page keeps the width of the screen."""
