@@ -90,7 +90,7 @@ def write_results(
 
 
 def predict_table(
-    model: tuple[GraphClassifier, Rows, dict[str, Any]],
+    model: folder.Kept,
     table: Path,
     *,
     separator: str | None = None,

@@ -16,13 +16,14 @@ import json
 from collections import defaultdict
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from graphuq import __version__, archive
+from graphuq.answers import TOLD_ROWS
 from graphuq.app.report.content import Rows
 from graphuq.classes import Labels
 from graphuq.estimator import GraphClassifier
@@ -50,6 +51,14 @@ _PIECES: dict[str, Any] = {
 }  # fmt: skip
 # Arrays of a store's model that stay in the file.
 _MAPPED = ("rows features", "rows vectors")
+
+
+class Kept(NamedTuple):
+    """What a folder keeps of a fit: the classifier, the table's rows for the report, and what run.json says."""
+
+    classifier: GraphClassifier
+    rows: Rows
+    record: dict[str, Any]
 
 
 def foreign(folder: Path) -> str | None:
@@ -130,7 +139,7 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
         part.write_text(json.dumps({"version": __version__, **record}, indent=1), encoding="utf-8")
 
 
-def read(folder: Path, *, store: Tall | None = None) -> tuple[GraphClassifier, Rows, dict[str, Any]]:
+def read(folder: Path, *, store: Tall | None = None) -> Kept:
     """The classifier, rows and record that `write` put there; with all rows of the store that was fitted, if it is given."""
     recover(folder)
     if not folder.is_dir():
@@ -151,6 +160,8 @@ def read(folder: Path, *, store: Tall | None = None) -> tuple[GraphClassifier, R
         return _PIECES[part](**{**facts[part], **parts[part], **more}) if part in facts else None
 
     rows, features, linear = parts["rows"], made("features"), made("linear")
+    if store is not None:
+        _check_store(folder, store, facts, rows)
     X = store
     if "store" in facts:
         X = X or some_rows(rows["features"], rows["nodes"], **facts["store"])
@@ -194,7 +205,20 @@ def read(folder: Path, *, store: Tall | None = None) -> tuple[GraphClassifier, R
     classifier._believe(Labels(classifier.classes_, model.nodes, model.y), posterior)
     if X is None:
         classifier._distributions, classifier._errors = rows["probability"], rows["error"]
-    return classifier, made("table"), facts["record"]
+    return Kept(classifier, made("table"), facts["record"])
+
+
+def _check_store(folder: Path, store: Tall, facts: dict[str, Any], rows: archive.Arrays) -> None:
+    """Refuse a store that was not fitted, as far as its size and some of its rows tell."""
+    same = "store" in facts and store.shape == (facts["store"]["n_rows"], facts["n_features"])
+    if same:
+        some = np.linspace(0, len(rows["nodes"]) - 1, TOLD_ROWS).astype(np.int64)
+        same = np.array_equal(store.rows(rows["nodes"][some]), rows["features"][some])
+    if not same:
+        raise ValueError(
+            f"{folder} holds the model of other features than this store has: give the store that was fitted, or fit again "
+            "to another folder."
+        )
 
 
 def _kept(classifier: GraphClassifier, n_rows: int) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +13,11 @@ from numpy.typing import NDArray
 
 from graphuq import answers
 from graphuq.app import folder
-from graphuq.app.report.content import Rows
 from graphuq.app.tables import Encoding, Feature, read_table
 from graphuq.app.wording import verdict, words_of_the_shell
 from graphuq.classes import read_labels
 from graphuq.estimator import GraphClassifier
+from graphuq.files import held_folder
 from graphuq.memory import check_disk
 from graphuq.models.base import offers
 from graphuq.passes import cluster
@@ -27,7 +28,6 @@ from graphuq.sums import kept_sums
 from graphuq.tall import Tall, tall
 
 ANSWERS, SUMS = "answers", "sums"
-Model = tuple[GraphClassifier, Rows, dict[str, Any]]
 
 
 def fit_store(
@@ -51,12 +51,13 @@ def fit_store(
         raise ValueError(f"{out} holds the fit of a table: choose another folder.")
     began = time.perf_counter()
     X = tall(store)
+    stamp = _stamp(store)
     y = read_store_labels(labels, len(X))
-    with cluster(**carried_by):
+    with held_folder(out), cluster(**carried_by):
         with words_of_the_shell() as notes:
             given = read_labels(y)
             X = remember(X, given.nodes)
-            of = answers.key(classifier, given, X)
+            of = answers.key(classifier, given, X) + stamp
             known = None if replace else _known(out, X, of)
             if known is None:
                 check_disk(
@@ -64,28 +65,36 @@ def fit_store(
                     folder.space(classifier, X) + answers.space(len(X), given.n_classes),
                     "What the model and the answers hold",
                 )
-                with kept_sums(out / SUMS, of + _stamp(store)):
+                with kept_sums(out / SUMS, of):
                     classifier.fit(X, y)
         if known is None:
+            if replace and (out / ANSWERS / answers.LEDGER).exists():
+                shutil.rmtree(out / ANSWERS)
             record = _record(classifier, X) | {"store": store.name, "warnings": notes, "of": of}
             folder.write(out, classifier, record=record)
         else:
-            classifier, record = known[0].set_params(verbose=classifier.verbose), known[2]
+            classifier, record = known.classifier.set_params(verbose=classifier.verbose), known.record
         tell(f"answers, after {time.perf_counter() - began:.0f} seconds ...")
         with words_of_the_shell():
             classifier.write_proba(out / ANSWERS, force=replace)
-    found = {"seconds": round(time.perf_counter() - began, 3), "peak_gigabytes": peak_gigabytes()}
-    summary = record | found | {"answers": str(out / ANSWERS)}
-    folder.write_record(out, summary)
+        found = {"seconds": round(time.perf_counter() - began, 3), "peak_gigabytes": peak_gigabytes()}
+        summary = record | found | {"answers": str(out / ANSWERS)}
+        folder.write_record(out, summary)
     return summary
 
 
 def predict_store(
-    store: Path, model: Model, out: Path | None, *, replace: bool = False, verbose: bool = False, **carried_by: Any
+    store: Path,
+    model: folder.Kept,
+    out: Path | None,
+    *,
+    replace: bool = False,
+    verbose: bool = False,
+    **carried_by: Any,
 ) -> dict[str, Any]:
     """Write the answers of new rows in a store to Parquet files, or a Zarr array, by a model that was kept. Returns a summary."""
     began = time.perf_counter()
-    classifier = model[0].set_params(verbose=verbose)
+    classifier = model.classifier.set_params(verbose=verbose)
     fitted = classifier._seen.store
     if fitted is None:
         raise ValueError(
@@ -110,26 +119,27 @@ def predict_store(
     }
 
 
-def as_store(path: Path, model: Model) -> bool:
+def as_store(path: Path, model: folder.Kept) -> bool:
     """Whether new rows are to be read in blocks; a Parquet file is as the fit was."""
-    stored = model[0]._seen.store is not None
+    stored = model.classifier._seen.store is not None
     return path.is_dir() or path.suffix == ".npy" or (stored and path.suffix in PARQUET)
 
 
 def _stamp(store: Path) -> str:
-    """What changes when someone writes to a store: sums of some of its blocks are then of no use."""
+    """What changes when someone writes to a store: a model of it, and sums of some of its blocks, are then of no use."""
     files = [each.stat() for each in ([store] if store.is_file() else store.rglob("*"))]
     return f"{len(files)} {sum(each.st_size for each in files)} {max(each.st_mtime_ns for each in files)}"
 
 
-def _known(out: Path, X: Tall, of: str) -> Model | None:
+def _known(out: Path, X: Tall, of: str) -> folder.Kept | None:
     """The model in a folder, if there is one; that of another fit is refused."""
     if not (out / folder.MODEL).exists():
         return None
     found = folder.read(out, store=X)
     if found[2].get("of") != of:
         raise ValueError(
-            f"{out} holds the model of another fit: choose another folder, or replace it with --force."
+            f"{out} holds the model of another fit, or of a store that was written to since: choose another folder, or "
+            "replace it with --force."
         )
     return found
 
