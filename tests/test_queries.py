@@ -322,6 +322,8 @@ def test_bad_questions_are_refused():
             queries.next_queries(posterior, n)
         with pytest.raises((ValueError, TypeError), match=r"n must be a whole number"):
             queries.expected_gain(posterior, n)
+    with pytest.raises(ValueError, match="n must be a whole number between 1 and 100, got 101"):
+        queries.expected_gain(posterior, 101)
     with pytest.raises(ValueError, match="between 0 and"):
         queries.next_queries(posterior, candidates=[999])
 

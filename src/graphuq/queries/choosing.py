@@ -107,10 +107,10 @@ def next_queries(
 def expected_gain(
     posterior: Posterior, n: int = 1, *, probability: Array | None = None, seed: int = 0
 ) -> ExpectedGain:
-    """What n more answers are expected to correct, if the rows to ask are chosen by `next_queries`."""
+    """What n more answers, at most 100, are expected to correct, if the rows to ask are chosen by `next_queries`."""
     expect_posterior(posterior)
     expect_seed(seed)
-    number = expect_whole(n, "n")
+    number = expect_whole(n, "n", most=N_WEIGHED)
     p = _given(posterior, probability)
     open_rows = _open_rows(posterior, None)
     wrong = 1 - uncertainty.confidence(p)[open_rows]
