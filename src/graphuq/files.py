@@ -21,6 +21,7 @@ except ImportError:  # on Windows nothing is locked
     fcntl = None  # type: ignore[assignment]
 
 LOCK, NEW, OLD = "lock", "new", "old"  # in the hidden folder of a folder that is being written
+HELD = ".lock"  # in a folder that is written piece by piece
 
 
 class InUseError(OSError):
@@ -124,6 +125,23 @@ def whole_folder(
     except OSError as error:
         cause = error.__cause__ if isinstance(error.__cause__, OSError) else error  # whole_file names its own file
         raise ValueError(f"{target} could not be written, and nothing was: {cause.strerror or cause}.") from error
+
+
+@contextmanager
+def held_folder(target: Path) -> Iterator[None]:
+    """A folder that is written piece by piece, by one process at a time; one that stays empty vanishes."""
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        file = lock(target / HELD)
+    except InUseError:
+        raise ValueError(f"Another process is writing {target}: wait for it, or choose another folder.") from None
+    with file:
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                (target / HELD).unlink()
+                target.rmdir()
 
 
 def recover(target: Path) -> None:

@@ -11,6 +11,8 @@ from graphuq import GraphClassifier
 from graphuq.app import folder as models
 from graphuq.app import large
 from graphuq.app.cli import app
+from graphuq.files import held_folder
+from graphuq.tall import tall
 
 parquet = pytest.importorskip("pyarrow.parquet")
 
@@ -55,7 +57,7 @@ def test_a_store_is_fitted_and_fitted_again_at_once(folder):
     assert "300 rows, 15 with a class" in again.stdout
     assert before == {path: path.stat().st_mtime_ns for path in (folder / "out/answers").glob("*.parquet")}
     (folder / "labels.csv").write_text("row,class\n0,low\n20,high\n")
-    assert "out holds the model of another fit: choose another folder" in graphuq(*GIVEN).stderr
+    assert "out holds the model of another fit, or of a store" in graphuq(*GIVEN).stderr
     assert graphuq(*GIVEN, "--force", "--quiet").exit_code == 0
 
 
@@ -75,6 +77,45 @@ def test_a_fit_that_was_killed_while_it_answered_is_not_made_again(folder, monke
     assert plain is GraphClassifier.write_proba
     assert json.loads((folder / "out/run.json").read_text())["stages"]["spectrum"] > 0
     assert len(parquet.read_table(folder / "out/answers")) == 300
+
+
+@pytest.mark.parametrize("words", [(), ("--force",)])
+def test_a_store_that_was_written_to_is_not_answered_from_its_old_model(words, folder):
+    many = np.tile(X, (34, 1))[:10_001]  # of so many every second stands for all
+    np.save("x.npy", many)
+    assert graphuq(*GIVEN, "--quiet").exit_code == 0
+    before = probabilities("out/answers")
+    many[1::2] = many[1::2][::-1].copy()
+    np.save("x.npy", many)
+    done = graphuq(*GIVEN, *words)
+    assert done.exit_code == (0 if words else 2)
+    if not words:
+        assert "or of a store that was written to since: choose another folder" in done.stderr
+        np.testing.assert_array_equal(probabilities("out/answers"), before)
+        return
+    assert graphuq(*GIVEN[:-1], "fresh").exit_code == 0
+    np.testing.assert_array_equal(probabilities("out/answers"), probabilities("fresh/answers"))
+
+
+def test_one_process_at_a_time_writes_a_folder(folder):
+    with held_folder(folder / "out"):
+        assert "Another process is writing out: wait for it" in graphuq(*GIVEN).stderr
+    assert not (folder / "out").exists()  # nothing was written
+    assert graphuq(*GIVEN).exit_code == 0
+    assert {each.name for each in (folder / "out").iterdir()} == {"answers", "model.npz", "run.json"}
+
+
+@pytest.mark.parametrize("graph", ["cosine", "knn"])
+def test_the_model_of_other_features_is_refused(graph, folder):
+    models.write(folder / "out", GraphClassifier(graph=graph).fit(X, classes()))
+    refused = graphuq("x.npy", "--labels", "labels.csv", "--graph", graph, "--out", "out")
+    assert refused.exit_code == 2
+    assert "out holds the model of other features" in refused.stderr
+    models.write(folder / "kept", GraphClassifier(graph=graph).fit(tall(X), classes()))
+    for other in (X[:-1], X[:, :-1], X[::-1]):
+        with pytest.raises(ValueError, match="other features"):
+            models.read(folder / "kept", store=tall(other.copy()))
+    assert models.read(folder / "kept", store=tall(X))
 
 
 def classes():
