@@ -188,6 +188,9 @@ def predict(
         from graphuq.app.tables import write_csv
         from graphuq.files import whole_file
 
+        named: Any = (out, force, table, folder / "model.npz")
+        if not (table.is_dir() or table.suffix in (".npy", *large.PARQUET)):  # a table, whatever the model is
+            check_target(*named)
         model = read(folder)
         if large.as_store(table, model):
             cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
@@ -198,7 +201,7 @@ def predict(
             raise ValueError(
                 f"--dask-scheduler and --workers are for features in a store, and {table} is a table."
             )
-        check_target(out, force, table, folder / "model.npz")
+        check_target(*named)
         ignored = unknown == Unknown.ignore
         written: dict[str, Any] = {"separator": separator, "sheet": sheet}
         answers, notes, marks = predict_table(model, table, **written, ignore_unknown=ignored)
