@@ -205,6 +205,10 @@ def test_a_table_for_a_store_without_names_has_its_columns(folder):
     assert told in predict("out", "new.csv").stderr
     np.savez("new.npz", x=X[:5] + 0.05)
     assert len(predict("out", "new.npz").stdout.splitlines()) == 6
+    np.savetxt("rows.csv", X[:5] + 0.05, delimiter=",")
+    assert "The first line of rows.csv holds numbers" in predict("out", "rows.csv").stderr
+    np.savetxt("rows.csv", X[:5] + 0.05, delimiter=",", header="0,1,2,3", comments="")
+    assert len(predict("out", "rows.csv").stdout.splitlines()) == 6
 
 
 def test_what_a_fit_takes_on_disk_is_told_before_it_begins(folder, monkeypatch):

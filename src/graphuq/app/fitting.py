@@ -24,6 +24,7 @@ from graphuq.estimator import GraphClassifier
 from graphuq.files import whole_file, whole_folder
 from graphuq.settings import refuse_ignored
 from graphuq.stages import versions
+from graphuq.stores import PARQUET
 
 Array = NDArray[np.float64]
 
@@ -120,7 +121,21 @@ def _as_they_are(table: Table, classifier: GraphClassifier) -> Encoding:
             f"{table.source.name} has {sum(widths.values())} columns, and the fit has {classifier.n_features_in_}, which "
             "have no names: give the same features in their order, and no others."
         )
+    if _is_row(names := list(widths)) and table.source.suffix.lower() not in (".npz", *PARQUET):
+        raise ValueError(
+            f"The first line of {table.source.name} holds numbers ({', '.join(names[:3])}, ...), where names of columns are "
+            "needed: put a line of names before the rows."
+        )
     return Encoding(tuple(Feature(*each) for each in widths.items()))
+
+
+def _is_row(names: list[str]) -> bool:
+    """Whether names of columns are numbers, and do not count the columns, as those that pandas writes."""
+    try:
+        numbers = np.array([name.replace(",", ".") for name in names], dtype=np.float64)
+    except ValueError:
+        return False
+    return numbers[0] not in (0, 1) or bool((np.diff(numbers) != 1).any())
 
 
 def write_report(model: Path, out: Path | None = None) -> Path:
