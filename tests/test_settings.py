@@ -28,3 +28,9 @@ def test_a_random_state_is_drawn_from():
         return make_graph(GraphClassifier(graph="nystrom", width=1.0, random_state=state), X).factor
 
     assert np.array_equal(factor(), factor())
+
+
+@pytest.mark.parametrize("verbose", ["yes", 1.5, [True]])
+def test_verbose_is_a_truth(verbose):
+    with pytest.raises(TypeError, match="verbose must be True, False or None, got"):
+        GraphClassifier(verbose=verbose).fit(np.eye(8), [0, 1] * 4)

@@ -74,6 +74,8 @@ def check_settings(classifier: GraphClassifier) -> None:
     if classifier.sampler is not None:
         expect_sampler(classifier.sampler)
     _random(classifier)
+    if not isinstance(classifier.verbose, int | np.bool_ | None):
+        raise SettingTypeError("verbose", f"must be True, False or None, got {called(classifier.verbose)}.")
     for name, least in (("n_modes", 2), ("n_neighbors", 1), ("n_steps", 1), ("n_chains", 1)):
         expect_whole(getattr(classifier, name), name, least)
     for name in ("width", "gamma", "epsilon", "tau", "alpha"):

@@ -45,7 +45,8 @@ class Graph:
         if isolated.size:
             raise RowError(
                 f"{isolated.size} of {degrees.size} nodes are isolated: all their weights are zero. The first is "
-                "node {}. Use a wider kernel, self-tuning weights, or leave those nodes out.",
+                "node {}. Use a wider kernel or self-tuning weights, give a node of a graph of your own a loop, or leave "
+                "those nodes out.",
                 isolated[0],
             )
         if degrees.min() < _LEAST_DEGREE:

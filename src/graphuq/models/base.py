@@ -90,7 +90,7 @@ _MISSING = {
     "y": "has no classes y of its labeled nodes, which this needs.",
     "sites": (
         "offers no sites: expectation propagation, and learning from its evidence, need a likelihood of single labeled "
-        "values with closed-form moments, as that of Probit is. Sample this model instead."
+        "values with closed-form moments, as that of Probit is. `sample` does without."
     ),
     "walls": (
         "offers no walls: Orthant needs a Gaussian cut by planes, as the posteriors of Probit and LevelSet are, "
