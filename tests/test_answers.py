@@ -54,6 +54,15 @@ def known():
     return GraphClassifier(graph="cosine").fit(X, Y)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_that_sees_every_node_answers_all_of_them():
+    some = slice(0, 120)
+    settings = {"graph": "cosine", "prior": "full", "model": "ginzburg_landau", "n_steps": 60, "random_state": 0}
+    classifier = GraphClassifier(**settings).fit(tall(X[some]), Y[some])
+    exact = classifier.posterior_.classes(np.arange(120)).probability
+    np.testing.assert_allclose(classifier.label_distributions_, exact, atol=1e-12)
+
+
 def test_a_store_has_no_names_of_columns_not_even_those_of_a_table_before(file):
     classifier = GraphClassifier(**QUICK).fit(pd.DataFrame(X, columns=list("abcd")), Y)
     classifier.fit(tall(file), Y)

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -138,7 +139,7 @@ class _Ask:
     """A block of rows of the basis to the probabilities there, as of rows whose place in the graph is known exactly."""
 
     posterior: Any
-    nodes: NDArray[np.int64]  # labeled ones, whose answers are known
+    nodes: NDArray[np.int64]  # those that the model sees, whose answers are known
     labeled: tuple[Array, Array]
     precision: type[np.floating]
 
@@ -166,7 +167,8 @@ def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
     n_modes = max(2, max(each.prior.first + each.prior.n_modes for each in parts) - n_first)
     vectors = classifier.spectrum_.vectors[:, :n_modes]
     basis = tall(learned_basis(columns, vectors) if classifier._learned else vectors)
-    nodes = classifier.labels_.nodes
+    # what a model sees beside labels, as Ginzburg-Landau does all nodes, is no new row either
+    nodes = reduce(np.union1d, (each.whitening.nodes for each in parts), classifier.labels_.nodes)
     known = posterior.classes(nodes)
     light = tuple(_light(each, nodes) for each in parts)
     asked = replace(posterior, components=light, drawn_from=None) if isinstance(posterior, Mixture) else light[0]
