@@ -270,6 +270,20 @@ def test_rows_that_were_corrected_are_answered_anew(tmp_path, known):
     np.testing.assert_allclose(parquet.read_table(out)["p_1"], known.predict_proba(changed)[:, 1], atol=1e-12)
 
 
+def test_a_store_that_was_written_to_is_answered_anew(file, tmp_path, monkeypatch):
+    """Rows that are not looked at to tell stores apart are swapped, which changes nothing that was learned."""
+    monkeypatch.setattr(talls, "SPREAD_ROWS", N // 2)  # every second stands for all
+    out = GraphClassifier(**QUICK).fit(tall(file), Y).write_proba(tmp_path / "out")
+    changed = X.copy()
+    changed[1::2] = X[1::2][::-1]
+    np.save(file, changed)
+    again = GraphClassifier(**QUICK).fit(tall(file), Y)
+    with pytest.raises(ValueError, match=r"holds the answers of another fit, or of other rows: choose"):
+        again.write_proba(out)
+    again.write_proba(out, force=True)
+    np.testing.assert_allclose(parquet.read_table(out)["p_1"], again.label_distributions_[:, 1], atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["out", "out.zarr"])
 @pytest.mark.parametrize("bad", [0, 77])
 def test_once_a_refused_row_is_mended_the_same_folder_is_filled(name, bad, tmp_path, known):

@@ -230,7 +230,7 @@ def space(n_rows: int, n_classes: int) -> float:
 
 
 def key(classifier: GraphClassifier, labels: Labels, X: Tall | None) -> str:
-    """What a fit is asked: settings, labels, and the features, of a store some of them."""
+    """What a fit is asked: settings, labels, and the features, of a store some of them and its stamp."""
     settings = {name: repr(value) for name, value in classifier.get_params().items() if name != "verbose"}
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for array in (labels.nodes, labels.y, np.array(labels.classes.tolist(), dtype=str)):
@@ -238,7 +238,7 @@ def key(classifier: GraphClassifier, labels: Labels, X: Tall | None) -> str:
     if X is None:
         digest.update(b"".join(classifier._seen.fingerprints))
     else:
-        digest.update(X[spread(len(X))].tobytes())
+        digest.update(X[spread(len(X))].tobytes() + X.stamp.encode())
     return digest.hexdigest()
 
 

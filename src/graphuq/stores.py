@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,17 @@ def open_store(path: Path) -> Tall:
     """The matrix that lies there."""
     if not path.exists():
         raise FileNotFoundError(f"There is no file or folder {path}.")
+    stamp = _stamp(path)
+    return replace(_opened(path), stamp=stamp)
+
+
+def _stamp(path: Path) -> str:
+    """How many files there are, how large, and when the last was written to."""
+    files = [each.stat() for each in ([path] if path.is_file() else path.rglob("*"))]
+    return f"{len(files)} {sum(each.st_size for each in files)} {max((each.st_mtime_ns for each in files), default=0)}"
+
+
+def _opened(path: Path) -> Tall:
     if path.suffix == ".npy":
         try:
             return tall(np.load(path, mmap_mode="r"))

@@ -72,6 +72,7 @@ class Tall:
         bounds: where its blocks begin, and the end: whole chunks of what is stored.
         in_memory: whether a part of it lies in the memory of this process, so that it is worked on here.
         names: of the columns, if they have any.
+        stamp: what changes when someone writes to the files that the rows lie in, of those opened by their path.
     """
 
     source: Rows
@@ -79,6 +80,7 @@ class Tall:
     bounds: NDArray[np.int64]
     in_memory: bool = False
     names: tuple[str, ...] = ()
+    stamp: str = ""
 
     def rows(self, index: Index) -> Array:
         """Some of the rows, shape (n, n_columns)."""
@@ -254,11 +256,13 @@ class Some:
         return delayed(Some.rows)(self, rows) if self.every is None else self.every.lazy(rows)
 
 
-def some_rows(array: Array, nodes: NDArray[np.int64], n_rows: int, names: Sequence[str] = ()) -> Tall:
+def some_rows(
+    array: Array, nodes: NDArray[np.int64], n_rows: int, names: Sequence[str] = (), stamp: str = ""
+) -> Tall:
     """A matrix of which these rows are kept, perhaps all of them."""
     shape, order = (n_rows, array.shape[1]), np.argsort(nodes)
     source: Rows = Stored(array) if len(nodes) == n_rows else Some(array[order], nodes[order], n_rows)
-    return Tall(source, shape, merged(None, *shape), True, tuple(names))
+    return Tall(source, shape, merged(None, *shape), True, tuple(names), stamp)
 
 
 def in_parts(function: Callable[[Array], Array], X: Array, n_columns: int) -> Array:

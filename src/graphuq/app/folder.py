@@ -116,7 +116,7 @@ def write(folder: Path, classifier: GraphClassifier, rows: Rows | None = None, r
     else:
         nodes = np.union1d(classifier.labels_.nodes, _kept(classifier, graph.n_nodes))
         parts["rows"] = {"nodes": nodes, "features": seen.store.rows(nodes)}
-        facts["store"] = {"n_rows": graph.n_nodes, "names": seen.store.names}
+        facts["store"] = {"n_rows": graph.n_nodes, "names": seen.store.names, "stamp": seen.store.stamp}
         modes, points = found["spectrum"], found["features"]
         if isinstance(graph, Graph):
             parts["rows"]["vectors"] = modes.vectors

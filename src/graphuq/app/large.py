@@ -51,13 +51,12 @@ def fit_store(
         raise ValueError(f"{out} holds the fit of a table: choose another folder.")
     began = time.perf_counter()
     X = tall(store)
-    stamp = _stamp(store)
     y = read_store_labels(labels, len(X))
     with held_folder(out), cluster(**carried_by):
         with words_of_the_shell() as notes:
             given = read_labels(y)
             X = remember(X, given.nodes)
-            of = answers.key(classifier, given, X) + stamp
+            of = answers.key(classifier, given, X)
             known = None if replace else _known(out, X, of)
             if known is None:
                 check_disk(
@@ -125,18 +124,12 @@ def as_store(path: Path, model: folder.Kept) -> bool:
     return path.is_dir() or path.suffix == ".npy" or (stored and path.suffix in PARQUET)
 
 
-def _stamp(store: Path) -> str:
-    """What changes when someone writes to a store: a model of it, and sums of some of its blocks, are then of no use."""
-    files = [each.stat() for each in ([store] if store.is_file() else store.rglob("*"))]
-    return f"{len(files)} {sum(each.st_size for each in files)} {max(each.st_mtime_ns for each in files)}"
-
-
 def _known(out: Path, X: Tall, of: str) -> folder.Kept | None:
     """The model in a folder, if there is one; that of another fit is refused."""
     if not (out / folder.MODEL).exists():
         return None
     found = folder.read(out, store=X)
-    if found[2].get("of") != of:
+    if found.record.get("of") != of:
         raise ValueError(
             f"{out} holds the model of another fit, or of a store that was written to since: choose another folder, or "
             "replace it with --force."
