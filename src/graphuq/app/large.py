@@ -68,7 +68,7 @@ def fit_store(
                     classifier.fit(X, y)
         if known is None:
             if replace and (out / ANSWERS / answers.LEDGER).exists():
-                shutil.rmtree(out / ANSWERS)
+                shutil.rmtree(out / ANSWERS)  # before its model is: a run that is killed between them can go on
             record = _record(classifier, X) | {"store": store.name, "warnings": notes, "of": of}
             folder.write(out, classifier, record=record)
         else:
