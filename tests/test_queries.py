@@ -11,8 +11,7 @@ from graphuq import GraphClassifier, datasets, graph, laplacian, models, prior, 
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.queries import choosing
 from graphuq.queries.choosing import N_SPREAD, expected_loss
-from graphuq.queries.joint import Joint, _of_draws, covariance, heaviest, joint
-from graphuq.queries.several_fields import cross_covariance
+from graphuq.queries.joint import Joint, _of_draws, covariance, cross_covariance, heaviest, joint
 from graphuq.queries.spreading import most_telling
 
 

@@ -1,7 +1,6 @@
 """A posterior in; the rows whose answer would teach it most, and what more answers are worth, out."""
 
-from graphuq.queries.choosing import STRATEGIES, expected_gain, next_queries
-from graphuq.queries.gain import LEARN_AGAIN, ExpectedGain
+from graphuq.queries.choosing import LEARN_AGAIN, STRATEGIES, ExpectedGain, expected_gain, next_queries
 from graphuq.queries.spreading import spread
 
 __all__ = ["LEARN_AGAIN", "STRATEGIES", "ExpectedGain", "expected_gain", "next_queries", "spread"]

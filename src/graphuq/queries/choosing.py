@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -9,7 +11,6 @@ from graphuq import uncertainty
 from graphuq._expect import expect_nodes, expect_one_of, expect_posterior, expect_seed, expect_whole
 from graphuq.models.base import offer
 from graphuq.posterior.base import Posterior
-from graphuq.queries.gain import ExpectedGain
 from graphuq.queries.joint import Joint, heaviest, joint
 from graphuq.queries.spreading import most_telling, spread
 from graphuq.spectrum import Spectrum
@@ -39,6 +40,12 @@ LEAST_JOINT, LEAST_LOSS = 1e-12, 1e-9
 LEAST_VARIANCE = 1e-4
 # In a batch, rows whose answers have more in common than this are asked once.
 NEAR_DUPLICATE = 0.5
+# Hyper-parameters are learned anew as labels grow by this factor: few labels leave them open, and a question that is
+# chosen by wrong ones is wasted. To learn after every answer was no better.
+LEARN_AGAIN = 1.25
+# To go on is advised where an answer is expected to mend so many rows, or all of them this share of what is wrong; and left
+# to the person where an answer mends about as much as asking a wrong row itself would.
+WORTH_ASKING, WORTH_GOING_ON, WORTH_ITSELF = 2.0, 0.1, 0.5
 
 
 def next_queries(
@@ -102,6 +109,44 @@ def next_queries(
     return (
         first if number <= N_WEIGHED or not rest.size else np.append(first, uncertainty.ranked(p, rest))[:number]
     )
+
+
+@dataclass(frozen=True)
+class ExpectedGain:
+    """What some more answers are worth.
+
+    Attributes:
+        n_rows: rows there are.
+        errors: the expected share of rows whose class is wrong, those with a label counted as right: now, after one more
+            answer to the best question, after two, and so on.
+    """
+
+    n_rows: int
+    errors: tuple[float, ...]
+
+    @property
+    def n_answers(self) -> int:
+        """How many answers."""
+        return len(self.errors) - 1
+
+    @property
+    def n_wrong(self) -> tuple[float, ...]:
+        """Rows that are expected to be wrong: now, after one more answer, and so on."""
+        return tuple(self.n_rows * each for each in self.errors)
+
+    def in_words(self) -> str:
+        """What is wrong now, what would be after one more and after all answers, and whether to go on."""
+        now, one, last = self.n_wrong[0], self.n_wrong[min(1, self.n_answers)], self.n_wrong[-1]
+        if now < 0.5:
+            return f"Hardly any of {self.n_rows:,} rows is expected to be wrong: you can stop."
+        later = f" and {_about(last)} after {self.n_answers:,} more" if self.n_answers > 1 else ""
+        told = f"About {_about(now)} of {self.n_rows:,} rows are expected to be wrong now, {_about(one)} after one more answer{later}. "
+        rate = (now - last) / max(1, self.n_answers)
+        if rate >= WORTH_ASKING or now - last >= WORTH_GOING_ON * now:
+            return told + "Go on."
+        if rate >= WORTH_ITSELF:
+            return told + "Each answer hardly mends more than its own row: stop when that is not worth it."
+        return told + f"More answers mend little of that: stop if about {_about(last)} wrong rows will do."
 
 
 def expected_gain(
@@ -286,3 +331,7 @@ def _alike(found: Joint, i: int, others: list[int]) -> Array:
     p, q = found.probability[i], found.answer[others]
     shared = np.einsum("kck->ck", found.covariance[i][:, others])
     return np.asarray((shared / np.sqrt(np.maximum(p * (1 - p) * q * (1 - q), 1e-12))).max(axis=1))
+
+
+def _about(n: float) -> str:
+    return f"{n:,.0f}" if n >= 10 else f"{n:.1f}"
