@@ -105,7 +105,7 @@ def main() -> int:
         "",
         "Seconds on the clock, of default settings; the peer of fits and new labels is scikit-learn's `LabelSpreading`, which "
         "gives a point estimate and learns nothing of its prior, that of modes SciPy's `eigsh`, that of neighbors "
-        "scikit-learn's exact search, and that of steps and the plume the paper's algorithm in NumPy over all nodes; always in the "
+        "FAISS's inverted file, with as many cells, and that of steps and the plume the paper's algorithm in NumPy over all nodes; always in the "
         f"same run. Made by `python -m benchmarks.page` from what `python -m benchmarks` recorded, on {some['cores']} cores "
         f"({some['machine']}).",
         "",
