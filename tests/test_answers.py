@@ -285,12 +285,13 @@ def test_a_store_that_was_written_to_is_answered_anew(file, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("name", ["out", "out.zarr"])
-@pytest.mark.parametrize("bad", [0, 77])
+@pytest.mark.parametrize("bad", [0, 7, 77])
 def test_once_a_refused_row_is_mended_the_same_folder_is_filled(name, bad, tmp_path, known):
     new = X[:120] + 0.05
     new[bad, 1] = np.nan
     with pytest.raises(RowError, match=f"the first of them row {bad}"):
         known.write_proba(tmp_path / name, new)
+    assert (tmp_path / name).exists() == (bad == 77)  # where a block was answered
     new[bad, 1] = 1.0
     out = known.write_proba(tmp_path / name, new)
     found = zarr.open_array(out)[:, 1] if name == "out.zarr" else np.array(parquet.read_table(out)["p_1"])
@@ -533,8 +534,8 @@ def test_a_scheduler_that_refuses():
 
 
 @pytest.mark.parametrize("name", ["p", "p.zarr"])
-def test_answers_that_decayed_are_refused_or_the_same(file, tmp_path, name):
-    """A flip in the ledger leaves out no block; one in the numbers is known by their checksum."""
+def test_answers_that_decayed_are_refused_or_written_anew(file, tmp_path, name):
+    """A flip in the ledger leaves out no block; one in a part of the answers is known by its checksum."""
     classifier = GraphClassifier(**QUICK).fit(tall(file), Y)
     folder = classifier.write_proba(tmp_path / name)
 
@@ -558,5 +559,20 @@ def test_answers_that_decayed_are_refused_or_the_same(file, tmp_path, name):
                 refused += 1
         path.write_bytes(content)
     assert refused > 100
-    some.unlink()
-    np.testing.assert_array_equal(resumed(), whole)
+    for path in (some, folder / "zarr.json") if name == "p.zarr" else (some,):
+        for each in decayed(path.read_bytes(), n_flips=5, n_cuts=3):
+            path.write_bytes(each)
+            np.testing.assert_array_equal(resumed(), whole)
+        path.unlink()
+        np.testing.assert_array_equal(resumed(), whole)
+
+
+def test_a_chunk_of_answers_is_a_block_whatever_the_groups_of_rows(tmp_path, known):
+    """Row groups of 30 and blocks of about 50 make blocks of 60 and 30 rows; chunks have one length."""
+    pd.DataFrame(X + 0.05, columns=list("abcd")).to_parquet(tmp_path / "x.parquet", row_group_size=30)
+    store = tall(tmp_path / "x.parquet")
+    assert len(set(np.diff(store.bounds)[:-1])) > 1
+    out = known.write_proba(tmp_path / "out.zarr", store)
+    (out / "c/2/0").unlink()
+    known.write_proba(out, store)
+    np.testing.assert_allclose(zarr.open_array(out)[:], known.predict_proba(X + 0.05), atol=1e-12)

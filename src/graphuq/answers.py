@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -94,9 +95,11 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
         raise ValueError(f"{folder} holds something that graphuq did not write: choose another folder.")
     put = _to_zarr if folder.suffix == ".zarr" else _to_parquet
     basis, ask = _question(classifier) if X is None else _new_question(classifier, X)
+    if put is _to_zarr:  # whose chunks are of one length, and a block is one
+        basis = basis.evenly()
     n_rows, n_classes, slices = len(basis), len(classifier.classes_), basis.slices()
     of = key(classifier, classifier.labels_, classifier._seen.store)
-    question = {"form": "graphuq answers 4", "rows": n_rows, "blocks": len(slices), "of": of}
+    question = {"form": "graphuq answers 5", "rows": n_rows, "blocks": len(slices), "of": of}
     question |= {"new": isinstance(ask, _AskNew), "fields": _fields(classifier)}
 
     def others() -> str | None:
@@ -106,7 +109,7 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
         if not question["new"]:
             return None
         marks = each_block(basis, _mark, chosen=[slices[number] for number in listed])
-        return None if list(marks) == list(listed.values()) else "other rows"
+        return None if list(marks) == [mark for mark, _ in listed.values()] else "other rows"
 
     if force and folder.exists() and others():
         shutil.rmtree(folder)
@@ -115,22 +118,22 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
         if foreign := others():
             raise ValueError(f"{folder} holds the answers of {foreign}: choose another folder, or replace it.")
         known, listed = _ledger(folder)
-        done = {number for number in listed if _place(folder, number).exists()}
-        check_disk(folder, space(n_rows, n_classes) * (1 - len(done) / len(slices)), "Writing all rows")
-        if known is None:  # of an earlier call no block is whole
-            (folder / "zarr.json").unlink(missing_ok=True)
-            shutil.rmtree(folder / "c", ignore_errors=True)
-        block = put(folder, classifier.classes_, n_rows, slices[0].stop)
-        left = [(k, rows) for k, rows in enumerate(slices) if k not in done]
-        found = each_block(
-            basis, ask, chosen=[rows for _, rows in left], shown=shows_bars(classifier), desc="answers"
-        )
-        for (number, rows), (probability, *mark) in zip(left, found, strict=True):
-            block(number, rows, probability)
+        done = {number for number, (_, seal) in listed.items() if _seal(_place(folder, number)) == seal}
+        try:
+            check_disk(folder, space(n_rows, n_classes) * (1 - len(done) / len(slices)), "Writing all rows")
+            block = put(folder, classifier.classes_, n_rows, slices[0].stop)
+            left = [(k, rows) for k, rows in enumerate(slices) if k not in done]
+            chosen = [rows for _, rows in left]
+            found = each_block(basis, ask, chosen=chosen, shown=shows_bars(classifier), desc="answers")
+            for (number, rows), (probability, *mark) in zip(left, found, strict=True):
+                block(number, rows, probability)
+                if known is None:
+                    ledger.write(json.dumps(known := question).encode() + b"\n")
+                ledger.write(_line(number, mark[0] if question["new"] else 0, _seal(_place(folder, number))))
+                ledger.flush()
+        finally:
             if known is None:
-                ledger.write(json.dumps(known := question).encode() + b"\n")
-            ledger.write(_line(number, mark[0] if question["new"] else 0))
-            ledger.flush()
+                _clear(folder)
     return folder
 
 
@@ -261,23 +264,40 @@ def _same(known: Any, question: dict[str, Any]) -> bool:
         return False
 
 
-def _ledger(folder: Path) -> tuple[Any, dict[int, int]]:
-    """What was asked, and of the blocks that are there what tells their rows; a line that was cut off does not count."""
+def _ledger(folder: Path) -> tuple[Any, dict[int, tuple[int, int]]]:
+    """What was asked, and of each block that was written what tells its rows and its bytes; a line cut off does not count."""
     path = folder / LEDGER
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    done: dict[int, tuple[int, int]] = {}
     try:
-        done = [(int(line.split()[0]), int(line.split()[1], 16)) for line in lines[1:]]
-        if [line + b"\n" for line in lines[1:]] != [_line(*each) for each in done]:
-            raise ValueError
-        return (json.loads(lines[0]) if lines else None), dict(done)
-    except (ValueError, IndexError):
+        for line in lines[1:]:
+            number, mark, seal = (int(word, base) for word, base in zip(line.split(), (10, 16, 16), strict=False))
+            if line + b"\n" != _line(number, mark, seal):
+                raise ValueError
+            done[number] = mark, seal
+        return (json.loads(lines[0]) if lines else None), done
+    except ValueError:
         raise ValueError(f"{path} is damaged: choose another folder, or remove this one.") from None
 
 
-def _line(number: int, mark: int) -> bytes:
+def _line(number: int, mark: int, seal: int) -> bytes:
     """What the ledger holds of a block, with a checksum: a flipped digit would leave out another block."""
-    told = f"{number} {mark:08x}"
+    told = f"{number} {mark:08x} {seal:08x}"
     return f"{told} {crc32(told.encode()):08x}\n".encode()
+
+
+def _seal(path: Path) -> int:
+    """What tells the bytes of a file from others; -1 where there is no file."""
+    return crc32(path.read_bytes()) if path.exists() else -1
+
+
+def _clear(folder: Path) -> None:
+    """Leave nothing of ours where nothing was answered."""
+    shutil.rmtree(folder / "c", ignore_errors=True)
+    with suppress(OSError):
+        (folder / "zarr.json").unlink(missing_ok=True)
+        (folder / LEDGER).unlink()
+        folder.rmdir()
 
 
 def _place(folder: Path, number: int) -> Path:
@@ -311,14 +331,12 @@ def _to_zarr(folder: Path, classes: NDArray[Any], n_rows: int, chunk: int) -> Ca
     zarr = needed("zarr", "Zarr arrays need zarr")
     from zarr.codecs import ZstdCodec
 
-    if (folder / "zarr.json").exists():
-        array = zarr.open_array(folder, mode="r+")
-    else:
-        shape, chunks = (n_rows, len(classes)), (chunk, len(classes))
-        settings: Any = {"dtype": "float64", "fill_value": float("nan")}
-        sealed = ZstdCodec(checksum=True)
-        array = zarr.create_array(folder, shape=shape, chunks=chunks, compressors=sealed, **settings)
-        array.attrs["classes"] = classes.tolist()
+    (folder / "zarr.json").unlink(missing_ok=True)  # which has no checksum
+    shape, chunks = (n_rows, len(classes)), (chunk, len(classes))
+    settings: Any = {"dtype": "float64", "fill_value": float("nan")}
+    sealed = ZstdCodec(checksum=True)
+    array = zarr.create_array(folder, shape=shape, chunks=chunks, compressors=sealed, **settings)
+    array.attrs["classes"] = classes.tolist()
 
     def put(number: int, rows: slice, found: Array) -> None:
         array[rows] = found

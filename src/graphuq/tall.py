@@ -95,6 +95,10 @@ class Tall:
         """The rows of each block."""
         return [slice(int(a), int(b)) for a, b in pairwise(self.bounds)]
 
+    def evenly(self) -> Tall:
+        """The same in blocks of one length, that of the longest; the last may be shorter."""
+        return replace(self, bounds=_evenly(len(self), int(np.diff(self.bounds).max())))
+
     def gram(self) -> Array:
         """``X^T X``, in one pass."""
         return sum((X.T @ X for _, X in self.blocks()), np.zeros((self.shape[1],) * 2))
@@ -343,7 +347,11 @@ def _chunk_bounds(array: Any) -> NDArray[np.int64]:
     """Whole chunks, or shards, of a Zarr array: as many in every block."""
     chunk = (getattr(array, "shards", None) or array.chunks)[0]
     step = max(1, next(row_blocks(*array.shape)).stop // chunk) * chunk
-    return np.append(np.arange(0, array.shape[0], step), array.shape[0])
+    return _evenly(array.shape[0], step)
+
+
+def _evenly(n_rows: int, step: int) -> NDArray[np.int64]:
+    return np.append(np.arange(0, n_rows, step), n_rows)
 
 
 def merged(bounds: NDArray[np.int64] | None, n_rows: int, n_columns: int) -> NDArray[np.int64]:
