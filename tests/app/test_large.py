@@ -170,10 +170,14 @@ def test_new_rows_that_cannot_be_answered_are_told(folder):
         (["none.npy", "--out", "a"], "There is no file or folder none.npy"),
         (["x.npy"], "x.npy is a store, whose answers are written block by block: give --out with a folder"),
         (["turned.csv", "--workers", "2"], "turned.csv is a table"),
+        (["x.npy", "--out", "a", "--sheet", "1"], "x.npy is a store of numbers, taken as they are: leave out --separator"),
+        (["x.parquet", "--out", "a", "--separator", ";"], "x.parquet is a store of numbers"),
+        (["x.npy", "--out", "a", "--unknown", "ignore"], "x.npy is a store of numbers"),
     ]:  # fmt: skip
         done = predict("out", *words)
         assert (done.exit_code, told in done.stderr) == (2, True), done.output
         assert done.stderr.count("\n") == 1
+        assert not (folder / "a").exists()
     turned = predict("out", "turned.csv")  # by their names
     assert turned.exit_code == 0
     found = [float(row["probability of high"]) for row in csv.DictReader(turned.stdout.splitlines())]
@@ -253,6 +257,7 @@ def test_rows_alike_with_different_classes_are_told_by_their_numbers(folder):
         (["x.npy", "--label", "y", "--workers", "2", "--out", "out"], "--dask-scheduler and --workers are for"),
         (["x.npy", "--out", "out"], "Give --label with the column of a table, or --labels"),
         ([*GIVEN, "--label", "y"], "Give --label with the column of a table, or --labels"),
+        ([*GIVEN, "--model", "level_set", "--draws", "9"], "--draws makes no difference here, with 2 classes"),
         ([*GIVEN, "--scale", "standard"], "taken as they are: leave out --id"),
         ([*GIVEN, "--workers", "2", "--dask-scheduler", "tcp://localhost:1"], "has workers of its own"),
         (["x.npy", "--labels", "labels.csv", "--graph", "self_tuning", "--out", "out"], "--graph must be one of cosine, nystrom, knn"),

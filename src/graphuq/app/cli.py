@@ -193,6 +193,10 @@ def predict(
             check_target(*named)
         model = read(folder)
         if large.as_store(table, model):
+            if (separator, sheet, unknown) != (None, None, Unknown.refuse):
+                raise ValueError(
+                    f"{table} is a store of numbers, taken as they are: leave out --separator, --sheet and --unknown."
+                )
             cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
             found = large.predict_store(table, model, out, **cluster, verbose=not (quiet or json))
             _print(found, large.in_words(found), json, quiet)

@@ -22,6 +22,7 @@ from graphuq.memory import check_disk
 from graphuq.models.base import offers
 from graphuq.passes import cluster
 from graphuq.seen import TALL_GRAPHS, remember
+from graphuq.settings import refuse_ignored
 from graphuq.stages import peak_gigabytes, versions
 from graphuq.stores import PARQUET
 from graphuq.sums import kept_sums
@@ -55,6 +56,7 @@ def fit_store(
     with held_folder(out), cluster(**carried_by):
         with words_of_the_shell() as notes:
             given = read_labels(y)
+            refuse_ignored(classifier, given.n_classes)
             X = remember(X, given.nodes)
             of = answers.key(classifier, given, X)
             known = None if replace else _known(out, X, of)
