@@ -14,9 +14,8 @@ from graphuq.inference.auto import sample_enough
 from graphuq.inference.run import sample
 from graphuq.learning import LogNormal, learn
 from graphuq.learning.learned import warn_of_unlabeled_components
-from graphuq.models import Model, Probit
+from graphuq.models import Model, Probit, unlabeled
 from graphuq.models.base import LEARNED_FIELDS, ask, expect_fields, has_evidence, labeled, offer, offers
-from graphuq.models.named import unlabeled
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.posterior.mixture import AnyPosterior, closed
 from graphuq.prior import GaussianPrior

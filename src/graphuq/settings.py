@@ -28,8 +28,8 @@ from graphuq._expect import (
 )
 from graphuq._warn import warn
 from graphuq.memory import check_room, room
+from graphuq.models import MODELS, unlabeled
 from graphuq.models.base import has_evidence, offer
-from graphuq.models.named import MODELS, unlabeled
 from graphuq.prior import GaussianPrior
 from graphuq.spectrum.result import Spectrum
 from graphuq.tall import Tall

@@ -34,8 +34,8 @@ from graphuq.graph.features import Features
 from graphuq.graph.kernel import Kernel
 from graphuq.graph.low_rank import Landmarks, UnitRows
 from graphuq.learning.evidence import learned_basis
+from graphuq.models import unlabeled
 from graphuq.models.base import offer
-from graphuq.models.named import unlabeled
 from graphuq.posterior.archive import pack, unpack
 from graphuq.seen import Seen
 from graphuq.spectrum.factored import Eigenrows

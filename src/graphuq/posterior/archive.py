@@ -18,8 +18,8 @@ from graphuq import archive
 from graphuq._expect import expect_path
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, whiten
+from graphuq.models import MODELS
 from graphuq.models.base import Model, ask, expect_model, offer, warned_before, with_numbers
-from graphuq.models.named import MODELS
 from graphuq.posterior.base import Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
