@@ -226,6 +226,25 @@ def test_excel(tmp_path):
             read_table(written(tmp_path, content, "u.xlsx"))
 
 
+def test_charts_are_no_sheets_to_read(tmp_path):
+    """openpyxl fails at one without a chart in it."""
+    from openpyxl import Workbook
+
+    book = Workbook()
+    book.create_chartsheet("chart", 0)
+    book["Sheet"].append(["a", "b"])
+    book["Sheet"].append([1, 2])
+    book.save(tmp_path / "t.xlsx")
+    table = read_table(tmp_path / "t.xlsx")
+    assert (list(table.columns), table.notes) == (["a", "b"], [])
+    with pytest.raises(ValueError, match=r"t\.xlsx has no sheet 'chart': there are 'Sheet'"):
+        read_table(tmp_path / "t.xlsx", sheet="chart")
+    book.remove(book["Sheet"])
+    book.save(tmp_path / "t.xlsx")
+    with pytest.raises(ValueError, match=r"t\.xlsx has no sheet with rows"):
+        read_table(tmp_path / "t.xlsx")
+
+
 def test_a_sheet_by_its_name(tmp_path):
     book = Workbook()
     book.active.append(["a note"])

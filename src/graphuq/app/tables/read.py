@@ -198,20 +198,28 @@ def _read_parquet(path: Path) -> Content:
 def _read_excel(path: Path, sheet: str | None = None) -> Content:
     """One sheet, by default the first, its first line the names."""
     try:
-        from openpyxl import load_workbook
+        from openpyxl.reader.excel import ExcelReader
     except ImportError:
         raise ValueError("Excel files need openpyxl: pip install 'graphuq[excel]'.") from None
+
+    class Reader(ExcelReader):
+        def read_chartsheet(self, *where: Any) -> None:
+            """A chart has no rows, and openpyxl fails at one that is empty."""
+
     try:
         with path.open("rb") as stream:
             archive.check_members(zipfile.ZipFile(stream))
-            book = load_workbook(stream, read_only=True, data_only=True)
-            sheets = [each.title for each in book.worksheets]
-            chosen = sheets[0] if sheet is None else sheet
-            lines = [list(line) for line in book[chosen].iter_rows(values_only=True)] if chosen in sheets else []
+            reader = Reader(stream, read_only=True, data_only=True)
+            reader.read()
+            sheets = [each.title for each in reader.wb.worksheets]
+            chosen = sheets[0] if sheets and sheet is None else sheet
+            lines = [list(line) for line in reader.wb[chosen].values] if chosen in sheets else []
     except (*archive.DAMAGE, ParseError) as error:
         raise ValueError(
             f"{path.name} is not an Excel file, is locked by a password, or is damaged: {why(error)}."
         ) from None
+    if not sheets:
+        raise ValueError(f"{path.name} has no sheet with rows.")
     if chosen not in sheets:
         raise ValueError(f"{path.name} has no sheet {chosen!r}: there are {_listed(sheets)}.")
     lines = [[_cell(value) for value in line] for line in lines if any(value is not None for value in line)]
