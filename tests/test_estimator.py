@@ -709,8 +709,8 @@ def test_a_plain_class_takes_in_labels_but_has_no_noise_to_learn():
 
 def test_new_labels_are_taken_in_without_a_draw(monkeypatch):
     classifier = GraphClassifier(prior="matern", tau=0.3).fit(X, Y)
-    monkeypatch.setattr("graphuq.inference.auto.sample", None)
-    monkeypatch.setattr("graphuq.inference.auto.sample_independently", None)
+    monkeypatch.setattr("graphuq.inference.run.sample", None)
+    monkeypatch.setattr("graphuq.inference.run.sample_independently", None)
     truth = classifier.transduction_
     for n_new in range(1, 21):
         row = classifier.most_uncertain(1)[0]
@@ -1023,7 +1023,7 @@ def test_hard_posteriors_go_to_the_models_own_sampler(monkeypatch):
         called.append(settings)
         return sample_independently(prior, Probit([0, 5], [1.0, -1.0], gamma=1.0), n_steps=500)
 
-    monkeypatch.setattr("graphuq.inference.auto.sample", record)
+    monkeypatch.setattr("graphuq.inference.run.sample", record)
     monkeypatch.setattr("graphuq.beliefs.sample", record)
     GraphClassifier(**SETTINGS).fit(X, Y)
     assert not called
@@ -1033,8 +1033,8 @@ def test_hard_posteriors_go_to_the_models_own_sampler(monkeypatch):
 
 
 def test_draws_that_end_too_soon_are_no_secret(monkeypatch):
-    monkeypatch.setattr("graphuq.inference.auto.ENOUGH", EffectiveSize(target=1e9))
-    monkeypatch.setattr("graphuq.inference.auto.sample", sample_without_compiling)
+    monkeypatch.setattr("graphuq.inference.run.ENOUGH", EffectiveSize(target=1e9))
+    monkeypatch.setattr("graphuq.inference.run.sample", sample_without_compiling)
     with pytest.warns(ConvergenceWarning, match=r"ended before .* Raise time_limit \(0.001 seconds\)"):
         GraphClassifier(**SETTINGS | {"time_limit": 1e-3, "n_steps": 50}).fit(X, Y)
 

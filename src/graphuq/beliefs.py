@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from graphuq.classes import Labels
-from graphuq.inference.auto import sample_enough
-from graphuq.inference.run import sample
+from graphuq.inference.run import sample, sample_enough
 from graphuq.learning import LogNormal, learn
 from graphuq.learning.learned import warn_of_unlabeled_components
 from graphuq.models import Model, Probit, unlabeled

@@ -11,8 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from graphuq._expect import AboutRows, AboutSetting
 from graphuq.app.shell import printable
-from graphuq.inference.auto import ENOUGH
 from graphuq.inference.diagnostics import ESS_LIMIT, R_HAT_LIMIT, Diagnostics
+from graphuq.inference.run import ENOUGH
 from graphuq.posterior.base import Diagnosis
 from graphuq.posterior.mixture import MixtureDiagnosis
 
