@@ -23,10 +23,9 @@ from graphuq._threads import blas_threads
 from graphuq._warn import warn
 from graphuq.laplacian import Laplacian
 from graphuq.spectrum import accelerator
-from graphuq.spectrum.convention import Array, assemble, check_n_modes, null_space
 from graphuq.spectrum.lapack import dense
 from graphuq.spectrum.processor import LARGEST_LOG, Floats, Matrix, OnProcessor, summed
-from graphuq.spectrum.result import Spectrum
+from graphuq.spectrum.result import Array, Spectrum, assemble, check_n_modes, null_space
 
 # LAPACK is as fast on graphs up to this size, and for more than this share of the modes.
 _SMALL, _SPARSE_SHARE, _DENSE_SHARE = 600, 1 / 3, 1 / 30

@@ -15,8 +15,7 @@ from scipy.sparse.linalg import LinearOperator, svds
 from graphuq._expect import expect, expect_whole
 from graphuq.graph import LowRankGraph
 from graphuq.passes import summed
-from graphuq.spectrum.convention import Array, check_n_modes, signs
-from graphuq.spectrum.result import Spectrum
+from graphuq.spectrum.result import Array, Spectrum, check_n_modes, signs
 from graphuq.tall import Tall, spread, tall
 
 _NOTHING = 1e-12  # sigma^2 below this is rounding: the eigenvalue is 1, like the rest

@@ -8,8 +8,7 @@ from scipy.linalg import eigh
 from graphuq._expect import expect
 from graphuq.laplacian import Laplacian
 from graphuq.memory import check_room
-from graphuq.spectrum.convention import assemble, check_n_modes, null_space
-from graphuq.spectrum.result import Spectrum
+from graphuq.spectrum.result import Spectrum, assemble, check_n_modes, null_space
 
 
 def dense(L: Laplacian, *, n_modes: int | None = None) -> Spectrum:
