@@ -245,6 +245,42 @@ def test_the_forms_of_a_temperature_agree():
     assert calibration.apply_temperature([0.0, 0.5, 1.0], 3.0).tolist() == [0, 0.5, 1]
 
 
+def test_known_shares_are_met_and_odds_between_rows_stay():
+    p, _ = many_classes(n_classes=3)
+    shares = np.array([0.7, 0.25, 0.05])
+    found = calibration.match_shares(p, shares)
+    assert np.allclose(found.mean(axis=0), shares, atol=1e-7)
+    assert np.allclose(found.sum(axis=1), 1)
+    odds = found / p
+    assert np.allclose(odds[:, 1] / odds[:, 0], odds[0, 1] / odds[0, 0], rtol=1e-9)
+    assert np.allclose(calibration.match_shares(p, p.mean(axis=0)), p, atol=1e-7)
+
+
+def test_known_shares_undo_what_labels_drawn_evenly_left_out():
+    """Two Gaussians, one nine times as frequent: Bayes' rule with even shares in, that with the true ones out."""
+    rng = np.random.default_rng(0)
+    truth = (rng.random(40_000) < 0.1).astype(int)
+    x = rng.standard_normal(truth.size) + 2 * truth
+    odds = np.exp(2 * x - 2)
+    even, exact = (
+        np.column_stack([np.ones_like(x), each * odds]) / (1 + each * odds)[:, None] for each in (1, 1 / 9)
+    )
+    found = calibration.match_shares(even, [0.9, 0.1])
+    assert np.abs(found - exact).max() < 0.01
+    assert np.abs(even - exact).max() > 0.4
+
+
+def test_a_class_that_no_row_can_be_of_has_no_share():
+    with pytest.raises(ValueError, match="No row can be of class 1"):
+        calibration.match_shares([[1.0, 0.0], [1.0, 0.0]], [0.5, 0.5])
+
+
+@pytest.mark.parametrize("shares", [[0.5, 0.4], [1.0, 0.0], [0.3, 0.3, 0.4], [np.nan, 0.5], 0.5])
+def test_shares_that_are_none_are_refused(shares):
+    with pytest.raises(ValueError, match="shares"):
+        calibration.match_shares([[0.2, 0.8], [0.5, 0.5]], shares)
+
+
 def test_probabilities_in_single_precision_are_taken():
     p, y = many_classes(n_classes=10)
     single = calibration.brier(p.astype(np.float32), y)

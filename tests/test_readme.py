@@ -15,7 +15,7 @@ import graphuq
 ROOT = Path(__file__).parents[1]
 
 
-PAGES = ("README.md", "docs/quickstart.md", "docs/extending.md", "docs/large.md")
+PAGES = ("README.md", "docs/quickstart.md", "docs/extending.md", "docs/large.md", "docs/models.md")
 TUTORIALS = tuple(f"docs/tutorials/{path.name}" for path in sorted((ROOT / "docs/tutorials").glob("*.md")))
 
 

@@ -27,6 +27,8 @@ Array = NDArray[np.float64]
 SMALLEST_PROBABILITY = float(np.finfo(np.float64).eps)
 # Temperatures beyond these say that all predictions were right, or no better than guesses.
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
+# How closely known shares of classes are met.
+SHARES_TOLERANCE = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +223,43 @@ def apply_temperature(probability: ArrayLike, temperature: float) -> Array:
     powers = (p / p.max(axis=1, keepdims=True)) ** (1 / temperature)
     scaled = powers / powers.sum(axis=1, keepdims=True)
     return scaled if np.ndim(probability) == 2 else scaled[:, 0]
+
+
+def match_shares(probability: ArrayLike, shares: ArrayLike) -> Array:
+    """``p_jk w_k / sum_l p_jl w_l`` with the weights of classes for which the mean over rows is their known `shares`.
+
+    For shares that are known from elsewhere: a census, the design of an experiment. With a label or two of each class, few
+    hints are worth as much; where the shares are only guessed, this harms. Labels of the rows need not be set apart.
+
+    Args:
+        probability: of all rows, shape (n_nodes, n_classes).
+        shares: of the classes among these rows, shape (n_classes,), each above 0 and together 1.
+    """
+    p = uncertainty.check_probability(probability)
+    known = expect_numbers(shares, "shares")
+    if known.shape != (p.shape[1],) or not (known > 0).all() or abs(known.sum() - 1) > 1e-6:
+        raise ValueError(
+            f"shares must have one number above 0 for each of the {p.shape[1]} classes, together 1, got "
+            f"{np.array2string(known, threshold=10)}."
+        )
+    if (never := np.flatnonzero(p.max(axis=0) == 0)).size:
+        raise ValueError(
+            f"No row can be of class {never[0]}: its probability is 0 everywhere, its share cannot be met."
+        )
+    from scipy.optimize import minimize
+    from scipy.special import logsumexp, softmax
+
+    with np.errstate(divide="ignore"):
+        log_p = np.log(p)
+
+    def loss(log_weights: Array) -> tuple[float, Array]:
+        """``mean_j log sum_k p_jk w_k - sum_k shares_k log w_k``, which is convex, and level where the shares are met."""
+        together = log_p + log_weights
+        value = float(logsumexp(together, axis=1).mean() - known @ log_weights)
+        return value, softmax(together, axis=1).mean(axis=0) - known
+
+    found = minimize(loss, np.zeros(len(known)), jac=True, method="BFGS", options={"gtol": SHARES_TOLERANCE})
+    return np.asarray(softmax(log_p + found.x, axis=1))
 
 
 def summary(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> Summary:
