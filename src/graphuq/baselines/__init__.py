@@ -13,7 +13,6 @@ a node and one column a class: the largest wins, ``scores.argmax(axis=1)``.
 
 from graphuq.baselines.fiedler_vector import fiedler
 from graphuq.baselines.harmonic_functions import harmonic
-from graphuq.baselines.poisson_learning import poisson
-from graphuq.baselines.threshold_dynamics import mbo
+from graphuq.baselines.poisson_learning import mbo, poisson
 
 __all__ = ["fiedler", "harmonic", "mbo", "poisson"]

@@ -1,4 +1,4 @@
-"""Labeled nodes and their classes in; the same, checked, as rows of zeros with one 1, out."""
+"""A graph, labeled nodes and their classes in; the same, checked, classes as rows of zeros with one 1, out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect_whole, refuse_masked
-from graphuq.graph.features import Array
+from graphuq._expect import expect_numbers, expect_whole, refuse_masked
+from graphuq.graph import Graph, as_graph
+from graphuq.graph.features import Array, MatrixLike
+
+
+def read_problem(
+    A: Graph | MatrixLike, nodes: ArrayLike, y: ArrayLike, n_classes: int | None, class_priors: ArrayLike | None
+) -> tuple[Graph, NDArray[np.intp], Array, Array | None]:
+    """What all methods are given, checked: the graph, labeled nodes and Y, see `one_hot`, and shares of classes, (K,)."""
+    graph = as_graph(A)
+    nodes, Y = one_hot(nodes, y, n_nodes=graph.n_nodes, n_classes=n_classes)
+    return graph, nodes, Y, None if class_priors is None else _shares(class_priors, Y)
 
 
 def one_hot(
@@ -58,3 +68,20 @@ def one_hot(
 def _start(classes: NDArray[Any]) -> str:
     """The first few of them."""
     return ", ".join(f"{k:g}" for k in classes[:5]) + (", ..." if classes.size > 5 else "")
+
+
+def _shares(class_priors: ArrayLike, Y: Array) -> Array:
+    """The share of each class, shape (K,), with sum 1; Y are the known labels, (n_labeled, K)."""
+    shares = expect_numbers(class_priors, "class_priors")
+    n_classes = Y.shape[1]
+    if shares.shape != (n_classes,):
+        raise ValueError(
+            f"class_priors must hold a share for each of {n_classes} classes, got the shape {shares.shape}."
+        )
+    if not (np.isfinite(shares).all() and shares.min() >= 0 and shares.sum() > 0):
+        raise ValueError(
+            f"class_priors must be shares of the nodes, none negative, got {shares.min():g} to {shares.max():g}."
+        )
+    if shares[~Y.any(axis=0)].any():
+        raise ValueError("class_priors must be 0 for a class that no node is labeled with.")
+    return shares / shares.sum()

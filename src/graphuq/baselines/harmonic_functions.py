@@ -7,10 +7,10 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, diags_array
 
 from graphuq._expect import expect_number
-from graphuq.baselines.class_labels import one_hot
+from graphuq.baselines.class_labels import read_problem
 from graphuq.baselines.linear_system import solve_positive
-from graphuq.baselines.volumes import balance, check_priors
-from graphuq.graph import Graph, as_graph
+from graphuq.baselines.volumes import balance
+from graphuq.graph import Graph
 from graphuq.graph.features import Array, MatrixLike
 from graphuq.laplacian import connected_components, unnormalized
 
@@ -40,9 +40,7 @@ def harmonic(
             largest scores have these shares.
         noise: standard deviation of the labels Y, or None if they hold exactly.
     """
-    graph = as_graph(A)
-    nodes, Y = one_hot(nodes, y, n_nodes=graph.n_nodes, n_classes=n_classes)
-    shares = None if class_priors is None else check_priors(class_priors, Y)
+    graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_priors)
     if noise is not None and not 1e-9 <= expect_number(noise, "noise") <= 1e9:
         raise ValueError(f"noise must lie between 1e-9 and 1e9, got {noise}: None holds labels exactly.")
     n_components, component = connected_components(graph)

@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from graphuq._expect import expect_numbers
 from graphuq._warn import warn
 from graphuq.graph.features import Array
 
 _TOLERANCE = 1e-3  # in the share of a class, as in GraphLearning
 _MOVES_PER_CLASS = 30  # 3 are usual; where two classes pass few nodes to and fro no number is enough
 _TOLD = 1e-2  # a share missed by more is told
-
-
-def check_priors(class_priors: ArrayLike, Y: Array) -> Array:
-    """The share of each class, shape (K,), with sum 1; Y are the known labels, (n_labeled, K)."""
-    shares = expect_numbers(class_priors, "class_priors")
-    n_classes = Y.shape[1]
-    if shares.shape != (n_classes,):
-        raise ValueError(
-            f"class_priors must hold a share for each of {n_classes} classes, got the shape {shares.shape}."
-        )
-    if not (np.isfinite(shares).all() and shares.min() >= 0 and shares.sum() > 0):
-        raise ValueError(
-            f"class_priors must be shares of the nodes, none negative, got {shares.min():g} to {shares.max():g}."
-        )
-    if shares[~Y.any(axis=0)].any():
-        raise ValueError("class_priors must be 0 for a class that no node is labeled with.")
-    return shares / shares.sum()
 
 
 def balance(u: Array, shares: Array, *, start: Array | None = None) -> Array:
