@@ -6,6 +6,7 @@ end is the SHA-256 of every byte before.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -13,30 +14,33 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import why
 from graphuq.files import whole_file
-from graphuq.memory import check_room
+from graphuq.memory import NoRoom, check_room, in_words
 
 Arrays = dict[str, NDArray[Any]]
 
 # All that zipfile, zlib and NumPy raise where the bytes are not what they should be.
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, ValueError, KeyError, TypeError, AttributeError,
-    EOFError, OSError, NotImplementedError, RecursionError, MemoryError, RuntimeError, OverflowError, SyntaxError,
-    IndexError, AssertionError,
+    EOFError, OSError, NotImplementedError, RecursionError, RuntimeError, OverflowError, SyntaxError, IndexError,
+    AssertionError,
 )  # fmt: skip
-
+# Bytes that one of a member of a ZIP file unpacks to at most.
+UNPACKED = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
 
 SEAL = 64  # bytes of the checksum
 
 
-class Pickled(ValueError):
+class Pickled(Exception):
     """An array holds objects, which could run code when they are loaded."""
 
 
@@ -59,16 +63,12 @@ def read(path: Path, form: str, what: str, *, mapped: Container[str] = ()) -> tu
 
     Arrays of the names in `mapped` stay where they lie, and are read when they are looked at.
     """
-    try:
+    with told_if_damaged(path, f"{path} is not {what} of graphuq, or is damaged", Pickled):
         arrays = read_npz(path, mapped=mapped)
         head = json.loads(arrays.pop("facts").tobytes())
         found, told = str(head["format"]), str(head["facts"])
         with path.open("rb") as file:
             whole = _digest(file) == file.read()
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
-        raise
-    except DAMAGE as error:
-        raise ValueError(f"{path} is not {what} of graphuq, or is damaged.") from error
     if found != form:
         raise ValueError(f"{path} holds the format {found!r}, and this version reads {form!r}: make it again.")
     if not whole:
@@ -76,8 +76,23 @@ def read(path: Path, form: str, what: str, *, mapped: Container[str] = ()) -> tu
     return dict(json.loads(told)), arrays
 
 
+@contextmanager
+def told_if_damaged(path: Path, told: str, *others: type[Exception]) -> Iterator[None]:
+    """What is wrong with a file in a sentence; that there is no memory for it is nothing wrong."""
+    caught: tuple[type[Exception], ...] = (MemoryError, *DAMAGE, *others)
+    try:
+        yield
+    except (NoRoom, FileNotFoundError, IsADirectoryError, PermissionError):
+        raise
+    except caught as error:
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+            size = in_words(path.stat().st_size)
+            raise NoRoom(f"{path}, a file of {size}, takes more memory than there is: {why(error)}.") from error
+        raise ValueError(f"{told}: {why(error)}.") from error
+
+
 def read_npz(path: Path, *, mapped: Container[str] = ()) -> Arrays:
-    """The arrays of an NPZ file; objects are never loaded. Whatever else is wrong raises one of `DAMAGE`."""
+    """The arrays of an NPZ file; objects raise `Pickled` and are not loaded. What else is wrong `told_if_damaged` tells."""
     if not os.path.isfile(path) and os.path.exists(path) and not os.path.isdir(path):
         raise ValueError("it is no regular file")  # reading a pipe would wait for ever
     arrays: Arrays = {}
@@ -120,8 +135,13 @@ def check_members(members: zipfile.ZipFile, *, apart: Container[str] = ()) -> No
         raise zipfile.BadZipFile(f"it counts {count} members, and {len(members.infolist())} are found")
     if any(each.flag_bits & 1 for each in members.infolist()):
         raise ValueError("it is encrypted")
+    size = members.fp.seek(0, os.SEEK_END)
+    for each in members.infolist():
+        if max(each.compress_size, each.file_size / UNPACKED.get(each.compress_type, np.inf)) > size:
+            raise zipfile.BadZipFile(f"it promises more than it holds: {each.filename[:80]!r}")
     unpacked = [each for each in members.infolist() if each.filename.removesuffix(".npy") not in apart]
-    check_room(sum(each.file_size for each in unpacked), "unpacked, it", "Free some.")
+    name = os.path.basename(str(members.filename))
+    check_room(sum(each.file_size for each in unpacked), f"{name}, unpacked,", "Free some.")
 
 
 def _check_heading(member: Any, entry: zipfile.ZipInfo) -> tuple[Any, bool, Any]:

@@ -19,6 +19,10 @@ _CGROUPS = (
 )
 
 
+class NoRoom(MemoryError):
+    """What will take more memory than there is, in a sentence that says how much."""
+
+
 def room() -> float:
     """Bytes that this process can still have: the least that the machine, its cgroups and its ulimits leave."""
     return max(0.0, min([_machine(), *_cgroups(), *_ulimits()]))
@@ -27,7 +31,7 @@ def room() -> float:
 def check_room(needed: float, what: str, remedy: str) -> None:
     """Refuse what will not fit, before it is begun: to run out of memory inside XLA or BLAS ends the process."""
     if needed > (left := room()):
-        raise MemoryError(f"{what} takes {in_words(needed)}, but {in_words(left)} are free. {remedy}")
+        raise NoRoom(f"{what} takes {in_words(needed)}, but {in_words(left)} are free. {remedy}")
 
 
 def check_disk(folder: Path, needed: float, what: str) -> None:

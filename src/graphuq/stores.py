@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq._expect import why
-from graphuq.archive import DAMAGE
+from graphuq.archive import told_if_damaged
 from graphuq.tall import Array, Index, Tall, delayed, merged, needed, tall
 
 PARQUET = (".parquet", ".pq")
@@ -32,12 +32,8 @@ def _stamp(path: Path) -> str:
 
 def _opened(path: Path) -> Tall:
     if path.suffix == ".npy":
-        try:
+        with told_if_damaged(path, f"{path} is no NPY file of numbers, or ends before its last row"):
             return tall(np.load(path, mmap_mode="r"))
-        except DAMAGE as error:
-            raise ValueError(
-                f"{path} is no NPY file of numbers, or ends before its last row: {why(error)}."
-            ) from None
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.suffix in PARQUET else []
     if files:
         return _of_parquet(files)
@@ -117,12 +113,11 @@ class Grouped:
 
     def _group(self, number: int) -> Array:
         file, k = self.groups[number]
-        try:
-            table = _open_parquet(self.files[file]).read_row_group(k)
+        path = self.files[file]
+        with told_if_damaged(path, f"Row group {k} of {path} cannot be read"):
+            table = _open_parquet(path).read_row_group(k)
             if len(table) != self.first[number + 1] - self.first[number]:
                 raise OSError("it has another number of rows than the file says")
-        except DAMAGE as error:
-            raise ValueError(f"Row group {k} of {self.files[file]} cannot be read: {why(error)}.") from None
         return np.column_stack([column.to_numpy().astype(np.float64) for column in table.columns])
 
 
@@ -130,10 +125,8 @@ def _open_parquet(path: Path) -> Any:
     parquet = needed("pyarrow.parquet", "Parquet files need pyarrow")
     from pyarrow import ArrowException
 
-    try:
+    with told_if_damaged(path, f"{path} is not a Parquet file, or ends early", ArrowException):
         return parquet.ParquetFile(path, page_checksum_verification=True)
-    except (ArrowException, OSError) as error:
-        raise ValueError(f"{path} is not a Parquet file, or ends early: {why(error)}.") from None
 
 
 def _is_number(kind: Any) -> bool:

@@ -29,7 +29,7 @@ def sentence(error: Exception, where: str = "the system refused") -> str:
         return printable(f"{error.filename} is a file, where a folder is needed.")
     if isinstance(error, OSError) and error.strerror:  # else the words are ours
         return printable(f"{error.filename or where}: {error.strerror}.")
-    return printable(" ".join(str(error).split()))
+    return printable(" ".join(str(error).split()) or "there is not enough memory.")  # all others have words
 
 
 def printable(text: str) -> str:

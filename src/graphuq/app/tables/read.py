@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import archive
-from graphuq._expect import why
 from graphuq.app.tables.text import (
     SEPARATORS,
     USUAL,
@@ -130,14 +129,13 @@ def read_table(path: Path, *, separator: str | None = None, sheet: str | None = 
 
 def _read_npz(path: Path) -> Content:
     try:
-        arrays = archive.read_npz(path)
+        with archive.told_if_damaged(path, f"{path.name} is not an NPZ file, or is damaged"):
+            arrays = archive.read_npz(path)
     except archive.Pickled as error:
         raise ValueError(
             f"{path.name} holds pickled objects in {str(error)!r}, which can run code when they are loaded: save numbers "
             "or text instead."
         ) from None
-    except archive.DAMAGE as error:
-        raise ValueError(f"{path.name} is not an NPZ file, or is damaged: {why(error)}.") from None
     check_names(path, list(arrays))
     for name, array in arrays.items():
         if array.ndim == 0:
@@ -177,11 +175,11 @@ def _read_parquet(path: Path) -> Content:
         from pyarrow import parquet
     except ImportError:
         raise ValueError("Parquet files need pyarrow: pip install 'graphuq[parquet]'.") from None
-    try:
+    with archive.told_if_damaged(
+        path, f"{path.name} is not a Parquet file, or is damaged", pyarrow.ArrowException
+    ):
         table = parquet.ParquetFile(path).read()
         found = [column.to_pylist() for column in table.columns]
-    except (pyarrow.ArrowException, *archive.DAMAGE) as error:
-        raise ValueError(f"{path.name} is not a Parquet file, or is damaged: {why(error)}.") from None
     check_names(path, table.column_names)
     columns: dict[str, NDArray[Any]] = {}
     for name, column, values in zip(table.column_names, table.columns, found, strict=True):
@@ -206,18 +204,14 @@ def _read_excel(path: Path, sheet: str | None = None) -> Content:
         def read_chartsheet(self, *where: Any) -> None:
             """A chart has no rows, and openpyxl fails at one that is empty."""
 
-    try:
-        with path.open("rb") as stream:
-            archive.check_members(zipfile.ZipFile(stream))
-            reader = Reader(stream, read_only=True, data_only=True)
-            reader.read()
-            sheets = [each.title for each in reader.wb.worksheets]
-            chosen = sheets[0] if sheets and sheet is None else sheet
-            lines = [list(line) for line in reader.wb[chosen].values] if chosen in sheets else []
-    except (*archive.DAMAGE, ParseError) as error:
-        raise ValueError(
-            f"{path.name} is not an Excel file, is locked by a password, or is damaged: {why(error)}."
-        ) from None
+    told = f"{path.name} is not an Excel file, is locked by a password, or is damaged"
+    with archive.told_if_damaged(path, told, ParseError), path.open("rb") as stream:
+        archive.check_members(zipfile.ZipFile(stream))
+        reader = Reader(stream, read_only=True, data_only=True)
+        reader.read()
+        sheets = [each.title for each in reader.wb.worksheets]
+        chosen = sheets[0] if sheets and sheet is None else sheet
+        lines = [list(line) for line in reader.wb[chosen].values] if chosen in sheets else []
     if not sheets:
         raise ValueError(f"{path.name} has no sheet with rows.")
     if chosen not in sheets:
