@@ -1,4 +1,4 @@
-"""Whether JAX has a GPU, and products there that are as precise as here."""
+"""Whether JAX has a GPU and what is worth sending there, in shapes that it knows; products as precise as here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+# Matrices there have sizes that are multiples of such a number: every other shape would be compiled anew, for seconds.
+WIDTH, SWEEP_WIDTH = 64, 256
+# Multiplications of a sweep from which on hundreds of sweeps are worth those seconds: here it would take 5 ms and more.
+LEAST_SWEEP = 5e7
 
 
 def is_there() -> bool:
@@ -14,6 +20,11 @@ def is_there() -> bool:
     import jax
 
     return jax.default_backend() == "gpu"
+
+
+def takes_sweeps(n_multiplications: float) -> bool:
+    """Whether sweeps of expectation propagation of this size go there, if there is one."""
+    return n_multiplications >= LEAST_SWEEP and is_there()
 
 
 @contextmanager
@@ -33,3 +44,22 @@ def processor() -> Any:
         return jax.devices("cpu")[0]
     except RuntimeError:
         return None
+
+
+def widened(x: NDArray[Any], *axes: int, width: int = WIDTH) -> NDArray[Any]:
+    """With zeros up to multiples of the width along some axes."""
+    return np.pad(x, [(0, -size % width if axis in axes else 0) for axis, size in enumerate(x.shape)])
+
+
+def whole_block(x: Any, n_rows: int) -> Any:
+    """With rows of zeros, if it has fewer."""
+    return x if len(x) == n_rows else np.pad(x, ((0, n_rows - len(x)), *[(0, 0)] * (x.ndim - 1)))
+
+
+def inverse_root(matrix: Any) -> Any:
+    """The same as `sweeps.inverse_root`."""
+    import jax.numpy as jnp
+    from jax.scipy.linalg import solve_triangular
+
+    one = jnp.eye(len(matrix), dtype=matrix.dtype)
+    return solve_triangular(jnp.linalg.cholesky(one + matrix), one, lower=True).T

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
-from graphuq.inference.largest import largest_probability, largest_probability_correlated
-from graphuq.inference.matched import independent_probability, largest_probability_matched
+from graphuq.inference.largest import (
+    independent_probability,
+    largest_probability,
+    largest_probability_correlated,
+    largest_probability_matched,
+)
 from graphuq.inference.star_ep import propagate
 from graphuq.inference.stars import StarSites, lone_stars
 from tests.oracles import probit_sites

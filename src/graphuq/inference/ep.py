@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.special import log_expit, ndtr
 
-from graphuq._accelerator import precise
+from graphuq import _accelerator
 from graphuq._threads import blas_threads
-from graphuq.inference import there
 from graphuq.inference.marginals import labeled_probability, predict
 from graphuq.inference.sites import Sites
 from graphuq.inference.span import Matrix, Vector, span
@@ -231,13 +230,13 @@ def _posterior(gaussian: Callable[[Vector, Vector], Any], site: Vector) -> _Post
 
 def _gaussian_of(reduced: Matrix) -> Callable[[Vector, Vector], Any]:
     """Sites to the Gaussian of z and the moments of f, here or on an accelerator."""
-    if not there.is_worth_it(reduced.size * reduced.shape[1]):
+    if not _accelerator.takes_sweeps(reduced.size * reduced.shape[1]):
         return partial(_gaussian, np, inverse_root, reduced)
-    with precise():
-        sent = jax.device_put(there.widened(reduced, 1, width=there.SWEEP_WIDTH))
+    with _accelerator.precise():
+        sent = jax.device_put(_accelerator.widened(reduced, 1, width=_accelerator.SWEEP_WIDTH))
 
     def gaussian(precision: Vector, shift: Vector) -> Any:
-        with precise():
+        with _accelerator.precise():
             return _gaussian_there(sent, precision, shift)
 
     return gaussian
@@ -250,7 +249,7 @@ def _gaussian(xp: Any, inverse_root: Callable[[Any], Any], reduced: Any, precisi
     return root, -2 * xp.log(root.diagonal()).sum(), half @ (shift @ half), xp.einsum("ij,ij->i", half, half)
 
 
-_gaussian_there = jax.jit(partial(_gaussian, jnp, there.inverse_root))
+_gaussian_there = jax.jit(partial(_gaussian, jnp, _accelerator.inverse_root))
 
 
 def _soften(

@@ -13,17 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import block_diag, eigh
 
-from graphuq._accelerator import precise
+from graphuq import _accelerator
 from graphuq._threads import blas_threads
 from graphuq.inference.ep import EP, EvidenceGradient, Gaussian
-from graphuq.inference.largest import largest_probability_correlated
-from graphuq.inference.matched import (
+from graphuq.inference.largest import (
     go_there,
     independent_probability,
+    largest_probability_correlated,
     largest_probability_matched,
     matched_variances,
     rows_at_once,
-    whole_block,
 )
 from graphuq.inference.span import Matrix, Vector, span
 from graphuq.inference.stars import (
@@ -38,7 +37,6 @@ from graphuq.inference.stars import (
     posterior_of,
 )
 from graphuq.inference.sweeps import Settled, Start, heights, settle
-from graphuq.inference.there import is_worth_it, widened
 
 # A multiplication by modes takes half the time of one by nodes; measured for 3 to 32 classes.
 QUICKER_BY_MODES = 2
@@ -239,7 +237,7 @@ def _problem(reduced: Matrix, sites: StarSites) -> StarProblem:
     )
     few_modes = by_modes <= QUICKER_BY_MODES * by_nodes
     work = by_modes / 2 if few_modes else by_nodes
-    there = is_worth_it(work) and by_nodes < min(QUICKER_THERE * work, LARGEST_SWEEP)
+    there = _accelerator.takes_sweeps(work) and by_nodes < min(QUICKER_THERE * work, LARGEST_SWEEP)
     there = there and n_classes * n_labeled**2 <= LARGEST_THERE
     few_modes = few_modes and not there
     numbers = 3 * wide**2 if few_modes else 3 * n_classes * (n_labeled + k) * k
@@ -336,11 +334,11 @@ def _covariance_anywhere(at: Matrix, alone: Stack, shared: Stack) -> Any:
     if not go_there(len(at)) or len(at) > rows_at_once(n_classes):
         return _covariance(at, alone, shared)
     # doubles: of products in single precision XLA compiles many to find the quickest, for half a minute on an H200
-    at = whole_block(widened(at.astype(float), 1), rows_at_once(n_classes))
-    roots = _side_by_side(at, widened(shared, 1, 2), widened(alone, 1, 2))
+    at = _accelerator.whole_block(_accelerator.widened(at.astype(float), 1), rows_at_once(n_classes))
+    roots = _side_by_side(at, *(_accelerator.widened(each, 1, 2) for each in (shared, alone)))
     n_numbers = len(at) * sum(root.shape[1] for root in roots)
     n_parts = min(len(at), 2 ** math.ceil(math.log2(max(1, n_numbers / MOST_THERE))))
-    with precise():
+    with _accelerator.precise():
         return _products_there(at, roots, n_classes, n_parts)
 
 

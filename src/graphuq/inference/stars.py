@@ -15,12 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._accelerator import precise
+from graphuq import _accelerator
 from graphuq.inference.sites import Match, Sites
 from graphuq.inference.span import Matrix, Vector
 from graphuq.inference.sweeps import Moments, inverse_root, with_cavities
-from graphuq.inference.there import SWEEP_WIDTH, widened
-from graphuq.inference.there import inverse_root as inverse_root_there
 
 if TYPE_CHECKING:
     from graphuq.inference.star_ep import StarEP
@@ -229,13 +227,13 @@ def by_nodes_of(levels: Levels, sites: StarSites, *, there: bool) -> Callable[[M
     # a node too many follows nothing
     nodes = np.array([np.pad(each, (0, most - each.size)) for each in levels.own])
     ties = np.array([np.pad(each, ((0, 0), (0, most - each.shape[1]))) for each in levels.ties])
-    factor = widened(levels.factor, 2, width=SWEEP_WIDTH)
+    factor = _accelerator.widened(levels.factor, 2, width=_accelerator.SWEEP_WIDTH)
     changed: Any = {"own": nodes, "ties": ties, "factor": factor, "narrow": None, "turn": None}
-    with precise():
+    with _accelerator.precise():
         sent = jax.device_put((levels._replace(**changed), sites.labels, own))
 
     def gaps(weight: Matrix, shift: Matrix) -> Gaps:
-        with precise():
+        with _accelerator.precise():
             return _by_nodes_there(*sent, weight, shift)
 
     return gaps
@@ -250,7 +248,7 @@ def _by_nodes_there(
     def each(function: Callable[..., Any], *stacks: Any) -> Any:
         return jax.lax.map(lambda one: function(*one), stacks, batch_size=min(at_once, len(mine)))
 
-    return _by_nodes(_Array(jnp, inverse_root_there, each), levels, labels, mine, weight, shift)
+    return _by_nodes(_Array(jnp, _accelerator.inverse_root, each), levels, labels, mine, weight, shift)
 
 
 def _by_modes(reduced: Matrix, stars: Stars) -> Gaps:

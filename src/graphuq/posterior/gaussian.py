@@ -12,7 +12,7 @@ from graphuq import _accelerator
 from graphuq._expect import expect_generator, expect_in_graph
 from graphuq._threads import blas_threads
 from graphuq.inference.fields import left_open
-from graphuq.inference.matched import rows_at_once
+from graphuq.inference.largest import rows_at_once
 from graphuq.inference.star_ep import Fit
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten

@@ -2,7 +2,7 @@
 
 A new label moves means by ``Sigma_jc``, times a factor, and lowers variances by its square. So the means of the fields
 at all rows are computed anew, which is one product; variances only where the mean has moved far since they were
-computed. Fields count as independent there, see `matched`; the first time they are asked as they are. So are rows of so
+computed. Fields count as independent there, see `largest`; the first time they are asked as they are. So are rows of so
 few labels that a single field is no Gaussian (`marginals`), each time.
 """
 

@@ -18,7 +18,7 @@ from graphuq._threads import blas_threads
 from graphuq.calibration import apply_temperature
 from graphuq.inference.ep import EP
 from graphuq.inference.fields import left_open
-from graphuq.inference.matched import independent_probability, largest_probability_matched
+from graphuq.inference.largest import independent_probability, largest_probability_matched
 from graphuq.inference.star_ep import StarEP
 from graphuq.inference.stars import lone_stars
 from graphuq.models.base import ask, offer

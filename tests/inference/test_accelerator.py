@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graphuq import _accelerator
-from graphuq.inference import ep, matched, star_ep, stars, there
+from graphuq.inference import ep, largest, star_ep, stars
 from graphuq.inference.sites import Sites
 from graphuq.inference.star_ep import propagate
 from graphuq.inference.stars import StarSites
@@ -21,8 +21,8 @@ def begin(monkeypatch):
 
     def begin():
         monkeypatch.setattr(_accelerator, "is_there", lambda: True)
-        monkeypatch.setattr(matched, "LEAST_ROWS_THERE", 1)
-        monkeypatch.setattr(there, "LEAST_SWEEP", 0)
+        monkeypatch.setattr(largest, "LEAST_ROWS_THERE", 1)
+        monkeypatch.setattr(_accelerator, "LEAST_SWEEP", 0)
 
     return begin
 
@@ -43,7 +43,7 @@ def test_covariances_are_those_of_dense_matrices(n_latent, dtype, begin, monkeyp
     begin()
     monkeypatch.setattr(star_ep, "MOST_THERE", 2**17)  # several parts
     found = fit._fields(M, np.zeros(37), star_ep._covariance_anywhere).cross
-    assert found.shape == (matched.rows_at_once(4), 4, 4)
+    assert found.shape == (largest.rows_at_once(4), 4, 4)
     assert found.dtype == np.float32
     dense = np.einsum("nr,krs,lts,nt->nkl", M @ fit.basis, fit.shared, fit.shared, M @ fit.basis)
     alone = np.square(np.einsum("nr,krs->nks", M @ fit.basis, fit.alone)).sum(axis=2)
@@ -61,7 +61,7 @@ def test_probabilities_of_all_rows_are_the_same(begin, monkeypatch):
     posterior = GaussianPosterior.of(smooth, Probit(nodes, np.arange(25) % 5, gamma=0.3, n_classes=5))
     here = posterior.classes().probability, posterior.fit.independent_variances(vectors, np.ones(700), 0.1)
     begin()
-    monkeypatch.setattr(matched, "MOST_ROWS_THERE", 256)
+    monkeypatch.setattr(largest, "MOST_ROWS_THERE", 256)
     assert posterior.rows_at_once == 256
     found = posterior.classes().probability, posterior.fit.independent_variances(vectors, np.ones(700), 0.1)
     np.testing.assert_allclose(found[0], here[0], atol=1e-4)
@@ -74,9 +74,9 @@ def test_few_rows_stay_on_the_processor(begin, monkeypatch):
     M = rng.standard_normal((20, 12))
     here = fit.classes(M, np.zeros(20), 0.3)
     begin()
-    monkeypatch.setattr(matched, "LEAST_ROWS_THERE", 21)
+    monkeypatch.setattr(largest, "LEAST_ROWS_THERE", 21)
     for name in ("_matched_variances_there", "_integrals_there"):
-        monkeypatch.setattr(matched, name, None)
+        monkeypatch.setattr(largest, name, None)
     asked, processor = [], _accelerator.processor
     monkeypatch.setattr(_accelerator, "processor", lambda: asked.append(1) or processor())
     np.testing.assert_array_equal(fit.classes(M, np.zeros(20), 0.3), here)
@@ -134,8 +134,8 @@ def test_sweeps_of_one_field_end_in_the_same_place(kind, begin):
 def test_the_root_of_an_inverse_is_the_same_or_none():
     A = np.random.default_rng(5).standard_normal((7, 7))
     with _accelerator.precise():
-        np.testing.assert_allclose(there.inverse_root(A @ A.T), inverse_root(A @ A.T), atol=1e-12)
-        assert np.isnan(there.inverse_root(-A @ A.T)).any()
+        np.testing.assert_allclose(_accelerator.inverse_root(A @ A.T), inverse_root(A @ A.T), atol=1e-12)
+        assert np.isnan(_accelerator.inverse_root(-A @ A.T)).any()
     np.testing.assert_allclose(
         inverse_root(A @ A.T) @ inverse_root(A @ A.T).T, np.linalg.inv(np.eye(7) + A @ A.T), atol=1e-12
     )
