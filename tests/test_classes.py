@@ -117,6 +117,16 @@ def test_zeros_that_may_stand_for_unlabeled_are_no_secret():
         read_labels(np.array([1, *[0] * 10]))
 
 
+def test_one_class_written_in_two_ways_is_told():
+    y = np.array(["yes", "Yes", "YES", "no", "n o", "no ", "maybe"])
+    with pytest.warns(UserWarning, match="differ only") as told:
+        assert read_labels(y).n_classes == 7
+    assert [str(each.message) for each in told] == [
+        "Classes 'YES', 'Yes' and 'yes' differ only in capitals or spaces: if they are one, write them alike.",
+        "Classes 'n o', 'no' and 'no ' differ only in capitals or spaces: if they are one, write them alike.",
+    ]
+
+
 def test_known_classes():
     known = np.array(["a", "b"])
     assert read_labels(["b", None], classes=known).y.tolist() == [1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from traceback import walk_stack
@@ -94,6 +95,8 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
     found = np.unique(values)
     if classes is None:
         _warn_of_words(column, found)
+        for told in alike(found, "Classes"):
+            warn(told)
         classes = _several_classes(found, bool(minus_one.any()))
         _warn_of_zeros(column, minus_one)
     elif not np.isin(found, classes).all():
@@ -155,6 +158,18 @@ def listed(parts: Iterable[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def alike(names: Iterable[Any], what: str) -> list[str]:
+    """A sentence for each group of names that differ only in capitals or spaces."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        groups["".join(str(name).casefold().split())].append(str(name))
+    return [
+        f"{what} {in_words(np.array(group))} differ only in capitals or spaces: if they are one, write them alike."
+        for group in groups.values()
+        if len(group) > 1
+    ]
 
 
 def _several_classes(found: NDArray[Any], minus_one: bool) -> NDArray[Any]:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -227,6 +228,31 @@ def test_categories_and_numbers_give_text_a_place(tmp_path):
     done = fit_votes(table, tmp_path / "out", "--category", "all")
     assert done.exit_code == 0, done.output
     assert "16 columns of categories" in done.stdout
+
+
+def test_the_class_under_another_name_is_no_category(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{k},{'ab'[k % 2] if k < 6 else ''},{'ab'[k % 2]},{'rs'[k % 3 == 0]}" for k in range(12)]
+    Path("t.csv").write_text("\n".join(["x,kind,is,color", *lines]))
+    told = "Column 'is' holds the class of every labeled row; column 'color' holds text ('s'). This would work: "
+    assert told + "--truth is --category color." in run("fit", "t.csv", "--label", "kind", "--out", "out").stderr
+    words = ("label", "t.csv", "--label", "kind", "--out", "out", "--export", "answers.csv")
+    assert told + "--drop is --category color." in run(*words).stderr
+    words = (
+        "fit",
+        "t.csv",
+        "--label",
+        "kind",
+        "--out",
+        "out",
+        "--truth",
+        "is",
+        "--category",
+        "color",
+        "--json",
+        *PLAIN,
+    )
+    assert json.loads(run(*words).stdout)["accuracy"] is not None
 
 
 def test_a_table_as_a_spreadsheet_writes_it_in_germany(tmp_path):
@@ -523,6 +549,13 @@ def test_zeros_that_may_stand_for_unlabeled_are_noted(tmp_path):
     done = fit_votes(table, tmp_path / "out")
     assert done.exit_code == 0
     assert "Note: y holds -1, 0 and 1, and 0 in 30 of 40 rows." in done.stderr
+
+
+def test_a_class_written_in_two_ways_is_noted_once(tmp_path):
+    lines = [f"{k},{['yes', 'Yes', 'no', ''][min(k, 3)]}" for k in range(12)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,k", *lines]))
+    done = run("fit", tmp_path / "t.csv", "--label", "k", "--out", tmp_path / "out", *PLAIN)
+    assert done.stderr.count("Classes 'Yes' and 'yes' differ only in capitals or spaces") == 1
 
 
 def test_minus_one_beside_another_mark_is_not_dropped_in_silence(tmp_path):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from graphuq.app.report.content import MAX_CELLS, Rows
 from graphuq.app.tables import Encoding, Table, fit_encoding, read_table
 from graphuq.app.tables.doubts import copied, filled_in, notes_on
-from graphuq.classes import LIKE_NONE, Labels, in_words, read_labels
+from graphuq.classes import LIKE_NONE, UNLABELED_TEXT, Labels, in_words, read_labels
 
 Array = NDArray[np.float64]
 
@@ -110,7 +110,16 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
             raise ValueError(f"Column {name!r} is given as --category, and it is not one of the features.")
         notes += _missing_words(table, name, "missing")
     notes += [] if labels is None else notes_on(table, names, categories, labels)
-    encoding = fit_encoding(table, names, categories=categories, scale=question.scale, impute=question.impute)
+    instead = "--drop" if any_labels or question.truth else "--truth"
+    known = ~np.isin(y, UNLABELED_TEXT)
+    answers = {
+        name: f"{instead} {quote(name)}"
+        for name in names
+        if table.column(name).dtype.kind == "O" and known.any() and (table.column(name) == y)[known].all()
+    }
+    encoding = fit_encoding(
+        table, names, categories=categories, answers=answers, scale=question.scale, impute=question.impute
+    )
     notes += filled_in(table, names)
     truth = None
     if question.truth is not None and labels is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from shlex import quote
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from graphuq.app.tables.encode import MIN_UNIQUE, NEARLY
 from graphuq.app.tables.read import Table
-from graphuq.classes import Labels, in_words
+from graphuq.classes import Labels, alike
 from graphuq.rows import fingerprints
 
 ENOUGH_LABELS = 10  # with fewer, many a column tells the classes apart by chance
@@ -20,7 +20,7 @@ ENOUGH_LABELS = 10  # with fewer, many a column tells the classes apart by chanc
 
 def notes_on(table: Table, features: Sequence[str], categories: Sequence[str], labels: Labels) -> list[str]:
     """Columns that count or name rows, give the answer away, or write one thing in two ways."""
-    notes = _alike(labels.classes, "Classes")
+    notes = []
     for name in features:
         column = table.column(name)
         if column.ndim > 1:
@@ -37,7 +37,7 @@ def notes_on(table: Table, features: Sequence[str], categories: Sequence[str], l
             )
         if name in categories:
             levels = np.unique(column[column != ""] if column.dtype.kind == "O" else table.text(name))
-            notes += _alike(levels, f"Categories of column {name!r},")
+            notes += alike(levels, f"Categories of column {name!r},")
             if len(levels) > NEARLY * table.n_rows >= MIN_UNIQUE:
                 notes.append(f"Column {name!r} has {len(levels):,} categories in {table.n_rows:,} rows: names?")
     return notes
@@ -83,15 +83,3 @@ def gives_away(text: NDArray[Any], labels: Labels) -> bool:
     return len(told) >= ENOUGH_LABELS and len(pairs) == labels.n_classes == len(values) == len(
         {v for v, _ in pairs}
     )
-
-
-def _alike(names: Iterable[Any], what: str) -> list[str]:
-    """A note on names that differ only in capitals or spaces."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        groups["".join(str(name).casefold().split())].append(str(name))
-    return [
-        f"{what} {in_words(np.array(group))} differ only in capitals or spaces: if they are one, write them alike."
-        for group in groups.values()
-        if len(group) > 1
-    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from shlex import quote
 from typing import Any, TypeVar
@@ -124,6 +124,7 @@ def fit_encoding(
     names: Sequence[str],
     *,
     categories: Sequence[str] = (),
+    answers: Mapping[str, str] | None = None,
     scale: str = "auto",
     impute: str | None = None,
 ) -> Encoding:
@@ -133,13 +134,20 @@ def fit_encoding(
         table: the data.
         names: the columns to use.
         categories: those of them that hold categories.
+        answers: those of them that are the class itself, and the option that each is better given as.
         scale: "standard" brings each column of numbers to mean 0 and variance 1, "none" leaves them;
             "auto" is standard, except for columns of many numbers a row (pixels), whose scales belong together.
         impute: "median" or "mean" of a column for its missing numbers (its most frequent value for a
             category), or None to refuse them.
     """
-    features = each_column(lambda name: _feature(table, name, name in categories, scale, impute), names)
-    return Encoding(tuple(features))
+    better = answers or {}
+
+    def made(name: str) -> Feature:
+        if name in better and name not in categories:
+            raise ColumnError(f"column {name!r} holds the class of every labeled row", better[name])
+        return _feature(table, name, name in categories, scale, impute)
+
+    return Encoding(tuple(each_column(made, names)))
 
 
 def scaling_in_words(encoding: Encoding, X: Array) -> str:
