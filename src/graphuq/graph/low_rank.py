@@ -173,19 +173,14 @@ def nystrom(
     kept = _SINGULAR * S[-1] < S
     to_factor = Landmarks(replace(features, points=Z), tau, U[:, kept] / np.sqrt(S[kept]))
     if isinstance(X, Tall):
-        (total,) = summed(X, partial(_total, to_factor), shown=progress, desc="landmarks")
+        total, _ = summed(X, partial(_total_and_sign, to_factor), shown=progress, desc="landmarks")
         return LowRankGraph(X.mapped(to_factor, to_factor.rank), total, to_factor, 1.0)
     factor = to_factor.of_points(features.points)
     return LowRankGraph(factor, factor.sum(axis=0), to_factor, 1.0)
 
 
-def _total(feature_map: FeatureMap, X: Array) -> tuple[Array]:
-    """``F^T 1`` of some rows."""
-    return (feature_map.total(X),)
-
-
 def _total_and_sign(feature_map: FeatureMap, X: Array) -> tuple[Array, bool]:
-    """The same, and whether a number is negative."""
+    """``F^T 1`` of some rows, and whether a number in them is negative."""
     return feature_map.total(X), bool(X.min() < 0)
 
 

@@ -19,14 +19,13 @@ from graphuq import _accelerator
 from graphuq.inference.sites import Match, Sites
 from graphuq.inference.span import Matrix, Vector
 from graphuq.inference.sweeps import Moments, inverse_root, with_cavities
+from graphuq.tall import row_blocks
 
 if TYPE_CHECKING:
     from graphuq.inference.star_ep import StarEP
 
 Stack = NDArray[np.float64]  # matrices, one for each class or each node
 Whole = NDArray[np.int_]
-# Roots at many nodes are formed about this many numbers at a time.
-BLOCK = 2**21
 # Numbers that matrices of several classes at once have on an accelerator at most.
 MOST_THERE = 2**26
 # Damped sweeps over the sites of one label: they need not end, only begin well.
@@ -262,18 +261,12 @@ def _by_modes(reduced: Matrix, stars: Stars) -> Gaps:
     u = (spread @ ((stars.force @ reduced).ravel() @ spread)).reshape(n_classes, k) @ reduced.T
     mean = (stars.share * u).sum(axis=0) + stars.offset - u
     variance = np.empty_like(mean)
-    for nodes in blocks(n_labeled, spread.size // k):
+    for nodes in row_blocks(n_labeled, spread.size // k):
         half = (reduced[nodes] @ spread.reshape(n_classes, k, -1)).swapaxes(0, 1)
         gap = stars.share.T[nodes, None] @ half - half
         variance[:, nodes] = np.square(gap).sum(axis=2).T + stars.variance[nodes]
     log_det = stars.log_grown.sum() - 2 * np.log(spread.diagonal()).sum()
     return Gaps(log_det, mean, variance, spread, [], [])
-
-
-def blocks(n_nodes: int, n_each: int) -> list[slice]:
-    """Nodes some at a time, each of which takes so many numbers."""
-    size = max(1, BLOCK // n_each)
-    return [slice(i, i + size) for i in range(0, n_nodes, size)]
 
 
 def lone_stars(sites: StarSites, mean: Matrix, covariance: Stack) -> tuple[Matrix, Matrix]:
