@@ -2,10 +2,13 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
-from graphuq import _progress
+from graphuq import GraphClassifier, _progress, beliefs
 from graphuq._progress import looked_on, progress_bar, restart, stages_told
+from graphuq.posterior import GaussianPosterior
+from graphuq.tall import tall
 
 
 def test_what_is_left_is_judged_by_what_is_alike():
@@ -72,6 +75,45 @@ def test_stages_are_told_at_once_or_once_it_takes_long(onlooker, capsys, shown, 
     with stages_told(shown) as tell:
         tell("a")
     assert capsys.readouterr().err == ("a ...\n" if shown else "")
+
+
+def test_stages_within_stages_are_told_by_one(onlooker, capsys):
+    """A second one would wait a second of its own, and the first tell meanwhile what is over."""
+    with stages_told(None) as outer:
+        outer("a")
+        with stages_told(None) as inner:
+            inner("b")
+            time.sleep(0.3)
+    assert capsys.readouterr().err == "b ...\n"
+    with stages_told(None):
+        pass
+    with stages_told(False) as tell:  # and not that of before
+        tell("c")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_takes_long_after_a_fit_is_told_too(capsys, tmp_path, monkeypatch):
+    X = np.abs(np.random.default_rng(0).standard_normal((60, 3))) + 0.1
+    classifier = GraphClassifier(graph="cosine", verbose=True).fit(
+        X, np.where(np.arange(60) < 8, np.arange(60) % 2, -1)
+    )
+    monkeypatch.setattr(beliefs, "sample_enough", lambda prior, model, **run: GaussianPosterior.of(prior, model))
+    for step, stage in (
+        (classifier.relearn, "posterior, from 8 labels of 2 classes ...\n"),
+        (lambda: classifier.predict_proba(tall(X[:7])), "answers of 7 rows ...\n"),
+        (lambda: classifier.write_proba(tmp_path / "out"), "answers of 60 rows ...\n"),
+        (classifier.draw, "draws of 8 chains, of hyper-parameters 1 of "),
+        (
+            lambda: classifier.set_params(prior="matern").relearn(),
+            "posterior, from 8 labels of 2 classes ...\ndraws of 8 chains ...\n",
+        ),
+    ):
+        capsys.readouterr()
+        step()
+        assert stage in capsys.readouterr().err
+    classifier.set_params(verbose=False).draw()
+    assert capsys.readouterr().err == ""
 
 
 def test_nobody_looks_on_at_a_pipe_or_a_thread(monkeypatch):

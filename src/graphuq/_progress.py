@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from multiprocessing import current_process
 from threading import Timer, current_thread, main_thread
 from typing import Any
@@ -19,6 +20,8 @@ import numpy as np
 from graphuq._expect import expect
 
 LONG = 1.0  # seconds
+
+_telling: ContextVar[Callable[[str], None] | None] = ContextVar("telling", default=None)
 
 
 def looked_on() -> bool:
@@ -76,7 +79,13 @@ def progress_bar(
 
 @contextmanager
 def stages_told(shown: bool | None) -> Iterator[Callable[[str], None]]:
-    """A function that tells, in a line on standard error, what begins; a None tells nothing within the first second."""
+    """A function that tells, in a line on standard error, what begins; a None tells nothing within the first second.
+
+    Inside another of these it is that one's.
+    """
+    if (outer := _telling.get()) is not None:
+        yield outer
+        return
     if not (looked_on() if shown is None else shown):
         yield lambda stage: None
         return
@@ -95,9 +104,11 @@ def stages_told(shown: bool | None) -> Iterator[Callable[[str], None]]:
     waiting.daemon = True
     if not shown:
         waiting.start()
+    before = _telling.set(tell)
     try:
         yield tell
     finally:
+        _telling.reset(before)
         waiting.cancel()
 
 

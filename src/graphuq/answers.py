@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from graphuq import _accelerator, uncertainty
 from graphuq._expect import RowError
+from graphuq._progress import stages_told
 from graphuq.classes import Labels
 from graphuq.files import lock, whole_file
 from graphuq.learning.evidence import learned_basis
@@ -81,13 +82,22 @@ def _at_nodes(classifier: GraphClassifier, nodes: NDArray[np.int64]) -> Classes:
 def of_store(classifier: GraphClassifier, X: Any) -> Array:
     """The probabilities of rows in a store, as an array."""
     X, ask = _new_question(classifier, X)
-    return np.concatenate([found for found, _ in each_block(X, ask)])
+    with stages_told(classifier.verbose) as tell:
+        return np.concatenate([found for found, _ in _asked(classifier, X, ask, X.slices(), tell)])
+
+
+def _asked(
+    classifier: GraphClassifier, X: Tall, ask: Any, chosen: list[slice], tell: Callable[[str], None]
+) -> Iterator[Any]:
+    """The answers of some blocks, and how far they are."""
+    from graphuq.settings import shows_bars
+
+    tell(f"answers of {sum(rows.stop - rows.start for rows in chosen):,} rows")
+    return each_block(X, ask, chosen=chosen, shown=shows_bars(classifier), desc="answers")
 
 
 def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool = False) -> Path:
     """Write the probabilities to a folder of Parquet files, or to a Zarr array; blocks that are there are kept."""
-    from graphuq.settings import shows_bars
-
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, where a folder is needed: choose another name.")
@@ -114,7 +124,7 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
     if force and folder.exists() and others():
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with lock(folder / LEDGER) as ledger:
+    with lock(folder / LEDGER) as ledger, stages_told(classifier.verbose) as tell:
         if foreign := others():
             raise ValueError(f"{folder} holds the answers of {foreign}: choose another folder, or replace it.")
         known, listed = _ledger(folder)
@@ -123,8 +133,7 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
             check_disk(folder, space(n_rows, n_classes) * (1 - len(done) / len(slices)), "Writing all rows")
             block = put(folder, classifier.classes_, n_rows, slices[0].stop)
             left = [(k, rows) for k, rows in enumerate(slices) if k not in done]
-            chosen = [rows for _, rows in left]
-            found = each_block(basis, ask, chosen=chosen, shown=shows_bars(classifier), desc="answers")
+            found = _asked(classifier, basis, ask, [rows for _, rows in left], tell)
             for (number, rows), (probability, *mark) in zip(left, found, strict=True):
                 block(number, rows, probability)
                 if known is None:

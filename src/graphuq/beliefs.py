@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from graphuq._progress import stages_told
 from graphuq.classes import Labels
 from graphuq.inference.run import sample, sample_enough
 from graphuq.learning import LogNormal, learn
@@ -83,7 +84,8 @@ def drawn(classifier: GraphClassifier, seen: Seen, before: AnyPosterior) -> Draw
     parts = []
     for k, each in enumerate(whole.components[:n_drawn]):
         own = replace(seen, seed=seen.seed + k)
-        parts.append(_sampled(classifier, own, each.prior, each.model))
+        of = f", of hyper-parameters {k + 1} of {n_drawn}"
+        parts.append(_sampled(classifier, own, each.prior, each.model, of))
     return replace(before, components=tuple(parts), weights=weights, drawn_from=whole)
 
 
@@ -146,13 +148,16 @@ def _learned(
     return Inferred(posterior, seen, numbers | told, spread)
 
 
-def _sampled(classifier: GraphClassifier, seen: Seen, prior: GaussianPrior, model: Model) -> Draws:
+def _sampled(classifier: GraphClassifier, seen: Seen, prior: GaussianPrior, model: Model, of: str = "") -> Draws:
+    """Draws of a posterior, as the settings ask for; `of` says in words which of several it is."""
     run: dict[str, Any] = {
         "n_chains": classifier.n_chains,
         "seed": seen.seed,
         "progress": shows_bars(classifier),
         "n_steps": classifier.n_steps,
     }
-    if classifier.inference == "sample" or classifier.sampler is not None:
-        return sample(prior, model, classifier.sampler, n_warmup=classifier.n_steps, **run)
-    return sample_enough(prior, model, time_limit=classifier.time_limit, **run)
+    with stages_told(classifier.verbose) as tell:
+        tell(f"draws of {classifier.n_chains} chains{of}")
+        if classifier.inference == "sample" or classifier.sampler is not None:
+            return sample(prior, model, classifier.sampler, n_warmup=classifier.n_steps, **run)
+        return sample_enough(prior, model, time_limit=classifier.time_limit, **run)

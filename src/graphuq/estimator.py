@@ -80,8 +80,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         random_state: of draws, of choices among rows to ask about, of the landmarks of "nystrom" and of an approximate
             search for neighbors; the same number gives the same answer. What else is chosen at random (the start of
             eigenvectors, rows that stand for all others, labels to begin learning with) is the same for all numbers.
-        verbose: tell each stage on standard error, with bars where that is a terminal; False for never, and None, the
-            default, where fitting takes over a second in a terminal or a notebook.
+        verbose: tell each stage of what takes long on standard error, with bars where that is a terminal; False for never,
+            and None, the default, what takes over a second in a terminal or a notebook.
 
     Attributes:
         classes_: the classes, in order.
@@ -172,7 +172,6 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         with stages_told(self.verbose) as tell:
             self._seen = Seen.of(self, remember(X, labels.nodes), tell)
             warn_of_contradictions(self._seen.marks(labels.nodes), labels)
-            tell(f"posterior, from {len(labels.nodes):,} labels of {labels.n_classes} classes")
             self._infer(labels)
             if not isinstance(X, Tall):
                 with timed(self.stages_, "answers"):
@@ -197,7 +196,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         labels = relabel(self.labels_, nodes, y, n_rows=self.graph_.n_nodes)
         warn_of_contradictions(self._seen.marks(labels.nodes), labels)
-        return self._believe(labels, with_labels(self, self._seen, self.posterior_, labels))
+        with stages_told(self.verbose):
+            return self._believe(labels, with_labels(self, self._seen, self.posterior_, labels))
 
     def draw(self) -> GraphClassifier:
         """Sample the posterior: answers then come from exact draws, of a mixture from those of its heaviest components.
@@ -205,7 +205,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         The temperature of a mixture, which more than two classes have, stays: it is applied to what the draws say.
         """
         check_is_fitted(self)
-        return self._believe(self.labels_, drawn(self, self._seen, self.posterior_))
+        with stages_told(self.verbose):
+            return self._believe(self.labels_, drawn(self, self._seen, self.posterior_))
 
     def most_uncertain(self, n: int = 10) -> NDArray[np.int64]:
         """The rows of `fit` without a label whose class is least sure, least sure first."""
@@ -365,7 +366,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def _infer(self, labels: Labels) -> GraphClassifier:
         """The prior, made or learned, and the posterior."""
-        found = infer(self, self._seen, labels)
+        with stages_told(self.verbose) as tell:
+            tell(f"posterior, from {len(labels.nodes):,} labels of {labels.n_classes} classes")
+            found = infer(self, self._seen, labels)
         self.classes_, self._seen, self._learned = labels.classes, found.seen, self.prior == "learned"
         self.hyperparameters_, self.hyperparameter_spread_ = found.hyperparameters, found.spread
         return self._believe(labels, found.posterior)

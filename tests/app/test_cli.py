@@ -684,13 +684,14 @@ def test_stages_are_told_where_output_is_piped(votes, tmp_path):
     folder, _ = votes
     asked = ["fit", folder / "votes.csv", "--label", "party", "--id", "member", "--drop", "truth", *PLAIN]
     told = [line for line in run(*asked, "--out", tmp_path / "a").stderr.splitlines() if line.endswith(" ...")]
-    assert told[:4] == [
+    assert told[:5] == [
         "reading votes.csv ...",
         "graph of 435 rows, 16 features ...",
         "eigenvectors of the graph ...",
         "posterior, from 5 labels of 2 classes ...",
+        "draws of 8 chains ...",
     ]
-    assert told[4].startswith("report and files, after ")
+    assert told[5].startswith("report and files, after ")
     assert run(*asked, "--out", tmp_path / "b", "--quiet").output == ""
 
 

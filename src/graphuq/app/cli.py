@@ -147,9 +147,7 @@ def fit(
                     "--category, --impute, --unlabeled, --separator, --sheet and --scale."
                 )
             cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
-            found = large.fit_store(
-                table, labels, classifier, out, **cluster, tell=partial(tell, silent=quiet or json)
-            )
+            found = large.fit_store(table, labels, classifier, out, **cluster)
             _print(found, large.in_words(found), json, quiet)
             return
         from graphuq.app.fitting import fit_folder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ def fit_store(
     out: Path,
     *,
     replace: bool = False,
-    tell: Callable[[str], None] = lambda stage: None,
     **carried_by: Any,
 ) -> dict[str, Any]:
     """Fit, write the model, the answers to Parquet files, and run.json. Returns a summary.
@@ -75,7 +73,6 @@ def fit_store(
             folder.write(out, classifier, record=record)
         else:
             classifier, record = known.classifier.set_params(verbose=classifier.verbose), known.record
-        tell(f"answers, after {time.perf_counter() - began:.0f} seconds ...")
         with words_of_the_shell():
             classifier.write_proba(out / ANSWERS, force=replace)
         found = {"seconds": round(time.perf_counter() - began, 3), "peak_gigabytes": peak_gigabytes()}
