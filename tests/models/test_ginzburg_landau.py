@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from graphuq.inference.self_consistent import self_consistent
 from graphuq.models import GinzburgLandau
 
 NODES, Y, GAMMA = np.array([0, 3]), np.array([1.0, -1.0]), 0.7
@@ -24,7 +23,7 @@ def covariance(gaussian):
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 def test_the_harmonic_well_has_the_mean_curvature_of_the_double_well(epsilon):
-    found = self_consistent(MATRIX, model(epsilon))
+    found = model(epsilon).reference(MATRIX)
     added = np.linalg.inv(covariance(found)) - without_wells(MATRIX)[0]
     kappa = added[0, 0] / (MATRIX.T @ MATRIX)[0, 0]
     np.testing.assert_allclose(added, kappa * MATRIX.T @ MATRIX, atol=1e-8 * (1 + kappa))
@@ -38,7 +37,7 @@ def test_the_harmonic_well_has_the_mean_curvature_of_the_double_well(epsilon):
 
 def test_without_wells_it_is_gaussian_regression():
     precision, mean = without_wells(MATRIX)
-    found = self_consistent(MATRIX, model(1e12))
+    found = model(1e12).reference(MATRIX)
     np.testing.assert_allclose(found.mean, mean, rtol=1e-6)
     np.testing.assert_allclose(covariance(found), np.linalg.inv(precision), rtol=1e-6, atol=1e-9)
 
@@ -46,11 +45,11 @@ def test_without_wells_it_is_gaussian_regression():
 def test_a_well_that_pushes_outward_is_left_out():
     """A prior narrower than the distance to the wells: a negative curvature would be no Gaussian."""
     narrow = 0.1 * MATRIX
-    found = self_consistent(narrow, model(1e-3))
+    found = model(1e-3).reference(narrow)
     np.testing.assert_allclose(np.linalg.inv(covariance(found)), without_wells(narrow)[0], atol=1e-10)
 
 
 def test_flipped_labels_flip_the_mean():
-    up, down = self_consistent(MATRIX, model(1.0)), self_consistent(MATRIX, model(1.0, -Y))
+    up, down = model(1.0).reference(MATRIX), model(1.0, -Y).reference(MATRIX)
     np.testing.assert_allclose(up.mean, -down.mean)
     np.testing.assert_allclose(covariance(up), covariance(down))
