@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from graphuq.graph import knn
-from graphuq.graph.distances import squared_distances
+from graphuq.graph.distances import Search, squared_distances
 from graphuq.graph.kernel import affinity, kth_distance
-from graphuq.graph.placing import Search
 
 RNG = np.random.default_rng(0)
 CLOUDS = {

@@ -1,8 +1,9 @@
-"""Two sets of points in; their squared distances out, accurate for near pairs, and in blocks."""
+"""Two sets of points in; their squared distances, or which of them are near each other, out, accurate for near pairs."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,10 @@ Indices: TypeAlias = NDArray[np.intp]
 
 _CANCELED = 1e-4  # below this share of |x|^2 + |y|^2 the matrix product has lost too many digits
 _COINCIDENT = 1e-12  # distances below this share of the lengths are rounding (of a projection, say)
+_ROUNDING = (
+    1e-5  # a squared distance in single precision is off by less than this share of its points' squared lengths
+)
+_GROUP = 64  # the least of so many nodes stands for them while the K-th nearest is bounded from above
 
 
 def squared_distances(X: Array, Y: Array) -> Array:
@@ -56,3 +61,73 @@ def pair_squared_distances(X: Array, i: Indices, Y: Array, j: Indices) -> Array:
         between[between <= floor] = 0.0
         squared[pairs] = between
     return squared
+
+
+class Pairs(NamedTuple):
+    """New points and nodes near them, ordered by point and then by distance."""
+
+    points: Indices
+    nodes: Indices
+    squared: Array  # distances
+    first: Indices  # where the pairs of each point begin, (n_points + 1,)
+
+    def nth(self, n: int) -> Indices:
+        """The pair of each point and its n-th nearest node, from 0."""
+        return self.first[:-1] + n
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """All nodes are compared with a point in single precision, and those that may be near once more in double.
+
+    Attributes:
+        points: the nodes, shape (n_nodes, n_dimensions).
+        twice: -2 times these, transposed, in single precision.
+        lengths: their squared lengths.
+        radii: how far each node reaches, shape (n_nodes,).
+    """
+
+    points: Array
+    twice: NDArray[np.float32]
+    lengths: Array
+    radii: Array
+
+    @classmethod
+    def of(cls, points: Array, radii: Array) -> Search:
+        """Of nodes that reach so far."""
+        twice = np.ascontiguousarray((-2 * points).T, dtype=np.float32)
+        return cls(points, twice, np.einsum("ij,ij->i", points, points), radii)
+
+    def near(self, points: Array, n_neighbors: int) -> Pairs:
+        """The K nearest nodes of each point at least, and all nodes that reach it; exact."""
+        parts = [self._near(points[rows], n_neighbors) for rows in row_blocks(len(points), len(self.points) // 2)]
+        counts = np.cumsum([0] + [part.first.size - 1 for part in parts])
+        starts = np.cumsum([0] + [part.points.size for part in parts])
+        return Pairs(
+            np.concatenate([part.points + count for part, count in zip(parts, counts[:-1], strict=True)]),
+            np.concatenate([part.nodes for part in parts]),
+            np.concatenate([part.squared for part in parts]),
+            np.concatenate([*(p.first[:-1] + s for p, s in zip(parts, starts[:-1], strict=True)), starts[-1:]]),
+        )
+
+    def _near(self, points: Array, n_neighbors: int) -> Pairs:
+        own = np.einsum("ij,ij->i", points, points)
+        squared = points.astype(np.float32) @ self.twice  # |x - y|^2 - |x|^2 to rounding
+        squared += self.lengths.astype(np.float32)
+        slack = _ROUNDING * (own + self.lengths.max())
+        kth = _bound(squared, n_neighbors) + slack
+        near = squared <= kth.astype(np.float32)[:, None]
+        squared -= (self.radii**2).astype(np.float32)
+        near |= squared <= (slack - own).astype(np.float32)[:, None]
+        i, j = nonzero_pairs(near)
+        exact = pair_squared_distances(points, i, self.points, j)
+        order = np.lexsort((exact, i))
+        return Pairs(i[order], j[order], exact[order], np.searchsorted(i, np.arange(len(points) + 1)))
+
+
+def _bound(values: NDArray[np.float32], n: int) -> NDArray[np.float32]:
+    """At least the n-th smallest of each row: the n-th smallest of the least of groups, or itself where those are few."""
+    n_groups = values.shape[1] // _GROUP
+    if n_groups >= 4 * n:
+        values = values[:, : n_groups * _GROUP].reshape(len(values), _GROUP, n_groups).min(axis=1)
+    return np.partition(values, n - 1, axis=1)[:, n - 1]

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from graphuq._expect import SettingError, expect_number, expect_whole
+from graphuq.graph.distances import Pairs
 from graphuq.graph.features import Array
-from graphuq.graph.placing import Pairs
 
 # A point exactly as far away as a K-th neighbor must not be lost to the rounding of its distance.
 _ROUNDING = 1e-10

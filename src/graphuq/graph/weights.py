@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 
 from graphuq._expect import RowError
-from graphuq.graph.distances import squared_distances
+from graphuq.graph.distances import Search, squared_distances
 from graphuq.graph.features import Array, Features, Matrix, MatrixLike, to_float
 from graphuq.graph.kernel import Kernel
 from graphuq.graph.low_rank import LowRankGraph
-from graphuq.graph.placing import Search
 from graphuq.tall import row_blocks
 
 _SAME = 0.1  # of the scale of a node: a new point nearer than this is much like it
