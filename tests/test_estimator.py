@@ -412,7 +412,7 @@ def test_components_of_a_mixture_are_drawn_from_seeds_of_their_own(three, monkey
     """Their errors are added up as those of independent draws."""
     seeds = []
 
-    def sampled(classifier, seen, prior, model):
+    def sampled(classifier, seen, prior, model, of):
         seeds.append(seen.seed)
         return GaussianPosterior.of(prior, model)
 
