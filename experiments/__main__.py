@@ -21,7 +21,7 @@ RECORDS = Path("docs/reproduction")
 PAGE = Path("docs/reproduction.md")
 SCRATCH = Path("reproduction")
 WIDTHS = (15, 40, 26, 40, 8)
-ON_THEIR_OWN = ("active", "tables", "digits_ten", "separable", "choose")
+ON_THEIR_OWN = ("active", "tables", "strangers", "digits_ten", "separable", "choose")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,70 @@
+"""Are the probabilities right on tables that had no say? Thirty more of R's, listed after every setting was fixed.
+
+The list was made from the names, sizes and columns of the tables alone, and all of it is reported. Tools, labels and
+measures are those of `tables.py`.
+
+    python -m experiments.strangers --jobs 16                      # docs/reproduction/strangers.json
+    python -m experiments.strangers --jobs 16 --data FILE          # FILE by experiments.table_data --strangers
+    python -m experiments.calibration_page                         # docs/calibration.md, of which it is a part
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiments import command, table_data, tables
+from experiments.experiment import Trial
+
+TITLE = "are the probabilities right? on tables that were listed last"
+# Of fewer than 400 rows.
+SMALL = ("birthwt", "crabs")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is run.
+
+    Attributes:
+        tables: two-class tables.
+        n_labels: drawn at random, each class at least once.
+        n_draws: draws of labels.
+        graphlearning: whether the package GraphLearning is among the tools.
+    """
+
+    tables: tuple[str, ...] = tuple(table_data.STRANGERS)
+    n_labels: tuple[int, ...] = (20, 50, 200)
+    n_draws: int = 10
+    graphlearning: bool = False
+
+
+FULL = Config()
+QUICK = Config(tables=("twoclass",), n_labels=(20,), n_draws=1)
+
+summarize, claims, draw = tables.summarize, tables.claims, tables.draw
+
+
+def trials(config: Config) -> list[Trial]:
+    """Draws of labels, the longest first of each: a run cut off has all data."""
+    return [
+        {"group": "tables", "data": data, "n_labels": n, "seed": seed}
+        for seed in range(config.n_draws)
+        for n in reversed(config.n_labels)
+        for data in config.tables
+        if n < 200 or data not in SMALL
+    ]
+
+
+def run(config: Any, trial: Trial) -> dict[str, Any]:
+    """Every tool on one draw of labels."""
+    return tables.run(config, trial)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    return command.main("strangers", __doc__, arguments, data=table_data.FILE)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
