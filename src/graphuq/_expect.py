@@ -61,6 +61,7 @@ class RowWarning(AboutRows, UserWarning):
 
 LARGEST_SEED = 2**63 - 1  # of JAX
 LARGEST_COUNT = 2**31 - 1  # of anything that is drawn or stepped
+LARGEST_SCALE = 1e150  # whose square, and one over it, are numbers too
 
 
 def called(value: object) -> str:
@@ -173,13 +174,21 @@ def expect_number(value: Any, name: str, *, zero: bool = False) -> float:
     return number
 
 
+def expect_scale(value: Any, name: str) -> float:
+    """A number above 0 that can be squared, and divided by."""
+    number = expect_number(value, name)
+    if not 1 / LARGEST_SCALE <= number <= LARGEST_SCALE:
+        raise SettingError(name, f"must lie between {1 / LARGEST_SCALE:g} and {LARGEST_SCALE:g}, got {number:g}.")
+    return number
+
+
 def expect_flag(value: Any, name: str) -> bool:
     """Yes or no."""
     expect(value, (bool, np.bool_), name, "True or False")
     return bool(value)
 
 
-def expect_whole(value: Any, name: str, least: int = 1, most: float = np.inf) -> int:
+def expect_whole(value: Any, name: str, least: float = 1, most: float = np.inf) -> int:
     """A whole number of at least, and at most, so much."""
     try:
         if isinstance(value, bool | np.bool_ | np.ndarray):
@@ -195,6 +204,14 @@ def expect_whole(value: Any, name: str, least: int = 1, most: float = np.inf) ->
             else f"between {least} and {most}"
         )
         raise SettingError(name, f"must be a whole number {allowed}, got {number}.")
+    return number
+
+
+def expect_count(value: Any, name: str, most: int, what: str, *, least: int = 1) -> int:
+    """A whole number of what there are only so many of."""
+    number = expect_whole(value, name, -np.inf)
+    if not least <= number <= most:
+        raise SettingError(name, f"must lie between {least} and {most}, {what}, got {number}.")
     return number
 
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from graphuq._expect import (
     LARGEST_COUNT,
     expect,
+    expect_count,
     expect_field,
     expect_flag,
     expect_generator,
@@ -369,9 +370,7 @@ def _first(spectrum: Spectrum, n_modes: int | None) -> Spectrum:
     _expect_spectrum(spectrum)
     if n_modes is None or expect_whole(n_modes, "n_modes") == spectrum.n_modes:
         return spectrum
-    if not 2 <= n_modes <= spectrum.n_modes:
-        raise ValueError(f"n_modes must lie between 2 and {spectrum.n_modes}, the modes computed, got {n_modes}.")
-    return spectrum.truncate(n_modes)
+    return spectrum.truncate(expect_count(n_modes, "n_modes", spectrum.n_modes, "the modes computed", least=2))
 
 
 def _require_connected(spectrum: Spectrum) -> None:

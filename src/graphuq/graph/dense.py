@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphuq._expect import expect_flag
+from graphuq._expect import expect_count, expect_flag, expect_scale
 from graphuq._recipe import recipe
 from graphuq.graph.distances import squared_distances
 from graphuq.graph.features import Array, Features, MatrixLike, check_features, prepare
-from graphuq.graph.kernel import Kernel, affinity, check_n_neighbors, check_tau, kth_distance
+from graphuq.graph.kernel import Kernel, affinity, kth_distance
 from graphuq.graph.weights import Graph, symmetrize
 from graphuq.memory import check_room
 from graphuq.tall import row_blocks
@@ -33,7 +33,7 @@ def self_tuning(
         self_weights: whether ``a_ii`` is 1 or 0.
     """
     X = check_features(X, n_components=n_components)
-    n_neighbors = check_n_neighbors(n_neighbors, X.shape[0])
+    n_neighbors = expect_count(n_neighbors, "n_neighbors", X.shape[0] - 1, "the number of other nodes")
     expect_flag(self_weights, "self_weights")
     check_memory(X.shape[0])
     features = prepare(X, n_components)
@@ -58,7 +58,7 @@ def gaussian(X: MatrixLike, *, tau: float, n_components: int | None = None, self
         self_weights: whether ``a_ii`` is 1 or 0.
     """
     X = check_features(X, n_components=n_components)
-    tau = check_tau(tau)
+    tau = expect_scale(tau, "tau")
     expect_flag(self_weights, "self_weights")
     check_memory(X.shape[0])
     features = prepare(X, n_components)

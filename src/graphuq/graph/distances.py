@@ -15,9 +15,7 @@ Indices: TypeAlias = NDArray[np.intp]
 
 _CANCELED = 1e-4  # below this share of |x|^2 + |y|^2 the matrix product has lost too many digits
 _COINCIDENT = 1e-12  # distances below this share of the lengths are rounding (of a projection, say)
-_ROUNDING = (
-    1e-5  # a squared distance in single precision is off by less than this share of its points' squared lengths
-)
+_ROUNDING = 1e-5  # in single precision a squared distance is off by less than this share of the squared lengths
 _GROUP = 64  # the least of so many nodes stands for them while the K-th nearest is bounded from above
 
 

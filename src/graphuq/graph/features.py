@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
-from graphuq._expect import SettingError, expect_numbers, expect_whole
+from graphuq._expect import expect_count, expect_numbers
 
 Array: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = Array | csr_array
@@ -31,14 +31,10 @@ def to_float(A: MatrixLike, name: str = "X") -> Matrix:
 def check_features(X: MatrixLike, *, n_components: int | None = None, sparse: bool = False) -> Matrix:
     """The features of a graph as a table of at least two finite rows, or an error that says what is wrong."""
     table = _check_table(X, n_rows=2, sparse=sparse or n_components is not None)
-    if n_components is not None and not 1 <= expect_whole(n_components, "n_components", least=-(10**9)) <= min(
-        table.shape
-    ):
-        raise SettingError(
-            "n_components",
-            f"must lie between 1 and {min(table.shape)}, the smaller of {table.shape[0]} rows and {table.shape[1]} "
-            f"features, or be left out for no projection, got {n_components}.",
-        )
+    if n_components is not None:
+        n_rows, n_features = table.shape
+        what = f"the smaller of {n_rows} rows and {n_features} features, or be left out for no projection"
+        expect_count(n_components, "n_components", min(table.shape), what)
     return table
 
 

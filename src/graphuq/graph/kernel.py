@@ -7,13 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from graphuq._expect import SettingError, expect_number, expect_whole
 from graphuq.graph.distances import Pairs
 from graphuq.graph.features import Array
 
 # A point exactly as far away as a K-th neighbor must not be lost to the rounding of its distance.
 _ROUNDING = 1e-10
-SMALLEST = 1e-150  # scale: scales are squared
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,21 +70,3 @@ def kth_distance(squared: Array, n_neighbors: int) -> Array:
     if np.isinf(kth).any():
         raise ValueError("All points coincide, so there is no distance to measure weights by.")
     return np.sqrt(kth)
-
-
-def check_n_neighbors(n_neighbors: int, n_nodes: int) -> int:
-    """K, which is a number of other nodes."""
-    found = expect_whole(n_neighbors, "n_neighbors", least=0)
-    if not 1 <= found < n_nodes:
-        raise SettingError(
-            "n_neighbors", f"must lie between 1 and {n_nodes - 1}, the number of other nodes, got {found}."
-        )
-    return found
-
-
-def check_tau(tau: float, name: str = "tau") -> float:
-    """A scale, which is a length whose square is a number too."""
-    found = expect_number(tau, name)
-    if not SMALLEST <= found <= 1 / SMALLEST:
-        raise SettingError(name, f"must lie between {SMALLEST} and {1 / SMALLEST:g}, got {found:g}.")
-    return found

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
-from graphuq._expect import RowError, SettingError, expect_one_of, expect_seed, expect_whole
+from graphuq._expect import RowError, SettingError, expect_count, expect_one_of, expect_scale, expect_seed
 from graphuq._recipe import recipe
 from graphuq.graph.distances import squared_distances
 from graphuq.graph.features import (
@@ -22,7 +22,7 @@ from graphuq.graph.features import (
     prepare,
     squared_lengths,
 )
-from graphuq.graph.kernel import affinity, check_tau
+from graphuq.graph.kernel import affinity
 from graphuq.graph.landmarks import centers_of_sample, kmeans_sample
 from graphuq.passes import summed
 from graphuq.tall import Tall, row_blocks
@@ -150,11 +150,8 @@ def nystrom(
             raise SettingError("n_components", "is for features in memory: leave it out.")
     else:
         X = check_features(X, n_components=n_components)
-    tau, n_landmarks = check_tau(tau), expect_whole(n_landmarks, "n_landmarks", least=0)
-    if not 1 <= n_landmarks <= X.shape[0]:
-        raise ValueError(
-            f"n_landmarks must lie between 1 and {X.shape[0]}, the number of nodes, got {n_landmarks}."
-        )
+    tau = expect_scale(tau, "tau")
+    n_landmarks = expect_count(n_landmarks, "n_landmarks", X.shape[0], "the number of nodes")
     expect_one_of(landmarks, ("kmeans", "random"), "landmarks")
     seed = expect_seed(seed)
     if landmarks == "kmeans":

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 
-from graphuq._expect import expect, expect_flag, expect_one_of, expect_seed
+from graphuq._expect import expect, expect_count, expect_flag, expect_one_of, expect_scale, expect_seed
 from graphuq._recipe import recipe
 from graphuq.graph.distances import Indices, nonzero_pairs, pair_squared_distances, squared_distances
 from graphuq.graph.features import Array, MatrixLike, check_features, prepare
-from graphuq.graph.kernel import Kernel, affinity, check_n_neighbors, check_tau, kth_distance
+from graphuq.graph.kernel import Kernel, affinity, kth_distance
 from graphuq.graph.landmarks import kmeans_centers
 from graphuq.graph.weights import Graph
 from graphuq.passes import each_part
@@ -58,13 +58,13 @@ def knn(
     """
     here = not isinstance(X, Tall)
     X = check_features(X, n_components=n_components)
-    n_neighbors = check_n_neighbors(n_neighbors, X.shape[0])
+    n_neighbors = expect_count(n_neighbors, "n_neighbors", X.shape[0] - 1, "the number of other nodes")
     expect_one_of(method, ("auto", "exact", "approximate"), "method")
     seed = expect_seed(seed)
     expect_flag(self_weights, "self_weights")
     if not isinstance(weights, str):
         expect(weights, Real, "weights", '"self_tuning" or a number tau above 0')
-        weights = check_tau(weights, "weights")
+        weights = expect_scale(weights, "weights")
     elif weights != "self_tuning":
         raise ValueError(f'weights must be "self_tuning" or a number tau, got {weights!r}.')
 

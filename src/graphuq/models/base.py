@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import called, expect_number, expect_numbers, expect_whole, refuse_masked
+from graphuq._expect import called, expect_numbers, expect_scale, expect_whole, refuse_masked
 from graphuq._warn import warn
 
 
@@ -76,7 +76,6 @@ class Curvature(NamedTuple):
 # Of each thread its own, which the filters of `warnings` are not.
 _MUTED: ContextVar[bool] = ContextVar("muted", default=False)
 LEARNED_FIELDS = ("nodes", "y", "gamma")  # that a model must have as fields for its noise to be learned
-SMALLEST = 1e-150  # of gamma and epsilon, which are squared
 DEFAULTS: dict[str, Any] = {
     "n_classes": 2,
     "n_fields": 1,
@@ -210,7 +209,7 @@ def check_label_model(model: Any) -> None:
     A model without labels is left for `labeled` to complete.
     """
     for name in model.numbers:
-        object.__setattr__(model, name, check_positive(name, getattr(model, name)))
+        object.__setattr__(model, name, expect_scale(getattr(model, name), name))
     if model.nodes is None and model.y is None:
         return
     nodes, y = check_labels(model.nodes, model.y)
@@ -287,10 +286,3 @@ def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDA
             f"Every label is class {values[0]:.0f}: with one class only, the data cannot say where another one is.",
         )
     return indices.astype(np.int64), values.astype(np.int64)
-
-
-def check_positive(name: str, value: float) -> float:
-    """A finite number above zero, whose square is one too."""
-    if not SMALLEST <= expect_number(value, name) <= 1 / SMALLEST:
-        raise ValueError(f"{name} must lie between {SMALLEST} and {1 / SMALLEST:g}, got {value}.")
-    return float(value)

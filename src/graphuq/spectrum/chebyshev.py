@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from graphuq._expect import expect, expect_seed
+from graphuq._expect import expect, expect_count, expect_seed
 from graphuq._progress import progress_bar
 from graphuq._threads import blas_threads
 from graphuq._warn import warn
@@ -25,7 +25,7 @@ from graphuq.laplacian import Laplacian
 from graphuq.spectrum import accelerator
 from graphuq.spectrum.lapack import dense
 from graphuq.spectrum.processor import LARGEST_LOG, Floats, Matrix, OnProcessor, summed
-from graphuq.spectrum.result import Array, Spectrum, assemble, check_n_modes, null_space
+from graphuq.spectrum.result import Array, Spectrum, assemble, null_space
 
 # LAPACK is as fast on graphs up to this size, and for more than this share of the modes.
 _SMALL, _SPARSE_SHARE, _DENSE_SHARE = 600, 1 / 3, 1 / 30
@@ -62,7 +62,7 @@ def leading(
     """
     expect(L, Laplacian, "L", "a Laplacian, as laplacian.normalized(graph) makes")
     n_nodes = L.degrees.size
-    check_n_modes(n_modes, n_nodes)
+    expect_count(n_modes, "n_modes", n_nodes, "the nodes of the graph")
     expect(tolerance, Real, "tolerance", "a number between 1e-12 and 1e-2")
     expect_seed(seed)
     expect(start, (Spectrum, type(None)), "start", "a Spectrum of the same Laplacian, or None")

@@ -12,10 +12,10 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 from scipy.sparse import diags_array
 from scipy.sparse.linalg import LinearOperator, svds
 
-from graphuq._expect import expect, expect_whole
+from graphuq._expect import expect, expect_count, expect_whole
 from graphuq.graph import LowRankGraph
 from graphuq.passes import summed
-from graphuq.spectrum.result import Array, Spectrum, check_n_modes, signs
+from graphuq.spectrum.result import Array, Spectrum, signs
 from graphuq.tall import Tall, spread, tall
 
 _NOTHING = 1e-12  # sigma^2 below this is rounding: the eigenvalue is 1, like the rest
@@ -54,7 +54,7 @@ def low_rank(
     F = graph.factor
     n_nodes, rank = F.shape
     if n_modes is not None:
-        check_n_modes(n_modes, min(F.shape), "the rank of the weights")
+        expect_count(n_modes, "n_modes", min(F.shape), "the rank of the weights")
     if not isinstance(F, np.ndarray | Tall):
         return _of_sparse(graph, n_modes or min(_SPARSE_MODES, n_nodes, rank))
     if at_most is not None:
@@ -70,7 +70,7 @@ def low_rank(
     kept = np.flatnonzero(squares > _NOTHING)[::-1]  # from the largest
     n_found = 1 + kept.size
     n_modes = min(n_found, at_most or n_found) if n_modes is None else n_modes
-    check_n_modes(n_modes, n_found, "the rank of the weights")
+    expect_count(n_modes, "n_modes", n_found, "the rank of the weights")
     values = np.concatenate([[0.0], 1 - squares[kept]])
     if values.min() < _NEGATIVE:
         raise ValueError(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import eigh
 
-from graphuq._expect import expect
+from graphuq._expect import expect, expect_count
 from graphuq.laplacian import Laplacian
 from graphuq.memory import check_room
-from graphuq.spectrum.result import Spectrum, assemble, check_n_modes, null_space
+from graphuq.spectrum.result import Spectrum, assemble, null_space
 
 
 def dense(L: Laplacian, *, n_modes: int | None = None) -> Spectrum:
@@ -20,8 +20,8 @@ def dense(L: Laplacian, *, n_modes: int | None = None) -> Spectrum:
     """
     expect(L, Laplacian, "L", "a Laplacian, as laplacian.normalized(graph) makes")
     n_nodes = L.degrees.size
-    n_modes = n_nodes if n_modes is None else n_modes
-    check_n_modes(n_modes, n_nodes)
+    what = "the nodes of the graph"
+    n_modes = n_nodes if n_modes is None else expect_count(n_modes, "n_modes", n_nodes, what)
     Z = null_space(L)
     n_other = n_modes - L.n_components
     if n_other <= 0:

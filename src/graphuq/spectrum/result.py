@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from graphuq import archive
-from graphuq._expect import SettingError, expect_path, expect_whole
+from graphuq._expect import expect_count, expect_path
 from graphuq.laplacian import Laplacian
 
 Array = NDArray[np.float64]
@@ -63,11 +63,7 @@ class Spectrum:
 
     def truncate(self, n_modes: int) -> Spectrum:
         """The first `n_modes` eigenpairs; what is known of the rest is forgotten."""
-        if not 1 <= expect_whole(n_modes, "n_modes", least=0) <= self.n_modes:
-            raise ValueError(
-                f"n_modes must lie between 1 and {self.n_modes}, the modes of this spectrum, got {n_modes}."
-            )
-        if n_modes == self.n_modes:
+        if expect_count(n_modes, "n_modes", self.n_modes, "the modes of this spectrum") == self.n_modes:
             return self
         return replace(
             self,
@@ -93,12 +89,6 @@ class Spectrum:
         """Everything as facts and arrays, by the names of the attributes."""
         facts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _ARRAYS}
         return facts, {name: getattr(self, name) for name in _ARRAYS}
-
-
-def check_n_modes(n_modes: int, largest: int, what: str = "the nodes of the graph") -> None:
-    """Refuse a number of modes that does not exist."""
-    if not 1 <= expect_whole(n_modes, "n_modes", least=-(10**9)) <= largest:
-        raise SettingError("n_modes", f"must lie between 1 and {largest}, {what}, got {n_modes}.")
 
 
 def null_space(L: Laplacian) -> Array:
