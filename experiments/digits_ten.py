@@ -175,8 +175,8 @@ def draw(record: Record) -> Any:
     # GraphLearning's other methods answer as ours of the same name do.
     shown = [name for name in names if not name.startswith("GraphLearning") or name == graphlearning_peers.MBO]
     colors = (style.ORANGE, style.GREEN, style.VERMILION, style.SKY, style.PURPLE, style.GRAY)
-    tools = [name for name in shown if not name.endswith("+ T") and name != OURS]
-    look = {OURS: (style.BLUE, "o")} | {
+    tools = [name for name in shown if not name.endswith("+ T") and not name.startswith(OURS)]
+    look = {OURS: (style.BLUE, "o"), TOLD: ("black", "*")} | {
         name: (color, marker) for name, color, marker in zip(tools, colors, "s^vDXP", strict=False)
     }
     figure, axes = style.subplots(1, len(MEASURES), size=(4.2, 3.4))
