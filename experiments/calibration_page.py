@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,10 @@ def page(record: Record, records: Path) -> str:
         (earlier, "separable"),
         (converged, "small_posteriors"),
     )
+
+    def kept(*sections: tuple[Callable[[Path], str], str]) -> list[str]:
+        return [section(records) for section, name in sections if (records / f"{name}.json").exists()]
+
     parts = [
         HEAD,
         answer(record),
@@ -85,10 +90,11 @@ def page(record: Record, records: Path) -> str:
         data(record),
         TOOLS,
         contest(record),
+        *kept((strangers, "strangers")),
         every_tool(record),
         shares(record),
         wrong_labels(record),
-        *(section(records) for section, name in others if (records / f"{name}.json").exists()),
+        *kept(*others),
         MORE,
         f"{record.level.capitalize()} run, {record.seconds / 60:.0f} core-minutes on {record.machine}, graphuq "
         f"{record.version}.\n",
@@ -180,19 +186,44 @@ def data(record: Record) -> str:
 
 def contest(record: Record) -> str:
     """Ours beside the best other tool of each setting."""
+    text = wrapped(
+        f"""Means over data sets. The other tool is the best of {len(record.values["groups"][0]["scores"]) - 1} by
+        log-loss, after the fact, another one in each line. The last column is our log-loss less its, draw by draw."""
+    )
+    return f"## Beside the best other tool of each setting\n\n{text}\n{_contest(record)}"
+
+
+def _contest(record: Record) -> str:
     lines = []
     for each in settings(record):
         best = table_scores.best_other(each["scores"], LOG_LOSS)
         difference = each["ours_beyond"][best]
         cells = [setting_name(each), str(each["n_data"]), *_three(each["scores"][OURS]), best]
         lines.append([*cells, *_three(each["scores"][best]), with_error(difference)])
-    text = wrapped(
-        f"""Means over data sets. The other tool is the best of {len(record.values["groups"][0]["scores"]) - 1} by
-        log-loss, after the fact, another one in each line. The last column is our log-loss less its, draw by draw."""
-    )
     three = list(MEASURES.values())
     heading = ["data, labels", "sets", *three, "best other", *three, "difference"]
-    return f"## Beside the best other tool of each setting\n\n{text}\n{table(heading, lines)}"
+    return table(heading, lines)
+
+
+def strangers(records: Path) -> str:
+    """Ours beside the best other tool, and the class shares, on tables that were listed last."""
+    record = read_record(records / "strangers.json")
+    names, cells = record.config["tables"], record.values["cells"]
+    draws = sorted({cell["n_draws"] for cell in cells})
+    counts = {name: n_worse(record, name) for name in cells[0]["scores"] if name not in (SHARES, BARE)}
+    second = min((name for name in counts if name != OURS), key=lambda name: counts[name])
+    text = wrapped(
+        f"""{len(names)} more tables of R, which were listed by their names, sizes and columns alone after every setting was
+        fixed, and are all reported: {", ".join(names)}. {" to ".join(map(str, draws))} draws of labels; made by `python -m
+        experiments.strangers`. Worse than the class shares, as above: ours in {counts[OURS]} of {len(cells)} cases, the next,
+        {second}, in {counts[second]}."""
+    )
+    worse = [
+        f"{cell['data']} at {cell['n_labels']} by {with_error(cell['beyond_shares'][OURS])}"
+        for cell in table_scores.worse_than_shares(cells, OURS)
+    ]
+    where = wrapped(f"Ours is worse on {'; '.join(worse)}.") if worse else ""
+    return f"## On tables that were listed last\n\n{text}\n{_contest(record)}\n{where}"
 
 
 def _three(scores: list[list[float]]) -> list[str]:

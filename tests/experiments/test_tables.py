@@ -1,11 +1,13 @@
 """Tables: data and peers by hand, ours as GraphClassifier answers, and the page from its record."""
 
+import json
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments import calibration_page, runner, table_data, table_peers, table_scores, tables
+from experiments import calibration_page, runner, strangers, table_data, table_peers, table_scores, tables
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -253,6 +255,27 @@ def test_a_trial_gives_the_same_twice_and_becomes_a_record(prepared_file):
     assert len(tables.claims(record)) == 3
     assert tables.draw(record).axes
     assert "pima" in calibration_page.page(record, Path("here"))
+
+
+def test_tables_listed_last_are_no_others_and_all_are_run():
+    assert not set(table_data.STRANGERS) & {*table_data.TABLES, *table_data.MANY, *table_data.CHOOSING_MANY}
+    items = [(package, item) for package, item, *_ in (table_data.R | table_data.STRANGERS).values()]
+    assert len(set(items)) == len(items)
+    trials = strangers.trials(strangers.FULL)
+    assert {trial["data"] for trial in trials} == set(table_data.STRANGERS)
+    assert len(trials) == 10 * (3 * 30 - 2)
+
+
+def test_a_trial_of_a_table_listed_last_becomes_a_section(prepared_file, tmp_path):
+    config = strangers.Config(tables=("pima",), n_labels=(20,), n_draws=2)
+    results = [strangers.run(config, trial) for trial in strangers.trials(config)]
+    values = runner.plain(strangers.summarize(config, runner.plain(results)))
+    record = runner.Record("strangers", "quick", runner.plain(vars(config)), values, 1.0, "0", "a machine")
+    (tmp_path / "strangers.json").write_text(json.dumps(asdict(record)))
+    text = calibration_page.strangers(tmp_path)
+    loss = values["groups"][0]["scores"][tables.OURS][0][0]
+    assert f"| ordinary tables, 20 | 1 | {loss:.3f}" in text
+    assert "2 draws of labels" in text
 
 
 def test_the_page_is_made_from_the_record():
