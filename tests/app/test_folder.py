@@ -9,7 +9,7 @@ from graphuq import GraphClassifier, answers, archive, prior
 from graphuq import tall as talls
 from graphuq.app import folder
 from graphuq.app.cli import app
-from graphuq.app.report.content import Rows
+from graphuq.app.report.content import TableRows
 from graphuq.posterior import Draws
 from graphuq.tall import tall
 from tests.decay import decayed
@@ -39,11 +39,11 @@ def fitted(settings, n_classes):
 
 
 def saved(classifier, path):
-    rows = Rows(names=[f"flower {k}" for k in range(classifier.graph_.n_nodes)], columns=["width"])
+    rows = TableRows(names=[f"flower {k}" for k in range(classifier.graph_.n_nodes)], columns=["width"])
     folder.write(path, classifier, rows, {"asked": "nothing"})
     after, named, record = folder.read(path)
     assert (named.names, named.columns, record) == (rows.names, rows.columns, {"asked": "nothing"})
-    assert repr(named) == "Rows(columns=['width'])"  # not all that there is in thousands of rows
+    assert repr(named) == "TableRows(columns=['width'])"  # not all that there is in thousands of rows
     return after
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from graphuq import __version__, datasets, uncertainty
-from graphuq.app.report.content import Content, Rows, collect
+from graphuq.app.report.content import Content, TableRows, collect
 from graphuq.app.report.page import GENERATOR, render
 from graphuq.app.report.palette import colors
 from graphuq.app.report.plots import sureness
@@ -133,7 +133,7 @@ def run(
         seconds = time.perf_counter() - began
         lines.append(Line(name, accuracy, posterior.mean_label_variance(), r_hat, seconds))
     house = fitted[next(iter(MODELS))]
-    rows = Rows(
+    rows = TableRows(
         names=[f"member {row}" for row in range(1, len(party) + 1)],
         columns=votes.feature_names or (),
         cells=[[{1: "yes", -1: "no", 0: "absent"}[int(vote)] for vote in member] for member in votes.X],
@@ -171,7 +171,7 @@ def _digits(out: Path, seed: int, progress: bool) -> tuple[float, list[Path]]:
     known, _ = few_labels(found.target, dict.fromkeys(range(10), 5), seed=seed)
     classifier = GraphClassifier(random_state=seed, verbose=progress)
     accuracy = _fit(classifier, found.data, found.target, known)
-    rows = Rows(
+    rows = TableRows(
         names=[f"digit {row}" for row in range(1, len(found.target) + 1)],
         pictures=(found.images * (255 / 16)).astype(np.uint8),
         truth=found.target,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from graphuq import answers, uncertainty
 from graphuq.app import folder
 from graphuq.app.question import Data, Question, read_data, row_names
-from graphuq.app.report.content import Content, Rows, collect
+from graphuq.app.report.content import Content, TableRows, collect
 from graphuq.app.report.page import render
 from graphuq.app.tables import Encoding, Feature, Marks, Table, beside, read_table, scaling_in_words, write_csv
 from graphuq.app.tables.doubts import filled_in
@@ -152,7 +152,7 @@ def write_report(model: Path, out: Path | None = None) -> Path:
     return target
 
 
-def _content(classifier: GraphClassifier, rows: Rows, record: dict[str, Any]) -> Content:
+def _content(classifier: GraphClassifier, rows: TableRows, record: dict[str, Any]) -> Content:
     settings = {
         "table": record["table"],
         "label": record["label"],

@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 
 from graphuq import __version__, archive
 from graphuq.answers import TOLD_ROWS
-from graphuq.app.report.content import Rows
+from graphuq.app.report.content import TableRows
 from graphuq.classes import Labels
 from graphuq.estimator import GraphClassifier
 from graphuq.feature_piece import FeaturePiece
@@ -46,7 +46,7 @@ RUN, MODEL, REPORT, ANSWERS = "run.json", "model.npz", "report.html", "predictio
 FORMAT = "graphuq model 3"
 # What a model is made of beside its posterior and weights: stored field by field.
 _PIECES: dict[str, Any] = {
-    "features": Features, "kernel": Kernel, "linear": FeaturePiece, "spectrum": Spectrum, "table": Rows,
+    "features": Features, "kernel": Kernel, "linear": FeaturePiece, "spectrum": Spectrum, "table": TableRows,
     "unit": UnitRows, "landmarks": Landmarks, "eigenrows": Eigenrows,
 }  # fmt: skip
 # Arrays of a store's model that stay in the file.
@@ -57,7 +57,7 @@ class Kept(NamedTuple):
     """What a folder keeps of a fit: the classifier, the table's rows for the report, and what run.json says."""
 
     classifier: GraphClassifier
-    rows: Rows
+    rows: TableRows
     record: dict[str, Any]
 
 
@@ -82,7 +82,7 @@ def space(classifier: GraphClassifier, X: Tall) -> float:
     return per_row * len(_kept(classifier, len(X)))
 
 
-def write(folder: Path, classifier: GraphClassifier, rows: Rows | None = None, record: Any = None) -> None:
+def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = None, record: Any = None) -> None:
     """Write model.npz and run.json. Eigenvectors are stored once."""
     refuse_objects(classifier)
     graph: Any = classifier.graph_
@@ -97,7 +97,7 @@ def write(folder: Path, classifier: GraphClassifier, rows: Rows | None = None, r
         "n_features": int(classifier.n_features_in_),
         "seed": seen.seed,
     }
-    found: dict[str, Any] = {"linear": seen.linear, "spectrum": seen.spectrum, "table": rows or Rows(())}
+    found: dict[str, Any] = {"linear": seen.linear, "spectrum": seen.spectrum, "table": rows or TableRows(())}
     parts: dict[str, archive.Arrays] = {}
     if isinstance(graph, Graph):
         parts["weights"] = _arrays(graph.weights)

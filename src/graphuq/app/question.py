@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.app.report.content import MAX_CELLS, Rows
+from graphuq.app.report.content import MAX_CELLS, TableRows
 from graphuq.app.tables import Encoding, Table, fit_encoding, read_table
 from graphuq.app.tables.doubts import copied, filled_in, notes_on
 from graphuq.classes import LIKE_NONE, UNLABELED_TEXT, Labels, in_words, read_labels
@@ -78,7 +78,7 @@ class Data:
     X: Array
     y: NDArray[Any]  # text, "" where there is no label
     encoding: Encoding
-    rows: Rows
+    rows: TableRows
     notes: list[str]
     table: Table
 
@@ -218,11 +218,11 @@ def row_names(table: Table, row_id: str | None) -> list[str]:
     return names
 
 
-def _rows(table: Table, names: Sequence[str], truth: NDArray[np.int64] | None) -> Rows:
+def _rows(table: Table, names: Sequence[str], truth: NDArray[np.int64] | None) -> TableRows:
     single = [name for name in names if table.column(name).ndim == 1][:MAX_CELLS]
     blocks = [table.column(name) for name in names if table.column(name).ndim == 3]
     columns = [table.text(name) for name in single]
-    return Rows(
+    return TableRows(
         names=table.row_names,
         columns=single,
         cells=[[str(cell)[:200] for cell in cells] for cells in zip(*columns, strict=True)],

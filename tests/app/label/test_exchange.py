@@ -17,7 +17,7 @@ def session(make):
     found.store.do("a", "me", "answer", 5, "cat")
     found.store.do("b", "me", "unsure", 6)
     found.store.do("c", "me", "skip", 7)
-    found.model.tell()
+    found.adviser.tell()
     return found
 
 
@@ -34,7 +34,7 @@ def test_csv_there_and_back(session, make, tmp_path):
         "skipped",
         "",
     ]
-    p = session.model.beliefs.classifier.label_distributions_
+    p = session.adviser.now.classifier.label_distributions_
     assert float(lines[9]["probability"]) == pytest.approx(p[9].max())
     assert float(lines[9]["uncertainty"]) == pytest.approx(1.5 * (1 - (p[9] ** 2).sum()))
     (tmp_path / "out.answers").rename(tmp_path / "before.answers")
@@ -105,7 +105,7 @@ def test_rows_that_were_asked_about_or_set_aside_are_taken_too(session, tmp_path
     source.write_text("row,kind\nrow 6,ant\nrow 7,ant\nrow 9,bee\nrow 10,cat\n")
     exchange.take(session, source, label="kind", row_id=None)
     assert session.labels() == {**GIVEN, 5: "cat", 6: "ant", 7: "ant", 9: "bee", 10: "cat"}
-    assert not session.store.state.unsure
+    assert not session.store.tally.unsure
     assert session.store.reserve("here", [11]) == 11
 
 
@@ -128,7 +128,7 @@ def test_label_studio_there_and_back(session, make, tmp_path):
     assert (answer["from_name"], answer["type"], answer["value"]) == ("kind", "choices", {"choices": ["cat"]})
     assert tasks[6]["annotations"][0]["was_cancelled"]
     believed = tasks[9]["predictions"][0]
-    p = session.model.beliefs.classifier.label_distributions_[9]
+    p = session.adviser.now.classifier.label_distributions_[9]
     assert believed["score"] == pytest.approx(p.max())
     assert tasks[9]["data"]["uncertainty"] == believed["uncertainty"] == pytest.approx(1.5 * (1 - (p**2).sum()))
     (tmp_path / "out.answers").rename(tmp_path / "before.answers")

@@ -191,7 +191,7 @@ def test_what_the_page_does_not_send_is_refused(app, session, body):
 
 
 def test_a_session_by_requests(app, session):
-    assert session.model.settled()
+    assert session.adviser.settled()
     row = json.loads(request(app, "GET", "/api/question?tab=me")[2])["row"]
     state = json.loads(do(app, kind="answer", row=row, **{"class": "bee"})[2])
     assert (state["labels"], state["answers"]) == (4, 1)

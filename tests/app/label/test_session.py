@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from graphuq import GraphClassifier
-from graphuq.app.label import beliefs
+from graphuq.app.label import fits
 from graphuq.app.label import session as sessions
 from graphuq.app.label.session import MAX_CLASSES, MAX_NAME, checked_name
-from graphuq.app.label.store import Refused, State
+from graphuq.app.label.store import Refused, Tally
 from graphuq.posterior import kept
 from tests.app.label.conftest import NAMES, N, blobs
 
@@ -23,7 +23,7 @@ def say(session, row, name=None, tab="me", **more):
 
 def test_answers_move_the_map_at_once_and_the_question(make):
     session = make(GIVEN)
-    assert session.model.settled()
+    assert session.adviser.settled()
     before = session.state()
     row = session.question("me")["row"]
     assert row not in GIVEN
@@ -40,9 +40,9 @@ def test_answers_move_the_map_at_once_and_the_question(make):
 
 def test_the_question_says_what_the_model_believes_and_what_is_near(make):
     session = make(GIVEN)
-    assert session.model.settled()
+    assert session.adviser.settled()
     found = session.question("me")
-    classifier = session.model.beliefs.classifier
+    classifier = session.adviser.now.classifier
     p = classifier.posterior_.probability([found["row"]])[0]
     assert [k for k, _ in found["p"]] == np.argsort(-p, kind="stable").tolist()
     np.testing.assert_allclose([x for _, x in found["p"]], np.sort(p)[::-1], atol=1e-6)
@@ -61,7 +61,7 @@ def test_without_labels_the_questions_are_spread_over_the_graph(make):
     for name in NAMES:
         session.do(f"add {name}", "me", "add", name=name)
     for _ in range(6):
-        assert session.model.settled()
+        assert session.adviser.settled()
         asked.append(session.question("me")["row"])
         session.do(f"aside {asked[-1]}", "me", "unsure", asked[-1])
     assert {TRUTH[row] for row in asked} == set(NAMES)  # every blob is reached
@@ -71,28 +71,28 @@ def test_without_labels_the_questions_are_spread_over_the_graph(make):
 
 def test_one_class_is_not_enough_and_the_second_one_is(make):
     session = make({0: "ant"})
-    assert session.model.settled()
-    assert session.model.beliefs.classifier is None
+    assert session.adviser.settled()
+    assert session.adviser.now.classifier is None
     assert "one class, 'ant'" in session.state()["advice"][0]
     session.do("add", "me", "add", name="bee")
     say(session, 1)
-    assert session.model.settled()
-    assert session.model.beliefs.classifier.classes_.tolist() == ["ant", "bee"]
+    assert session.adviser.settled()
+    assert session.adviser.now.classifier.classes_.tolist() == ["ant", "bee"]
     assert session.state()["map"] is not None
 
 
 def test_a_class_that_comes_and_goes(make):
     session = make({0: "ant", 1: "bee"})
-    assert session.model.settled()
+    assert session.adviser.settled()
     session.do("add", "me", "add", name="cat")
     say(session, 2)
-    assert session.model.settled()
-    assert session.model.beliefs.classifier.classes_.tolist() == list(NAMES)
+    assert session.adviser.settled()
+    assert session.adviser.now.classifier.classes_.tolist() == list(NAMES)
     kinds = base64.b64decode(session.state()["map"]["class"])
     assert kinds[2] == 2
     session.do("remove", "me", "remove", name="cat")
-    assert session.model.settled()
-    assert session.model.beliefs.classifier.classes_.tolist() == ["ant", "bee"]
+    assert session.adviser.settled()
+    assert session.adviser.now.classifier.classes_.tolist() == ["ant", "bee"]
     assert 2 not in session.labels()
     with pytest.raises(Refused, match="class of the table"):
         session.do("other", "me", "remove", name="ant")
@@ -120,7 +120,7 @@ def test_a_class_removed_while_it_is_answered(make):
 def test_an_answer_of_a_class_that_is_being_removed_is_refused(make, monkeypatch):
     session, refused = make(GIVEN), []
     session.do("add", "me", "add", name="dog")
-    after = State.after
+    after = Tally.after
 
     def answer():
         try:
@@ -136,7 +136,7 @@ def test_an_answer_of_a_class_that_is_being_removed_is_refused(make, monkeypatch
             other.join(0.2)
         return after(state, event)
 
-    monkeypatch.setattr(State, "after", slow)
+    monkeypatch.setattr(Tally, "after", slow)
     session.do("remove", "me", "remove", name="dog")
     other.join()
     assert refused == ["'dog' is none of the classes: add it first."]
@@ -147,7 +147,7 @@ def test_a_file_with_an_answer_of_a_class_that_was_removed_can_be_gone_on_with(m
     session = make(GIVEN)
     session.store.do("a", "me", "answer", 5, "dog")
     session = make(GIVEN)
-    assert session.model.settled()
+    assert session.adviser.settled()
     state = session.state()
     assert [each["name"] for each in state["classes"]] == [*NAMES, "dog"]
     assert [star[0] for star in state["stars"]] == [*GIVEN, 5]
@@ -159,7 +159,7 @@ def test_a_file_with_an_answer_of_a_class_that_was_removed_can_be_gone_on_with(m
 def test_what_is_shown_takes_no_harm_from_a_class_removed_meanwhile(make):
     session = make(GIVEN)
     session.store.do("a", "me", "answer", 5, "dog")
-    assert session.model.settled()
+    assert session.adviser.settled()
     session.classes = lambda: list(NAMES)
     assert [star[0] for star in session.state()["stars"]] == list(GIVEN)
     assert session.describe(5)["given"] == -1
@@ -168,11 +168,11 @@ def test_what_is_shown_takes_no_harm_from_a_class_removed_meanwhile(make):
 
 def test_beliefs_are_those_of_all_labels(make):
     session = make(GIVEN)
-    assert session.model.settled()
+    assert session.adviser.settled()
     for row in (10, 11, 12, 13):
         say(session, row)
-    assert session.model.settled()
-    found = session.model.beliefs.classifier
+    assert session.adviser.settled()
+    found = session.adviser.now.classifier
     given = {**GIVEN, **{row: TRUTH[row] for row in (10, 11, 12, 13)}}
     assert dict(zip(found.labels_.nodes.tolist(), found.classes_[found.labels_.y], strict=True)) == given
     # Hyper-parameters were learned again on the way, and later labels added to that.
@@ -184,7 +184,7 @@ def test_beliefs_are_those_of_all_labels(make):
 
 def test_undo_takes_a_label_from_the_model(make):
     session = make(GIVEN)
-    assert session.model.settled()
+    assert session.adviser.settled()
     before = session.state()["map"]
     say(session, 10)
     session.do("undo", "me", "undo")
@@ -197,16 +197,16 @@ def test_the_last_label_of_a_class_may_go(make):
     session = make({0: "ant"})
     session.do("add", "me", "add", name="bee")
     say(session, 1)
-    assert session.model.settled()
+    assert session.adviser.settled()
     session.do("undo", "me", "undo")
     assert session.state()["map"] is None
-    assert session.model.settled()
+    assert session.adviser.settled()
     assert session.question("me")["row"] == 1
 
 
 def test_skipped_rows_come_last_and_unsure_ones_never(make):
     session = make({row: TRUTH[row] for row in range(N - 4)})
-    assert session.model.settled()
+    assert session.adviser.settled()
     a, b, c, d = range(N - 4, N)
     first = session.question("me")["row"]
     session.do("1", "me", "skip", first)
@@ -242,14 +242,14 @@ def test_two_tabs_never_have_the_same_row_to_the_end(make, monkeypatch):
 
 def test_a_label_that_the_others_speak_against_is_shown_again(make):
     session = make({row: TRUTH[row] for row in range(24)} | {3: "bee"})
-    assert session.model.settled()
+    assert session.adviser.settled()
     (doubted,) = session.state()["suspicious"]
     assert (doubted["row"], doubted["given"], doubted["likelier"]) == (3, 1, 0)
     with pytest.raises(Refused, match="table has a class"):
         say(session, 3)
     say(session, 3, again=True)
     assert session.labels()[3] == "ant"
-    assert session.model.settled()
+    assert session.adviser.settled()
     assert session.state()["suspicious"] == []
 
 
@@ -278,16 +278,16 @@ def test_what_cannot_be_is_refused_in_a_sentence(make):
 
 def test_all_is_there_after_the_end(make):
     session = make(GIVEN)
-    assert session.model.settled()
+    assert session.adviser.settled()
     row = session.question("me")["row"]
     say(session, row)
-    assert session.model.settled()
+    assert session.adviser.settled()
     waiting = session.question("me")["row"]
     progress = session.state()["progress"]
     assert [n for n, _, _ in progress] == [3, 4]
     assert all(loss is not None for _, _, loss in progress)
     again = make(GIVEN)
-    assert again.model.settled()
+    assert again.adviser.settled()
     assert again.labels() == {**GIVEN, row: TRUTH[row]}
     assert again.question("me")["row"] == waiting
     assert [n for n, _, _ in again.state()["progress"]] == [3, 4]
@@ -297,9 +297,9 @@ def test_a_failure_of_the_model_is_told_and_questions_go_on(make, monkeypatch, c
     def broken(*_):
         raise ValueError("no such luck")
 
-    monkeypatch.setattr(beliefs, "learned", broken)
+    monkeypatch.setattr(fits, "learned", broken)
     session = make(GIVEN)
-    assert session.model.settled()
+    assert session.adviser.settled()
     assert session.state()["failure"] == "no such luck"
     assert session.question("me") is not None
     assert "no such luck" in capsys.readouterr().err
@@ -309,10 +309,10 @@ def test_some_rows_of_a_large_table_follow_answers(make, monkeypatch):
     monkeypatch.setattr(sessions, "MAX_POINTS", 20)
     monkeypatch.setattr(kept, "FEW_NUMBERS", 0)
     session = make(GIVEN)
-    assert session.model.settled()
-    before = session.model.beliefs.shown
+    assert session.adviser.settled()
+    before = session.adviser.now.shown
     say(session, session.question("me")["row"])
-    now = session.model.beliefs
+    now = session.adviser.now
     assert now.shown.shape == (20, 3)
-    exact = now.classifier.posterior_.probability(session.model.shown)
+    exact = now.classifier.posterior_.probability(session.adviser.shown)
     assert np.abs(now.shown - exact).max() < 0.05 < np.abs(before - exact).max()

@@ -37,8 +37,8 @@ def test_what_was_said_is_there_when_opened_again(store):
     store.do("c", "me", "skip", 4)
     store.do("d", "me", "unsure", 5)
     again = reopened(store)
-    assert {row: name for row, (name, _) in again.state.answers.items()} == {3: "cat"}
-    assert (list(again.state.skipped), again.state.unsure, again.state.added) == ([4], {5}, ["cat"])
+    assert {row: name for row, (name, _) in again.tally.answers.items()} == {3: "cat"}
+    assert (list(again.tally.skipped), again.tally.unsure, again.tally.added) == ([4], {5}, ["cat"])
     again.close()
 
 
@@ -56,9 +56,9 @@ def test_a_row_is_answered_once(store):
     store.do("a", "me", "answer", 3, "cat")
     with pytest.raises(Refused, match="answered this row meanwhile"):
         store.do("b", "you", "answer", 3, "dog")
-    assert store.state.answers[3][0] == "cat"
+    assert store.tally.answers[3][0] == "cat"
     store.do("c", "you", "answer", 3, "dog", again=True)
-    assert store.state.answers[3][0] == "dog"
+    assert store.tally.answers[3][0] == "dog"
 
 
 def test_undo_takes_back_what_this_tab_did_last(store):
@@ -66,7 +66,7 @@ def test_undo_takes_back_what_this_tab_did_last(store):
     store.do("b", "you", "answer", 4, "dog")
     undone = store.do("c", "me", "undo")
     assert undone.row == 3
-    assert set(store.state.answers) == {4}
+    assert set(store.tally.answers) == {4}
     assert store.do("c", "me", "undo") == undone  # sent twice
     assert store.reserve("me", [7]) == 3  # and is asked again
     with pytest.raises(Refused, match="nothing to undo"):
@@ -77,7 +77,7 @@ def test_undo_of_a_second_answer_brings_back_the_first(store):
     store.do("a", "me", "answer", 3, "cat")
     store.do("b", "me", "answer", 3, "dog", again=True)
     store.do("c", "me", "undo")
-    assert store.state.answers[3][0] == "cat"
+    assert store.tally.answers[3][0] == "cat"
 
 
 def test_a_class_removed_takes_its_answers_with_it(store):
@@ -85,11 +85,11 @@ def test_a_class_removed_takes_its_answers_with_it(store):
     store.do("b", "me", "answer", 3, "cat")
     store.do("c", "me", "answer", 4, "dog")
     store.do("d", "me", "remove", name="cat")
-    assert (set(store.state.answers), store.state.added) == ({4}, [])
+    assert (set(store.tally.answers), store.tally.added) == ({4}, [])
     with pytest.raises(Refused, match="was not added here"):
         store.do("e", "me", "remove", name="dog")
     again = reopened(store)
-    assert set(again.state.answers) == {4}
+    assert set(again.tally.answers) == {4}
     again.close()
 
 
@@ -143,7 +143,7 @@ def test_an_answer_that_comes_while_events_are_summed_is_not_lost(store, monkeyp
     for each in ("cat", "dog"):
         store.do(each, "me", "add", name=each)
     store.do("b", "me", "answer", 1, "cat")
-    owner = store if by == "_sum" else stores.State
+    owner = store if by == "_sum" else stores.Tally
     summed, told = store._sum, getattr(owner, by)
     other = threading.Thread(target=store.do, args=("d", "you", "answer", 2, "cat"))
 
@@ -157,8 +157,8 @@ def test_an_answer_that_comes_while_events_are_summed_is_not_lost(store, monkeyp
     monkeypatch.setattr(owner, by, slow)
     store.do("c", "me", kind, name=name)
     other.join()
-    assert set(store.state.answers) == left
-    assert store.state == summed()
+    assert set(store.tally.answers) == left
+    assert store.tally == summed()
 
 
 class Failing:
@@ -185,14 +185,14 @@ class Failing:
 )
 def test_what_is_not_on_disk_does_not_hold(store, act):
     store.do("a", "me", "answer", 1, "cat")
-    before, connection = store.state, store._connection
+    before, connection = store.tally, store._connection
     store._connection = Failing(connection)
     with pytest.raises(OSError, match="disk I/O error"):
         act(store)
     store._connection = connection
-    assert store.state == before == store._sum()
+    assert store.tally == before == store._sum()
     act(store)
-    assert store.state == store._sum() != before
+    assert store.tally == store._sum() != before
 
 
 def test_one_process_at_a_time(store):
@@ -227,7 +227,7 @@ def test_a_file_that_decayed_is_refused_or_says_the_same(path, store):
     def read(path):
         opened = open_store(path)
         try:
-            return opened.events(), opened.fact("table"), opened.progress(), str(opened.state)
+            return opened.events(), opened.fact("table"), opened.progress(), str(opened.tally)
         finally:
             opened.close()
 

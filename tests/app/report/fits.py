@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.datasets import make_blobs
 
 from graphuq import GraphClassifier, datasets
-from graphuq.app.report.content import Rows, collect
+from graphuq.app.report.content import TableRows, collect
 from graphuq.posterior import GaussianPosterior, Mixture
 
 KINDS = ("draws", "gaussian", "mixture", "mixture of draws")
@@ -72,4 +72,4 @@ def content_of(classifier, **changes):
         "cells": [[f"{value:.3f}" for value in row[:2]] for row in X],
         "truth": numbers(classifier, truth),
     }
-    return collect(classifier, Rows(**rows | changes), title="A report", settings={"seconds": 1.5})
+    return collect(classifier, TableRows(**rows | changes), title="A report", settings={"seconds": 1.5})

@@ -31,8 +31,8 @@ def export(
 ) -> str:
     """Write the labels, and what the model believes of every row; by the ending of the name CSV or JSON."""
     check_target(target, force)
-    session.model.settled()
-    labels, rows = session.labels(), range(session.model.n_rows)
+    session.adviser.settled()
+    labels, rows = session.labels(), range(session.adviser.n_rows)
     if target.suffix.lower() == ".json":
         text = json.dumps(list(_tasks(session, label)), ensure_ascii=False, indent=1, allow_nan=False)
         with whole_file(target) as part:
@@ -76,7 +76,7 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
             session.store.do(key, "import", "answer", row, name, again=True, asked=False)
         labels[row] = name
         taken += 1
-    session.model.tell()
+    session.adviser.tell()
     told = f"{taken:,} answer{'s' if taken != 1 else ''} taken from {source.name}"
     new = [repr(name) for name in session.classes() if name not in classes] if classes else []
     told += f"; new among the classes: {listed(new)}" if new else ""
@@ -116,9 +116,9 @@ def _meant(cell: str, known: Container[str]) -> str:
 
 def _columns(session: Session) -> dict[str, list[Any]]:
     """Of each row: its status, the likeliest class, its probability and the label variance; "" where there is none."""
-    state, n_rows, classifier = session.store.state, session.model.n_rows, session.model.beliefs.classifier
+    tally, n_rows, classifier = session.store.tally, session.adviser.n_rows, session.adviser.now.classifier
     kinds = {
-        "skipped": state.skipped, "not sure": state.unsure, "in the table": session.table_labels, "answered": state.answers
+        "skipped": tally.skipped, "not sure": tally.unsure, "in the table": session.table_labels, "answered": tally.answers
     }  # fmt: skip
     status = {
         row: kind for kind, rows in kinds.items() for row in rows

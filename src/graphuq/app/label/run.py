@@ -16,7 +16,7 @@ from typing import Any
 
 from graphuq.app import folder
 from graphuq.app.fitting import write_results
-from graphuq.app.label import beliefs
+from graphuq.app.label import fits
 from graphuq.app.label.look import differences, identity, look_at
 from graphuq.app.label.session import Session, checked_name
 from graphuq.app.label.store import Store, open_store
@@ -89,17 +89,17 @@ def opened(
 
             listener = stack.enter_context(listen(*at, store.fact("port")))
         with words_of_the_shell(data.rows.names) as notes:
-            seen = beliefs.seen(classifier, data.X, lambda stage: tell(f"Finding the {stage}"))
+            seen = fits.seen(classifier, data.X, lambda stage: tell(f"Finding the {stage}"))
         # few labels decide little: that is why more are asked for; here, since threads share what is ignored
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         title = f"{question.label} of each row in {question.table.name}"
         session = Session(seen, data.X, _given(data), look, store, title=title)
-        stack.callback(session.model.stop)
+        stack.callback(session.adviser.stop)
         for name in map(checked_name, desk.classes):
             if name not in session.classes():
                 session.do(f"begin {name}", "shell", "add", name=name)
-        if n := len(store.state.answers):
+        if n := len(store.tally.answers):
             tell(f"Going on with {n:,} answer{'s' if n != 1 else ''} in {path.name}")
         yield Opened(desk, question, data, session, notes, began, listener)
 
@@ -139,7 +139,7 @@ class Opened:
         if len(labels) == len(self.data.X):
             raise ValueError("Every row has a class, so there is nothing to find out: export the labels instead.")
         with whole_folder(self.desk.out, replace=True, foreign=folder.foreign) as part:
-            classifier = beliefs.learned(self.session.model.seen, labels)
+            classifier = fits.learned(self.session.adviser.seen, labels)
             seconds = time.perf_counter() - self.began
             return write_results(part, self.question, self.data, classifier, notes=self.notes, seconds=seconds)
 
@@ -181,7 +181,7 @@ def serve(running: Opened, host: str, tell: Tell, *, browse: bool = True) -> Non
 
 def leave(running: Opened, tell: Tell) -> None:
     """Write the results at the end, if there are any: answers are safe either way."""
-    n = len(running.session.store.state.answers)
+    n = len(running.session.store.tally.answers)
     if not n:
         tell("No answers, so nothing is written: graphuq fit makes the results of the table as it is.")
         return

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import uncertainty
+from graphuq.app.label.adviser import Adviser, Situation
 from graphuq.app.label.look import Look
-from graphuq.app.label.model import Model, Situation
 from graphuq.app.label.store import ABOUT_ROWS, Refused, Store
 from graphuq.app.report.content import MAX_POINTS
 from graphuq.app.report.plots import packed, sureness
@@ -43,30 +43,30 @@ class Session:
         *,
         title: str = "",
     ) -> None:
-        """`classifier` has seen X (`beliefs.seen`); `given` are the classes that the table knows."""
+        """`classifier` has seen X (`fits.seen`); `given` are the classes that the table knows."""
         self.look, self.store, self.table_labels, self.title = look, store, given, title
         self._X = X
         shown = np.sort(np.random.default_rng(0).permutation(len(X))[:MAX_POINTS])
-        self.model = Model(classifier, shown, self.situation, store.note_progress)
+        self.adviser = Adviser(classifier, shown, self.situation, store.note_progress)
 
     # ---- what holds -----------------------------------------------------------------------------------
     def labels(self) -> dict[int, str]:
         """The class of every row that has one: what people said counts for more than the table."""
-        return {**self.table_labels, **{row: name for row, (name, _) in dict(self.store.state.answers).items()}}
+        return {**self.table_labels, **{row: name for row, (name, _) in dict(self.store.tally.answers).items()}}
 
     def classes(self) -> list[str]:
         """Those of the table in order, then those added, in the order of their addition, then others that answers name."""
-        state = self.store.state
-        first = [*sorted(set(self.table_labels.values())), *state.added]
-        return list(dict.fromkeys([*first, *(name for name, _ in state.answers.values())]))
+        tally = self.store.tally
+        first = [*sorted(set(self.table_labels.values())), *tally.added]
+        return list(dict.fromkeys([*first, *(name for name, _ in tally.answers.values())]))
 
     def situation(self) -> Situation:
         """For the model; rows that were put off are asked when no other is left."""
-        given, state = self.labels(), self.store.state
+        given, tally = self.labels(), self.store.tally
         open_rows = np.ones(len(self._X), dtype=bool)
-        open_rows[[*given, *state.unsure]] = False
+        open_rows[[*given, *tally.unsure]] = False
         fresh = open_rows.copy()
-        fresh[list(state.skipped)] = False
+        fresh[list(tally.skipped)] = False
         return Situation(given, np.flatnonzero(fresh if fresh.any() else open_rows))
 
     # ---- what a page does -----------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class Session:
                 raise Refused(f"{name!r} is none of the classes: add it first.")
             if kind == "add":
                 name = checked_name(name)
-                if name in self.classes() and name not in self.store.state.added:
+                if name in self.classes() and name not in self.store.tally.added:
                     raise Refused(f"{name!r} is a class already.")
                 if len(self.classes()) >= MAX_CLASSES:
                     raise Refused(f"There are {MAX_CLASSES} classes, the most that can be told apart here.")
@@ -91,12 +91,12 @@ class Session:
                 raise Refused(f"{name!r} is a class of the table: change its labels one by one, or the table.")
             self.store.do(key, tab, kind, row, name or None, again=again)
         if kind != "add":
-            self.model.tell()
+            self.adviser.tell()
 
     # ---- what a page shows ----------------------------------------------------------------------------
     def question(self, tab: str) -> dict[str, Any] | None:
         """The row that a tab is asked about, or None when all are done."""
-        advice = self.model.wait(PATIENCE)
+        advice = self.adviser.wait(PATIENCE)
         row = self.store.reserve(tab, self._candidates(advice.ahead))
         return None if row is None else self.describe(row)
 
@@ -121,23 +121,23 @@ class Session:
 
     def state(self) -> dict[str, Any]:
         """How it stands: counts, the map's colors, how it went, labels to doubt, advice."""
-        model, state, labels = self.model, self.store.state, self.labels()
-        names, beliefs = self.classes(), model.beliefs
+        adviser, tally, labels = self.adviser, self.store.tally, self.labels()
+        names, now = self.classes(), adviser.now
         counts = Counter(labels.values())
         return {
             "title": self.title,
-            "version": beliefs.version,
-            "layout": model.layout,
-            "busy": "learning" if model.learning else "weighing" if model.weighing else "",
-            "failure": model.failure,
+            "version": now.version,
+            "layout": adviser.layout,
+            "busy": "learning" if adviser.learning else "weighing" if adviser.weighing else "",
+            "failure": adviser.failure,
             "classes": [
-                {"name": name, "labels": counts[name], "removable": name in state.added} for name in names
+                {"name": name, "labels": counts[name], "removable": name in tally.added} for name in names
             ],
-            "rows": model.n_rows,
+            "rows": adviser.n_rows,
             "labels": len(labels),
-            "answers": len(state.answers),
-            "unsure": len(state.unsure),
-            "skipped": len(state.skipped),
+            "answers": len(tally.answers),
+            "unsure": len(tally.unsure),
+            "skipped": len(tally.skipped),
             "map": self._map(names),
             "stars": self._stars(labels, names),
             "progress": self.store.progress(),
@@ -147,13 +147,13 @@ class Session:
 
     def layout(self) -> dict[str, Any]:
         """Where the rows of the map lie."""
-        model = self.model
+        adviser = self.adviser
         return {
-            "layout": model.layout,
-            "rows": model.shown.tolist(),
-            "names": [self.look.names[row] for row in model.shown],
-            "x": _steps(model.coordinates[model.shown, 0], np.uint16),
-            "y": _steps(model.coordinates[model.shown, 1], np.uint16),
+            "layout": adviser.layout,
+            "rows": adviser.shown.tolist(),
+            "names": [self.look.names[row] for row in adviser.shown],
+            "x": _steps(adviser.coordinates[adviser.shown, 0], np.uint16),
+            "y": _steps(adviser.coordinates[adviser.shown, 1], np.uint16),
         }
 
     # ---- within ---------------------------------------------------------------------------------------
@@ -166,14 +166,14 @@ class Session:
         askable = self.situation().askable
         allowed = set(askable.tolist())
         yield from (row for row in ahead if row in allowed)
-        if (p := self.model.beliefs.shown) is not None:
-            yield from (row for row in self.model.shown[uncertainty.ranked(p)].tolist() if row in allowed)
+        if (p := self.adviser.now.shown) is not None:
+            yield from (row for row in self.adviser.shown[uncertainty.ranked(p)].tolist() if row in allowed)
         yield from askable.tolist()
-        yield from self.store.state.skipped
+        yield from self.store.tally.skipped
 
     def _thought(self, row: int) -> list[tuple[int, float]]:
         """Classes and their probabilities, likeliest first."""
-        classifier = self.model.beliefs.classifier
+        classifier = self.adviser.now.classifier
         if classifier is None:
             return []
         p, known = classifier.posterior_.probability([row])[0], self.classes()
@@ -192,12 +192,12 @@ class Session:
 
     def _map(self, names: list[str]) -> dict[str, str] | None:
         """The likeliest class at each row of the map, and how sure it is from 0 to 255."""
-        beliefs = self.model.beliefs
-        if beliefs.classifier is None or beliefs.shown is None:
+        now = self.adviser.now
+        if now.classifier is None or now.shown is None:
             return None
-        p = beliefs.shown
+        p = now.shown
         number = np.array(
-            [names.index(each) if each in names else 255 for each in beliefs.classifier.classes_.tolist()]
+            [names.index(each) if each in names else 255 for each in now.classifier.classes_.tolist()]
         )
         sure = sureness(uncertainty.confidence(p), p.shape[1])
         return {
@@ -207,7 +207,7 @@ class Session:
 
     def _stars(self, labels: dict[int, str], names: list[str]) -> list[tuple[int, float, float, int]]:
         """Labeled rows: where they are on the map, and their class."""
-        at = self.model.coordinates
+        at = self.adviser.coordinates
         rows = [row for row, name in labels.items() if name in names][-MAX_STARS:]
         return [
             (row, round(float(at[row, 0]), 4), round(float(at[row, 1]), 4), names.index(labels[row]))
@@ -216,7 +216,7 @@ class Session:
 
     def _suspicious(self, names: list[str]) -> list[dict[str, Any]]:
         """Labels that the others speak against, as long as they are what they were then."""
-        found, classifier = self.model.advice.suspicious, self.model.beliefs.classifier
+        found, classifier = self.adviser.advice.suspicious, self.adviser.now.classifier
         if found is None or classifier is None:
             return []
         labels, known = self.labels(), classifier.classes_.tolist()
@@ -240,7 +240,7 @@ class Session:
             return [f"{have}: {then}"]
         if not self.situation().askable.size:
             return ["Every row was asked about. There is nothing left to do."]
-        gain = self.model.advice.gain
+        gain = self.adviser.advice.gain
         if gain is None:
             return ["The model weighs what another answer is worth."]
         return [gain.in_words()]

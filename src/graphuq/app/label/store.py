@@ -49,7 +49,7 @@ class Event(NamedTuple):
 
 
 @dataclass
-class State:
+class Tally:
     """What the events add up to.
 
     Attributes:
@@ -70,10 +70,10 @@ class State:
         """Whether a row needs no answer any more."""
         return row in self.answers or row in self.unsure
 
-    def after(self, event: Event) -> State:
+    def after(self, event: Event) -> Tally:
         """With one more event; this one stays as it is, for those who read it at this moment."""
         undoable = {tab: list(events) for tab, events in self.undoable.items()}
-        new = State(dict(self.answers), set(self.unsure), dict(self.skipped), list(self.added), undoable)
+        new = Tally(dict(self.answers), set(self.unsure), dict(self.skipped), list(self.added), undoable)
         new.take(event)
         return new
 
@@ -107,12 +107,12 @@ class Refused(ValueError):
 class Store:
     """The file of one session; every method is one transaction, and safe to call from any thread.
 
-    Who holds `lock` finds `state` as it is until its own next call: nothing comes in between.
+    Who holds `lock` finds `tally` as it is until its own next call: nothing comes in between.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path, self._connection, self.lock = path, connection, threading.RLock()
-        self.state = self._next = self._sum()
+        self.tally = self._next = self._sum()
 
     # ---- facts of the session -------------------------------------------------------------------------
     def fact(self, name: str) -> Any:
@@ -136,9 +136,9 @@ class Store:
         with self._transaction() as run:
             run("DELETE FROM reserved WHERE at < ? AND tab <> ?", (now - SILENT, tab))
             taken = dict(run("SELECT row, tab FROM reserved").fetchall())
-            row = next((row for row, owner in taken.items() if owner == tab and not self.state.closed(row)), None)
+            row = next((row for row, owner in taken.items() if owner == tab and not self.tally.closed(row)), None)
             if row is None:
-                free = (row for row in candidates if row not in taken and not self.state.closed(row))
+                free = (row for row in candidates if row not in taken and not self.tally.closed(row))
                 row = next(free, None)
             run("DELETE FROM reserved WHERE tab = ?", (tab,))
             if row is not None:
@@ -181,18 +181,18 @@ class Store:
                 return Event(*known[:-1])
             target = None
             if kind == "undo":
-                if not self.state.undoable.get(tab):
+                if not self.tally.undoable.get(tab):
                     raise Refused("There is nothing to undo on this page.")
-                last = self.state.undoable[tab][-1]
+                last = self.tally.undoable[tab][-1]
                 row, name, target = last.row, last.name, last.id
             elif kind in ABOUT_ROWS:
                 heard = time.time() - SILENT
                 owner = run("SELECT tab FROM reserved WHERE row = ? AND at >= ?", (row, heard)).fetchone()
-                if not again and self.state.closed(row):
+                if not again and self.tally.closed(row):
                     raise Refused("Someone else answered this row meanwhile: their answer stays.")
                 if asked and owner is not None and owner[0] != tab:
                     raise Refused("Someone else is being asked about this row.")
-            elif (name in self.state.added) == (kind == "add"):
+            elif (name in self.tally.added) == (kind == "add"):
                 raise Refused(f"{name!r} {'is a class already' if kind == 'add' else 'was not added here'}.")
             at = datetime.now(UTC).isoformat(timespec="milliseconds")
             latest, before = run("SELECT id, seal FROM events ORDER BY id DESC LIMIT 1").fetchone() or (0, "")
@@ -202,7 +202,7 @@ class Store:
             if kind == "undo":
                 run("DELETE FROM reserved WHERE tab = ?", (tab,))
                 run("INSERT INTO reserved VALUES (?, ?, ?)", (row, tab, time.time()))
-            self._next = self._sum() if kind == "undo" else self.state.after(event)
+            self._next = self._sum() if kind == "undo" else self.tally.after(event)
         return event
 
     def events(self) -> list[Event]:
@@ -230,20 +230,20 @@ class Store:
             self._connection.close()
 
     # ---- within ---------------------------------------------------------------------------------------
-    def _sum(self) -> State:
+    def _sum(self) -> Tally:
         events = self.events()
         undone = {event.target for event in events if event.kind == "undo"}
-        state = State()
+        tally = Tally()
         for event in events:
             if event.kind != "undo" and event.id not in undone:
-                state.take(event)
-        return state
+                tally.take(event)
+        return tally
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
         """All or nothing; what was set as `_next` holds once it is on disk."""
         with self.lock, _sentences(self.path):
-            self._next = self.state
+            self._next = self.tally
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection.execute
@@ -252,7 +252,7 @@ class Store:
                 if self._connection.in_transaction:  # SQLite itself takes it back where the disk is full
                     self._connection.execute("ROLLBACK")
                 raise
-            self.state = self._next
+            self.tally = self._next
 
 
 def open_store(path: Path) -> Store:

@@ -23,7 +23,7 @@ def write_report(
     force: bool = False,
 ) -> Path:
     """Write the report of a classifier that was fitted in Python; see `GraphClassifier.report`."""
-    from graphuq.app.report.content import MAX_CELLS, Rows, collect
+    from graphuq.app.report.content import MAX_CELLS, TableRows, collect
     from graphuq.app.report.page import render
     from graphuq.classes import read_labels
     from graphuq.files import check_target, whole_file
@@ -55,7 +55,7 @@ def write_report(
         labels = read_labels(truth, classes=classifier.classes_)
         known = np.full(n_rows, -1)
         known[labels.nodes] = labels.y
-    rows = Rows(
+    rows = TableRows(
         names=[str(row) for row in (range(n_rows) if names is None else names)],
         columns=[str(name) for name in columns][:MAX_CELLS],
         cells=[] if cells is None else [[f"{cell:.4g}" for cell in row[:MAX_CELLS]] for row in cells],

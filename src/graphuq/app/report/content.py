@@ -48,7 +48,7 @@ IN_WORDS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TableRows:
     """What people know the rows of a classifier by.
 
     Attributes:
@@ -103,12 +103,12 @@ class Content:
     confusion: NDArray[np.int64] | None
     comparison: list[Sequence[str]]
     settings: list[tuple[str, str]]
-    rows: Rows = field(repr=False)
+    rows: TableRows = field(repr=False)
 
 
 def collect(
     classifier: GraphClassifier,
-    rows: Rows,
+    rows: TableRows,
     *,
     title: str,
     settings: Mapping[str, Any],
@@ -196,7 +196,7 @@ def _shown(ranked: Nodes, labeled: Nodes, rng: np.random.Generator) -> Nodes:
     return np.sort(np.concatenate([first, rng.choice(others, MAX_POINTS - len(first), replace=False)]))
 
 
-def _nodes(shown: Nodes, classifier: GraphClassifier, rows: Rows) -> list[dict[str, Any]]:
+def _nodes(shown: Nodes, classifier: GraphClassifier, rows: TableRows) -> list[dict[str, Any]]:
     """One entry for each node that is drawn or listed."""
     p = classifier.label_distributions_[shown]
     given = np.full(classifier.graph_.n_nodes, -1)
@@ -247,7 +247,7 @@ def _errors(classifier: GraphClassifier, shown: Nodes, answer: Nodes) -> list[fl
 
 
 def _convergence(
-    diagnosis: Diagnostics, classes: Sequence[str], rows: Rows
+    diagnosis: Diagnostics, classes: Sequence[str], rows: TableRows
 ) -> list[tuple[str, str, float, float, float]]:
     """What is watched, by name: u, or of several fields that of a class."""
     fields = {f"u{k}": f"u of {name}" for k, name in enumerate(classes)}

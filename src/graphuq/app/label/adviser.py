@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from graphuq import calibration, queries, uncertainty
-from graphuq.app.label import beliefs
+from graphuq.app.label import fits
 from graphuq.app.report import plots
 from graphuq.app.shell import sentence
 from graphuq.estimator import GraphClassifier
@@ -27,7 +27,7 @@ from graphuq.posterior.kept import Kept, refreshed
 from graphuq.suspicion import MAX_LEFT_OUT, SuspiciousLabels, suspicious_labels
 
 Array = NDArray[Any]
-Rows = NDArray[np.int64]
+Nodes = NDArray[np.int64]
 
 N_AHEAD = 6  # questions weighed at a time: one for each of a few people
 N_GAIN = 10  # answers whose worth is told
@@ -38,12 +38,12 @@ class Situation(NamedTuple):
     """What is known: the class of some rows, and which others may be asked about."""
 
     given: dict[int, str]
-    askable: Rows
+    askable: Nodes
 
 
 @dataclass(frozen=True, eq=False)
-class Beliefs:
-    """What is believed.
+class Snapshot:
+    """What is believed at one moment.
 
     Attributes:
         version: how many times labels were told.
@@ -66,20 +66,20 @@ class Advice:
     gain: queries.ExpectedGain | None = None
 
 
-class Model:
+class Adviser:
     """Beliefs about one table that move with its labels; safe to call from any thread."""
 
     def __init__(
         self,
         seen: GraphClassifier,
-        shown: Rows,
+        shown: Nodes,
         situation: Callable[[], Situation],
         note: Callable[[int, float, float | None], None],
     ) -> None:
         """Start to learn.
 
         Args:
-            seen: a classifier with a graph, see `beliefs.seen`.
+            seen: a classifier with a graph, see `fits.seen`.
             shown: the rows of the map.
             situation: what is known now.
             note: takes the number of labels, the mean label variance and the log-loss of labels left out.
@@ -89,7 +89,7 @@ class Model:
         self.seen, self._situation, self._note = seen, situation, note
         self._lock = threading.RLock()
         self._news = threading.Condition(self._lock)
-        self.beliefs, self.advice = Beliefs(), Advice()
+        self.now, self.advice = Snapshot(), Advice()
         self.learning, self.weighing, self.failure = False, False, ""
         self.coordinates, self.layout = self._place(None), 0  # of all rows, shape (n_rows, 2)
         self._kept: tuple[Kept, ...] = ()  # of the rows of the map
@@ -101,14 +101,14 @@ class Model:
     def tell(self) -> None:
         """Labels have changed: beliefs follow at once."""
         with self._news:
-            self._believe(self.beliefs.classifier, self.beliefs.version + 1)
+            self._believe(self.now.classifier, self.now.version + 1)
             self._news.notify_all()
 
     def wait(self, seconds: float) -> Advice:
         """What to ask, weighed with all labels if that is ready in time."""
         with self._news:
             self._news.wait_for(lambda: bool(self.advice.ahead) or self.advice.version >= 0, FIRST)
-            self._news.wait_for(lambda: self.advice.version >= self.beliefs.version, seconds)
+            self._news.wait_for(lambda: self.advice.version >= self.now.version, seconds)
             return self.advice
 
     def settled(self, seconds: float = 600.0) -> bool:
@@ -126,12 +126,12 @@ class Model:
     # ---- beliefs --------------------------------------------------------------------------------------
     def _believe(self, classifier: GraphClassifier | None, version: int) -> None:
         """Take up the labels of this moment."""
-        found = None if classifier is None else beliefs.told(classifier, self._situation().given)
+        found = None if classifier is None else fits.told(classifier, self._situation().given)
         shown = None
         if found is not None:
             shown = self._at_shown(found)
             self._note(len(found.labels_.nodes), uncertainty.mean_label_variance(shown), None)
-        self.beliefs = Beliefs(version, found, shown)
+        self.now = Snapshot(version, found, shown)
 
     def _at_shown(self, classifier: GraphClassifier) -> Array:
         """The probabilities at the rows of the map: those of a large table wait for the thread."""
@@ -155,15 +155,15 @@ class Model:
 
     # ---- the thread -----------------------------------------------------------------------------------
     def _idle(self) -> bool:
-        done = self.advice.version >= self.beliefs.version and not (self.learning or self.weighing)
+        done = self.advice.version >= self.now.version and not (self.learning or self.weighing)
         return done and not self._must_learn()
 
     def _must_learn(self) -> bool:
         given = self._situation().given
         classes = set(given.values())
-        if len(classes) < 2 or self._failed_at == self.beliefs.version:
+        if len(classes) < 2 or self._failed_at == self.now.version:
             return False
-        known = self.beliefs.classifier
+        known = self.now.classifier
         return (
             known is None
             or set(known.classes_.tolist()) != classes
@@ -184,7 +184,7 @@ class Model:
                     return
                 self.learning = self._must_learn()
                 self.weighing = not self.learning
-                version, situation = self.beliefs.version, self._situation()
+                version, situation = self.now.version, self._situation()
             try:
                 self._learn(situation) if self.learning else self._weigh(version, situation)
                 self.failure = ""
@@ -195,17 +195,17 @@ class Model:
                     self.advice = replace(self.advice, version=version)
 
     def _learn(self, situation: Situation) -> None:
-        classifier = beliefs.learned(self.seen, situation.given)
+        classifier = fits.learned(self.seen, situation.given)
         place = self._place(classifier.label_distributions_)
         with self._news:
             self._learned_from = len(situation.given)
             self._kept = tuple(each.at(self.shown) for each in classifier._kept)
-            self._believe(classifier, self.beliefs.version + 1)
+            self._believe(classifier, self.now.version + 1)
             self.coordinates, self.layout = place, self.layout + 1
 
     def _weigh(self, version: int, situation: Situation) -> None:
         """What to ask first, since someone waits for it; then the rest, as long as no label comes in between."""
-        classifier, (given, askable) = self.beliefs.classifier, situation
+        classifier, (given, askable) = self.now.classifier, situation
         if classifier is None:
             self._spread(version, situation)
             return
@@ -235,4 +235,4 @@ class Model:
         with self._news:
             self.advice = advice
             self._news.notify_all()
-            return self.beliefs.version == advice.version and not self._stopped
+            return self.now.version == advice.version and not self._stopped
