@@ -117,20 +117,17 @@ def missed(whitening: Whitening, model: Model, z: NDArray[Any]) -> tuple[float, 
         return 0.0, -1
     prior, nodes, n_fields = whitening.prior, np.asarray(model.nodes), int(offer(model, "n_fields"))
     pairs, y = contradictions(prior, model), np.asarray(ask(model, "y"))
-    size = (
-        len(nodes) * n_fields * (64 if n_fields > 1 and offer(model, "noise") else 1)
-    )  # Phi is an integral there
+    n_points = 64 if n_fields > 1 and offer(model, "noise") else 1  # Phi is an integral there
+    size = len(nodes) * n_fields * n_points
     n_draws = min(N_DRAWS, z.shape[1], max(8, MOST_NUMBERS // (size * N_TRIES * z.shape[0])))
     some = z[:, np.linspace(0, z.shape[1] - 1, n_draws).astype(int)].astype(float)
     u = drawn_fields(whitening, some, nodes, n_fields)[:, :, None]
     phi, rng = _phi(model, u), np.random.default_rng(0)
     worst, place = 0.0, -1
     for one, other, width in zip(*pairs, strict=True):
-        fields = np.zeros(n_fields)
-        fields[0] = 1.0
+        fields = np.ones(1)
         if n_fields > 1:
-            fields[:] = 0
-            fields[y[one]], fields[y[other]] = np.sqrt(0.5), -np.sqrt(0.5)
+            fields = np.sqrt(0.5) * (np.eye(n_fields)[y[one]] - np.eye(n_fields)[y[other]])
         along = prior.covariance(nodes, nodes[[one]])[:, 0]
         deviation = np.sqrt(along[one])
         thin = min(max(float(width), 1e-12), 1.0)

@@ -41,17 +41,12 @@ def spread(
         taken: rows that are known already, which are not asked again.
         among: rows to choose from, by default all.
     """
-    kinds = (Spectrum, graphs.Graph, graphs.LowRankGraph)
-    expect(where, kinds, "where", "a graph, or the Spectrum of one")
+    expect(where, (Spectrum, graphs.Graph, graphs.LowRankGraph), "where", "a graph, or the Spectrum of one")
     expect_whole(n, "n")
-    if not isinstance(where, Spectrum):
-        n_modes = min(N_MODES, where.n_nodes)
-        modes = where
-        where = (
-            low_rank(modes)
-            if isinstance(modes, graphs.LowRankGraph)
-            else leading(laplacian.normalized(modes), n_modes=n_modes)
-        )
+    if isinstance(where, graphs.LowRankGraph):
+        where = low_rank(where)
+    elif isinstance(where, graphs.Graph):
+        where = leading(laplacian.normalized(where), n_modes=min(N_MODES, where.n_nodes))
     found = prior.matern(where, tau=TAU, alpha=ALPHA, n_modes=min(where.n_modes, max(2, N_MODES)))
     known = expect_nodes(taken, where.n_nodes) if np.size(taken) else np.empty(0, np.int64)
     allowed = np.arange(where.n_nodes) if among is None else expect_nodes(among, where.n_nodes)
