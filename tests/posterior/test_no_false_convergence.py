@@ -126,6 +126,19 @@ def test_the_move_across_leaves_the_posterior_as_it_is(name, thin):
         assert node in (0, 1)
 
 
+def test_the_move_across_of_a_field_for_each_class_is_that_of_their_difference():
+    """Fields (w - z) / sqrt(2) and (w + z) / sqrt(2) with any w have the sign of z, at half the cost of a wrong label."""
+    problem = PROBLEMS["LevelSet, modes: one wrong label in a clique 1e-06 wide, gamma 0.4"]
+    whitening, y = whiten(problem.prior, problem.model.nodes), problem.model.y
+    model = LevelSet(problem.model.nodes, y, gamma=problem.model.gamma / np.sqrt(2), n_classes=2, n_fields=2)
+    for only, is_missed in ((None, False), (False, True), (True, True)):
+        z = exact_draws(problem, whitening, thin=3e-6, only=only)
+        w = np.random.default_rng(1).standard_normal(z.shape)
+        shift, node = missed(whitening, model, np.concatenate([w - z, w + z], axis=2) / np.sqrt(2))
+        assert shift > 0.02 if is_missed else shift < 0.01
+        assert node in (0, 1) or not is_missed
+
+
 def test_quadrature_agrees_with_importance_sampling():
     for name in (STUCK, "Probit, modes: two cliques 1e-06 wide, gamma 0.01"):
         problem = PROBLEMS[name]
