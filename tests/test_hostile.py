@@ -969,6 +969,8 @@ SHELL = [
     ("demo --out t.csv --quiet", "t.csv is a file, where a folder is needed"),
     ("demo --out foreign --quiet", "report.html was not written by graphuq, so it is not replaced"),
     ("demo --seed x", "Invalid value for '--seed'"),
+    ("demo --seed -1", "Invalid value for '--seed'"),
+    ("reproduce page --full", "The page is made of records that are there: leave out --all"),
     ("bench", "The benchmarks come with the repository"),
     ("reproduce --all", "The experiments come with the repository"),
     ("fitt t.csv", "No such command 'fitt'"),

@@ -21,7 +21,7 @@ from graphuq import _accelerator, uncertainty
 from graphuq._expect import RowError
 from graphuq._progress import stages_told
 from graphuq.classes import Labels
-from graphuq.files import lock, whole_file
+from graphuq.files import lock, made_folder, whole_file
 from graphuq.learning.evidence import learned_basis
 from graphuq.memory import check_disk, check_room
 from graphuq.passes import check_finite, each_block
@@ -123,10 +123,11 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
 
     if force and folder.exists() and others():
         shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with lock(folder / LEDGER) as ledger, stages_told(classifier.verbose) as tell:
+    with made_folder(folder), lock(folder / LEDGER) as ledger, stages_told(classifier.verbose) as tell:
         if foreign := others():
-            raise ValueError(f"{folder} holds the answers of {foreign}: choose another folder, or replace it.")
+            raise ValueError(
+                f"{folder} holds the answers of {foreign}: choose another folder, or replace it by force."
+            )
         known, listed = _ledger(folder)
         done = {number for number, (_, seal) in listed.items() if _seal(_place(folder, number)) == seal}
         try:
@@ -306,7 +307,6 @@ def _clear(folder: Path) -> None:
     with suppress(OSError):
         (folder / "zarr.json").unlink(missing_ok=True)
         (folder / LEDGER).unlink()
-        folder.rmdir()
 
 
 def _place(folder: Path, number: int) -> Path:

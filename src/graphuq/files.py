@@ -128,20 +128,34 @@ def whole_folder(
 
 
 @contextmanager
-def held_folder(target: Path) -> Iterator[None]:
-    """A folder that is written piece by piece, by one process at a time; one that stays empty vanishes."""
+def made_folder(target: Path) -> Iterator[None]:
+    """A folder, made with those above it if need be; it, and those that were made, vanish if they stay empty."""
+    made = [each for each in target.parents if not each.exists()]
     target.mkdir(parents=True, exist_ok=True)
     try:
-        file = lock(target / HELD)
-    except InUseError:
-        raise ValueError(f"Another process is writing {target}: wait for it, or choose another folder.") from None
-    with file:
+        yield
+    finally:
+        with suppress(OSError):
+            for each in (target, *made):
+                each.rmdir()
+
+
+@contextmanager
+def held_folder(target: Path) -> Iterator[None]:
+    """A folder that is written piece by piece, by one process at a time; one that stays empty vanishes."""
+    with made_folder(target):
         try:
-            yield
-        finally:
-            with suppress(OSError):
-                (target / HELD).unlink()
-                target.rmdir()
+            file = lock(target / HELD)
+        except InUseError:
+            raise ValueError(
+                f"Another process is writing {target}: wait for it, or choose another folder."
+            ) from None
+        with file:
+            try:
+                yield
+            finally:
+                with suppress(OSError):
+                    (target / HELD).unlink()
 
 
 def recover(target: Path) -> None:

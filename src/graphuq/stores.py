@@ -33,7 +33,8 @@ def _stamp(path: Path) -> str:
 def _opened(path: Path) -> Tall:
     if path.suffix == ".npy":
         with told_if_damaged(path, f"{path} is no NPY file of numbers, or ends before its last row"):
-            return tall(np.load(path, mmap_mode="r"))
+            array = np.load(path, mmap_mode="r")
+        return tall(array, called=path.name)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.suffix in PARQUET else []
     if files:
         return _of_parquet(files)

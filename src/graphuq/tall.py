@@ -285,12 +285,13 @@ def is_store(X: Any) -> bool:
     return isinstance(X, Tall) or type(X).__module__.split(".")[0] in ("zarr", "dask")
 
 
-def tall(X: Any) -> Tall:
+def tall(X: Any, *, called: str = "X") -> Tall:
     """A table of numbers to be read in blocks.
 
     Args:
         X: an array, in memory or mapped from a file, a Zarr array, a Dask array; or where one lies: an NPY file, a Zarr
             folder, a Parquet file or a folder of them.
+        called: what it is called where it is refused.
     """
     if isinstance(X, Tall):
         return X
@@ -299,7 +300,7 @@ def tall(X: Any) -> Tall:
 
         return open_store(Path(X))
     kind = type(X).__module__.split(".")[0]
-    name = f"The {kind.capitalize()} array" if kind in ("zarr", "dask") else "X"
+    name = f"The {kind.capitalize()} array" if kind in ("zarr", "dask") else called
     if kind == "dask" and not hasattr(X, "dtype"):
         raise TypeError("X is a table of Dask: give its numbers, as to_dask_array(lengths=True) does.")
     if issparse(X):

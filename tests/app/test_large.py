@@ -159,6 +159,7 @@ def test_new_rows_that_cannot_be_answered_are_told(folder):
     named[list("abdc")].to_csv("turned.csv", index=False)
     named.drop(columns="c").to_csv("fewer.csv", index=False)
     np.save("fewer.npy", X[:, :3])
+    named.astype(str).to_parquet("text.parquet")
     bad = X.copy()
     bad[41, 2] = np.nan
     np.save("bad.npy", bad)
@@ -170,6 +171,8 @@ def test_new_rows_that_cannot_be_answered_are_told(folder):
         (["none.npy", "--out", "a"], "There is no file or folder none.npy"),
         (["x.npy"], "x.npy is a store, whose answers are written block by block: give --out with a folder"),
         (["turned.csv", "--workers", "2"], "turned.csv is a table"),
+        (["text.parquet", "--out", "a"], "Column 'a' of text.parquet holds"),
+        (["bad.npy", "--out", "a/b/c"], "the first of them row 41"),
         (["x.npy", "--out", "a", "--sheet", "1"], "x.npy is a store of numbers, taken as they are: leave out --separator"),
         (["x.parquet", "--out", "a", "--separator", ";"], "x.parquet is a store of numbers"),
         (["x.npy", "--out", "a", "--unknown", "ignore"], "x.npy is a store of numbers"),
@@ -263,19 +266,36 @@ def test_rows_alike_with_different_classes_are_told_by_their_numbers(folder):
         (["x.npy", "--labels", "labels.csv", "--graph", "self_tuning", "--out", "out"], "--graph must be one of cosine, nystrom, knn"),
         (["none.zarr", "--labels", "labels.csv", "--graph", "cosine", "--out", "out"], "There is no file or folder none.zarr"),
         (["x.npy", "--labels", "labels.csv", "--graph", "nystrom", "--out", "out"], "--width must be given for nystrom"),
+        (["x.npy", "--label", "y", "--out", "out"], "x.npy is a store, whose classes stand in a table of their own: give that as --labels"),
+        (["text.parquet", *GIVEN[1:]], "Column 'a' of text.parquet holds"),
+        (["flat.npy", *GIVEN[1:]], "flat.npy must be a table of features, one row a node, got the shape (300,)"),
+        ([*GIVEN[:-1], "mine"], "mine holds something that graphuq did not write: choose another folder"),
+        ([*GIVEN[:-1], "new/deep/folder"], "row 41"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_one_sentence(words, told, folder):
+    import pandas
+
+    pandas.DataFrame({"a": ["x"] * 300}).to_parquet("text.parquet")
+    np.save("flat.npy", X[:, 0])
+    (folder / "mine").mkdir()
+    (folder / "mine" / "thesis.txt").write_text("years of work")
+    if words[-1] == "new/deep/folder":
+        np.save("x.npy", np.where(np.arange(300)[:, None] == 41, np.nan, X))
     done = graphuq(*words)
     assert done.exit_code == 2
     assert told in done.stderr
     assert done.stderr.count("\n") <= 1 or "..." in done.stderr
     assert not (folder / "out").exists()
+    assert not (folder / "new").exists()
+    assert [each.name for each in (folder / "mine").iterdir()] == ["thesis.txt"]
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("row,class\n5,a\n,b\n", "row numbers, 0 to 299, got nothing"),
+        ("row,class\n5,a\n6,-1\n", "Column 'class' of labels.csv holds -1, which marks rows without a class"),
         ("row,class\n5,a\n5,b\n", "Row 5 stands in labels.csv more than once"),
         ("row,class\n5,a\n300,b\n", r"row numbers, 0 to 299, got 300"),
         ("row,class\n5,a\nx7,b\n", r"row numbers, 0 to 299, got 5"),
@@ -286,6 +306,16 @@ def test_labels_that_make_no_sense(text, told, folder):
     (folder / "labels.csv").write_text(text)
     with pytest.raises(ValueError, match=told):
         large.read_store_labels(folder / "labels.csv", 300)
+
+
+def test_classes_that_hang_on_one_label_are_noted(folder):
+    (folder / "labels.csv").write_text("row,class\n0,low\n20,high\n40,high\n")
+    told = "Class 'low' has a single label: nothing would tell if it were a mistake."
+    assert told in graphuq(*GIVEN, "--prior", "matern", "--inference", "ep").stdout
+    (folder / "labels.csv").write_text("row,class\n" + "\n".join(f"{row},{row / 7}" for row in range(30)))
+    refused = graphuq(*GIVEN[:-1], "amounts")
+    assert "holds something else in each of 30 rows: those are no classes" in refused.stderr
+    assert not (folder / "amounts").exists()
 
 
 def test_the_model_of_a_fit_in_python_answers_at_the_shell(folder):

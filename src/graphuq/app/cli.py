@@ -26,6 +26,7 @@ from graphuq.app.options import (
     Quiet,
     Reading,
     Scheduler,
+    Seed,
     Separator,
     Sheet,
     Similarity,
@@ -64,7 +65,7 @@ def top(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the reports; earlier ones are replaced.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Which rows are known, and the random numbers.")] = 0,
+    seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -129,6 +130,10 @@ def fit(
             raise ValueError("Give --label with the column of a table, or --labels with a table for a store.")
         if labels is None and (dask_scheduler or workers):
             raise ValueError("--dask-scheduler and --workers are for features in a store: use --labels.")
+        if labels is None and table.suffix in (".npy", ".zarr"):
+            raise ValueError(
+                f"{table} is a store, whose classes stand in a table of their own: give that as --labels."
+            )
         numbers = {"tau": tau, "alpha": alpha, "epsilon": epsilon, "n_steps": draws, "time_limit": time_limit}
         classifier = similarity.classifier(
             numbers,
@@ -284,6 +289,11 @@ def reproduce(
     out: Annotated[Path | None, typer.Option(help="Folder for records and figures.")] = None,
 ) -> None:
     """Make the paper's figures and tables anew, ours beside its; in a clone of the repository."""
+    with one_sentence():
+        if names == ["page"] and (everything or quick or full or jobs is not None):
+            raise ValueError(
+                "The page is made of records that are there: leave out --all, --quick, --full and --jobs."
+            )
     options = {"--all": everything, "--quick": quick, "--full": full}
     words = [*(names or []), *(option for option, asked in options.items() if asked)]
     words += [] if jobs is None else ["--jobs", str(jobs)]

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from graphuq import answers
 from graphuq.app import folder
+from graphuq.app.question import lonely_classes
 from graphuq.app.tables import Encoding, Feature, read_table
 from graphuq.app.wording import verdict, words_of_the_shell
 from graphuq.classes import read_labels
 from graphuq.estimator import GraphClassifier
-from graphuq.files import held_folder
+from graphuq.files import HELD, held_folder
 from graphuq.memory import check_disk
 from graphuq.models.base import offers
 from graphuq.passes import cluster
@@ -48,12 +49,20 @@ def fit_store(
         raise ValueError(f"--graph must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
     if (out / folder.REPORT).exists():
         raise ValueError(f"{out} holds the fit of a table: choose another folder.")
+    if (
+        out.is_dir()
+        and any(out.iterdir())
+        and not any((out / name).exists() for name in (folder.MODEL, SUMS, HELD))
+    ):
+        raise ValueError(f"{out} holds something that graphuq did not write: choose another folder.")
     began = time.perf_counter()
-    X = tall(store)
+    with words_of_the_shell():
+        X = tall(store)
     y = read_store_labels(labels, len(X))
     with held_folder(out), cluster(**carried_by):
         with words_of_the_shell() as notes:
             given = read_labels(y)
+            lonely = lonely_classes(given, "class")
             refuse_ignored(classifier, given.n_classes)
             X = remember(X, given.nodes)
             of = answers.key(classifier, given, X)
@@ -69,7 +78,7 @@ def fit_store(
         if known is None:
             if replace and (out / ANSWERS / answers.LEDGER).exists():
                 shutil.rmtree(out / ANSWERS)  # before its model is: a run that is killed between them can go on
-            record = _record(classifier, X) | {"store": store.name, "warnings": notes, "of": of}
+            record = _record(classifier, X) | {"store": store.name, "warnings": notes + lonely, "of": of}
             folder.write(out, classifier, record=record)
         else:
             classifier, record = known.classifier.set_params(verbose=classifier.verbose), known.record
@@ -103,7 +112,8 @@ def predict_store(
         raise ValueError(
             f"{store} is a store, whose answers are written block by block: give --out with a folder."
         )
-    X = tall(store)
+    with words_of_the_shell():
+        X = tall(store)
     X.expect_columns(classifier.n_features_in_, fitted.names, str(store))
     with cluster(**carried_by), words_of_the_shell() as notes:
         classifier.write_proba(out, X, force=replace)
@@ -162,13 +172,17 @@ def read_store_labels(path: Path, n_rows: int) -> NDArray[Any]:
     if good.all():
         good = (rows >= 0) & (rows < n_rows) & (rows == np.floor(rows))
     if not good.all():
-        strange = rows[~good][0]
+        strange = table.text("row")[~good][0] or "nothing"
         raise ValueError(f"Column 'row' of {path.name} must hold row numbers, 0 to {n_rows - 1}, got {strange}.")
     rows = rows.astype(np.int64)
     unique, counts = np.unique(rows, return_counts=True)
     if unique.size < rows.size:
         raise ValueError(f"Row {unique[counts > 1][0]} stands in {path.name} more than once: a row has one class.")
     classes = table.text("class")
+    if "-1" in classes:
+        raise ValueError(
+            f"Column 'class' of {path.name} holds -1, which marks rows without a class: leave those out, or rename it."
+        )
     y = np.full(n_rows, "", dtype=np.asarray(classes.tolist() or [""], dtype=str).dtype)
     y[rows] = classes
     return y

@@ -35,6 +35,8 @@ Sheet = Annotated[str | None, typer.Option(help="Of an Excel file; by default th
 Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler that does the work on a store.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes of this machine that do it.")]
 
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same answer.")]
+
 # What a setting that makes no difference would be for.
 _PURPOSES = {
     "n_neighbors": "--graph knn and self_tuning",
@@ -98,7 +100,7 @@ class Similarity:
     width: Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian and nystrom.")] = None
     components: Annotated[int | None, typer.Option(help="Principal components to keep first.")] = None
     modes: Annotated[int | None, typer.Option(help="Eigenvectors of the graph to use; by default 300.")] = None
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same answer.")] = 0
+    seed: Seed = 0
 
     def classifier(self, optional: dict[str, Any] | None = None, **settings: Any) -> GraphClassifier:
         """One of this graph, with settings that all have and those that were given.

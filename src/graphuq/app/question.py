@@ -143,7 +143,7 @@ def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str])
             f"Every row of {table.source.name} has a class in {question.label!r}, so there is nothing to find "
             f"out: leave that cell empty in the rows in question{_or_named(labels)}."
         )
-    notes += _lonely(labels, question.label)
+    notes += lonely_classes(labels, question.label)
     return labels
 
 
@@ -177,7 +177,7 @@ def _missing_words(table: Table, name: str, role: str, *, unless: str = "") -> l
     ]
 
 
-def _lonely(labels: Labels, column: str) -> list[str]:
+def lonely_classes(labels: Labels, column: str) -> list[str]:
     """A note on classes that hang on one label."""
     lonely = labels.classes[labels.counts() == 1]
     if not len(lonely):

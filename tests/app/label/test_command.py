@@ -53,11 +53,25 @@ def test_answers_there_and_back_and_another_session_goes_on(table):
     assert not (table.parent / "out").exists()  # results are written at the end of a session
 
 
-def test_a_file_to_import_is_looked_for_before_any_work(table):
-    assert label(table, "--import", table.parent / "none.csv") == (
-        2,
-        f"graphuq: There is no file {table.parent / 'none.csv'}.",
-    )
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--import", "none.csv"], "There is no file none.csv."),
+        (["--import", "t.txt"], "t.txt must end in .csv or .csv.gz, or in .json for Label Studio."),
+        (["--export", "a.txt"], "a.txt must end in .csv, or in .json for Label Studio."),
+        (["--class", " ", "--export", "a.csv"], "A class needs a name."),
+    ],
+)
+def test_files_and_classes_are_looked_at_before_any_work(table, monkeypatch, words, told):
+    monkeypatch.chdir(table.parent)
+    (table.parent / "t.txt").write_text("")
+    assert label(table, *words) == (2, f"graphuq: {told}")
+
+
+def test_an_address_that_there_is_not(table):
+    told = label(table, "--host", "256.1.1.1", "--no-open")[1]
+    assert "256.1.1.1 cannot be listened at" in told
+    assert "choose another --host, or leave it out" in told
 
 
 def test_a_table_that_changed_is_refused_with_what_changed(table):

@@ -10,7 +10,6 @@ import typer
 
 from graphuq.app.options import Force, Quiet, Reading, Similarity, grouped
 from graphuq.app.shell import one_sentence, tell
-from graphuq.files import check_target
 
 
 @grouped
@@ -54,9 +53,10 @@ def label(
     """
     say = partial(tell, silent=quiet)
     with one_sentence():
-        check_target(export, force, table)
         from graphuq.app.label import exchange, run
 
+        if export is not None:
+            exchange.check_export(export, force, table)
         if take is not None:
             exchange.check_source(take)
         desk = run.Desk(

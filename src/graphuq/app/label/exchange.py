@@ -16,6 +16,7 @@ from graphuq.app.tables.write import called_ours, guarded, unguarded
 from graphuq.classes import UNLABELED_TEXT, listed
 from graphuq.files import check_target, whole_file
 
+EXPORTED = (".csv", ".json")
 MAX_FILE = 512 * 2**20  # bytes
 SHOWN, MODEL_VERSION = 20, "graphuq"
 
@@ -30,19 +31,17 @@ def export(
     marks: Marks = USUAL,
 ) -> str:
     """Write the labels, and what the model believes of every row; by the ending of the name CSV or JSON."""
-    check_target(target, force)
+    check_export(target, force)
     session.adviser.settled()
     labels, rows = session.labels(), range(session.adviser.n_rows)
     if target.suffix.lower() == ".json":
         text = json.dumps(list(_tasks(session, label)), ensure_ascii=False, indent=1, allow_nan=False)
         with whole_file(target) as part:
             part.write_text(text, encoding="utf-8")
-    elif target.suffix.lower() == ".csv":
+    else:
         own = {row_id or _rows_called(label): session.look.names, label: [labels.get(row, "") for row in rows]}
         with whole_file(target) as part, part.open("w", encoding="utf-8", newline="") as file:
             write_csv(file, beside(own, _columns(session)), marks)
-    else:
-        raise ValueError(f"{target.name} must end in .csv, or in .json for Label Studio.")
     return f"{len(labels):,} labels of {len(rows):,} rows: {target}"
 
 
@@ -83,22 +82,28 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
     return told + (f"; {kept:,} rows had a class already, and keep it" if kept else "")
 
 
+def check_export(target: Path, force: bool, *read: Path) -> None:
+    """Refuse a file that cannot be written, before any work; what is read is never replaced."""
+    if target.suffix.lower() not in EXPORTED:
+        raise ValueError(f"{target.name} must end in .csv, or in .json for Label Studio.")
+    check_target(target, force, *read)
+
+
 def check_source(source: Path) -> None:
-    """Refuse a file that is not there or too large, before any work."""
+    """Refuse a file that is not there, too large or of another kind, before any work."""
     if not source.is_file():
         raise ValueError(f"There is no file {source}.")
+    if ending(source) not in EXPORTED or source.name.lower().endswith(".json.gz"):
+        raise ValueError(f"{source.name} must end in .csv or .csv.gz, or in .json for Label Studio.")
     if source.stat().st_size > MAX_FILE:
         raise ValueError(f"{source.name} is larger than {MAX_FILE // 2**20} MB: take it in pieces.")
 
 
 def read_answers(source: Path, label: str, row_id: str | None) -> list[tuple[str, str]]:
     """The name of each row that has an answer in a file, and its class."""
-    readers = {".json": _from_json, ".csv": _from_csv}
-    kind = ending(source)
-    if kind not in readers or (kind == ".json" and source.suffix.lower() != kind):
-        raise ValueError(f"{source.name} must end in .csv or .csv.gz, or in .json for Label Studio.")
+    read = _from_json if ending(source) == ".json" else _from_csv
     try:
-        return list(readers[kind](source, label, row_id))
+        return list(read(source, label, row_id))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{source.name} cannot be read: {error}.") from None
 

@@ -69,6 +69,7 @@ def opened(
     """
     began = time.perf_counter()
     folder.refuse_objects(classifier)
+    classes = [checked_name(name) for name in desk.classes]
     path = answers_file(desk.out)
     if desk.out.exists() and not path.exists() and not force:
         raise ValueError(f"{desk.out} exists already: choose another folder, or replace it with --force.")
@@ -96,7 +97,7 @@ def opened(
         title = f"{question.label} of each row in {question.table.name}"
         session = Session(seen, data.X, _given(data), look, store, title=title)
         stack.callback(session.adviser.stop)
-        for name in map(checked_name, desk.classes):
+        for name in classes:
             if name not in session.classes():
                 session.do(f"begin {name}", "shell", "add", name=name)
         if n := len(store.tally.answers):

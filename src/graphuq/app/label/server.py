@@ -116,9 +116,9 @@ def listen(host: str, port: int | None, before: int | None = None) -> socket.soc
         except OSError as error:
             found.close()
             if port is not None or not wanted:
-                at = f"Port {port} at {host}" if port is not None else host
+                at, other = (f"Port {port} at {host}", "--port") if port is not None else (host, "--host")
                 raise ValueError(
-                    f"{at} cannot be listened at ({error.strerror or error}): choose another --port, or leave it out."
+                    f"{at} cannot be listened at ({error.strerror or error}): choose another {other}, or leave it out."
                 ) from None
     raise AssertionError("there is always a port to try")
 
