@@ -275,6 +275,19 @@ def test_a_class_that_no_row_can_be_of_has_no_share():
         calibration.match_shares([[1.0, 0.0], [1.0, 0.0]], [0.5, 0.5])
 
 
+def test_shares_that_zeros_rule_out_are_refused():
+    """Two of three rows are of class 0 whatever its weight: two thirds can be met, a tenth cannot."""
+    p = [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]]
+    assert np.allclose(calibration.match_shares(p, [0.7, 0.3]).mean(axis=0), [0.7, 0.3])
+    with pytest.raises(ValueError, match="of class 0 cannot be met"):
+        calibration.match_shares(p, [0.1, 0.9])
+
+
+def test_shares_of_no_rows_are_refused():
+    with pytest.raises(ValueError, match="probability is empty"):
+        calibration.match_shares(np.empty((0, 2)), [0.5, 0.5])
+
+
 @pytest.mark.parametrize("shares", [[0.5, 0.4], [1.0, 0.0], [0.3, 0.3, 0.4], [np.nan, 0.5], 0.5])
 def test_shares_that_are_none_are_refused(shares):
     with pytest.raises(ValueError, match="shares"):

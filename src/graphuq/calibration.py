@@ -27,8 +27,8 @@ Array = NDArray[np.float64]
 SMALLEST_PROBABILITY = float(np.finfo(np.float64).eps)
 # Temperatures beyond these say that all predictions were right, or no better than guesses.
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
-# How closely known shares of classes are met.
-SHARES_TOLERANCE = 1e-8
+# How closely known shares of classes are sought, and met at least.
+SHARES_TOLERANCE, SHARES_MISSED = 1e-8, 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,6 +242,9 @@ def match_shares(probability: ArrayLike, shares: ArrayLike) -> Array:
             f"shares must have one number above 0 for each of the {p.shape[1]} classes, together 1, got "
             f"{np.array2string(known, threshold=10)}."
         )
+    if len(p) == 0:
+        raise ValueError("probability is empty: at least one node is needed.")
+    known = known / known.sum()
     if (never := np.flatnonzero(p.max(axis=0) == 0)).size:
         raise ValueError(
             f"No row can be of class {never[0]}: its probability is 0 everywhere, its share cannot be met."
@@ -258,8 +261,16 @@ def match_shares(probability: ArrayLike, shares: ArrayLike) -> Array:
         value = float(logsumexp(together, axis=1).mean() - known @ log_weights)
         return value, softmax(together, axis=1).mean(axis=0) - known
 
-    found = minimize(loss, np.zeros(len(known)), jac=True, method="BFGS", options={"gtol": SHARES_TOLERANCE})
-    return np.asarray(softmax(log_p + found.x, axis=1))
+    with np.errstate(over="ignore", invalid="ignore"):  # where weights without end come closest
+        found = minimize(loss, np.zeros(len(known)), jac=True, method="BFGS", options={"gtol": SHARES_TOLERANCE})
+        met = np.asarray(softmax(log_p + found.x, axis=1))
+    missed = np.abs(met.mean(axis=0) - known)
+    if not missed.max() <= SHARES_MISSED:
+        raise ValueError(
+            f"The share {known[missed.argmax()]:g} of class {missed.argmax()} cannot be met: probabilities of 0 decide the "
+            "class of too many rows."
+        )
+    return met
 
 
 def summary(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> Summary:
