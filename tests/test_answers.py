@@ -157,7 +157,7 @@ def test_three_classes_and_more_labels(file):
     np.testing.assert_allclose(found.label_distributions_, whole.label_distributions_, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["out", "out.zarr"])
+@pytest.mark.parametrize("name", ["out", "out.ZARR"])
 def test_a_second_call_goes_on_where_the_first_was_stopped(name, file, tmp_path, monkeypatch):
     known = GraphClassifier(**QUICK).fit(X, Y)
     fitted = GraphClassifier(**QUICK).fit(tall(file), Y)

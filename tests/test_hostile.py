@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import warnings
+from pathlib import Path  # noqa: F401 - named in the tables
 from types import SimpleNamespace  # noqa: F401 - named in the tables
 
 import jax.numpy as jnp  # noqa: F401 - named in the tables
@@ -37,6 +38,7 @@ from graphuq.app import folder
 from graphuq.app.cli import app
 from graphuq.app.tables import read_table
 from graphuq.spectrum.result import Spectrum
+from graphuq.tall import tall  # noqa: F401 - named in the tables
 from tests.decay import attempt, decayed
 
 RNG = np.random.default_rng(0)
@@ -624,6 +626,18 @@ PYTHON = [
     ("C.partial_fit_labels([5], [0, 1])", "There are 1 nodes and 2 classes"),
     ("C.partial_fit_labels([5], [7])", "7 is none of the classes of fit, 0 and 1"),
     ("C.partial_fit_labels([0, 1], [-1, -1])", "Only one class would stay labeled"),
+    # stores and folders
+    ("tall(None)", "X must be real numbers, got None"),
+    ("tall([[1, 2], [3]])", "X must be real numbers, got object"),
+    ("tall(MASKED)", "X has masked entries"),
+    ("fit('x.npy')", "X must be a table of real numbers, got the path 'x.npy': tall.tall opens what lies there"),
+    ("C.predict(Path('x.npy'))", "X must be a table of real numbers, got the path 'x.npy'"),
+    ("C.write_proba(None)", "path must be the name of a file, got None"),
+    ("C.write_proba('out', force='no')", "force must be True or False, got 'no'"),
+    ("C.write_proba('out', MASKED)", "X has masked entries"),
+    ("folder.read(None)", "folder must be the name of a file, got None"),
+    ("folder.read('none')", "There is no folder none"),
+    ("folder.write('none', GraphClassifier())", "is not fitted yet"),
     ("graphuq.LabeledKFold(1)", "n_splits must be a whole number of at least 2, got 1"),
     ("graphuq.LabeledScorer('auc')", "measure must be 'accuracy', 'neg_log_loss'"),
     ("graphuq.Probit", "has no attribute 'Probit'"),

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import _accelerator, uncertainty
-from graphuq._expect import RowError
+from graphuq._expect import RowError, expect_flag, expect_path
 from graphuq._progress import stages_told
 from graphuq.classes import Labels
 from graphuq.files import lock, made_folder, whole_file
@@ -98,12 +98,12 @@ def _asked(
 
 def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool = False) -> Path:
     """Write the probabilities to a folder of Parquet files, or to a Zarr array; blocks that are there are kept."""
-    folder = Path(path)
+    folder, force = expect_path(path), expect_flag(force, "force")
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, where a folder is needed: choose another name.")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / LEDGER).exists():
         raise ValueError(f"{folder} holds something that graphuq did not write: choose another folder.")
-    put = _to_zarr if folder.suffix == ".zarr" else _to_parquet
+    put = _to_zarr if _is_zarr(folder) else _to_parquet
     basis, ask = _question(classifier) if X is None else _new_question(classifier, X)
     if put is _to_zarr:  # whose chunks are of one length, and a block is one
         basis = basis.evenly()
@@ -309,9 +309,13 @@ def _clear(folder: Path) -> None:
         (folder / LEDGER).unlink()
 
 
+def _is_zarr(folder: Path) -> bool:
+    return folder.suffix.lower() == ".zarr"
+
+
 def _place(folder: Path, number: int) -> Path:
     """Where a block lies."""
-    return folder / (f"c/{number}/0" if folder.suffix == ".zarr" else f"part-{number:06d}.parquet")
+    return folder / (f"c/{number}/0" if _is_zarr(folder) else f"part-{number:06d}.parquet")
 
 
 def _to_parquet(

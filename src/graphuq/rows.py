@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2b
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,10 @@ def _refuse_others(X: Any) -> None:
     if hasattr(X, "collect") and not hasattr(X, "__array__"):
         raise TypeError(
             f"X must be a table of real numbers, got {called(X)}, which is still to be computed: collect it."
+        )
+    if isinstance(X, str | PathLike):
+        raise TypeError(
+            f"X must be a table of real numbers, got the path {str(X)[:60]!r}: tall.tall opens what lies there."
         )
     if hasattr(X, "adjacency"):  # of networkx
         raise TypeError(

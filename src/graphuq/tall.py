@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from graphuq._expect import RowError
+from graphuq._expect import RowError, expect_numbers, refuse_masked
 from graphuq.memory import check_room
 
 Array = NDArray[np.float64]
@@ -307,7 +307,8 @@ def tall(X: Any, *, called: str = "X") -> Tall:
         raise TypeError(
             "X is sparse, and blocks of rows are dense: pass some rows at a time, as X[:1000].toarray()."
         )
-    X = X if hasattr(X, "dtype") and hasattr(X, "shape") else np.asarray(X)
+    refuse_masked(X, name)
+    X = X if hasattr(X, "dtype") and hasattr(X, "shape") else expect_numbers(X, name)
     if X.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers, got {X.dtype}.")
     if len(X.shape) != 2 or X.shape[1] < 1:

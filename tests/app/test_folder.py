@@ -188,7 +188,7 @@ def test_the_model_of_a_store_needs_no_store(tmp_path, name, few_kept):
     known, labeled = before.predict_proba(NEW), before.posterior_.probability(before.labels_.nodes)
     everywhere, of = before.label_distributions_, answers.key(before, before.labels_, before._seen.store)
     folder.write(tmp_path, before)
-    whole = folder.read(tmp_path, store=tall(tmp_path / "x.npy"))[0]
+    whole = folder.read(tmp_path, store=tmp_path / "x.npy")[0]
     np.testing.assert_allclose(whole.label_distributions_, everywhere, rtol=1e-9)
     (tmp_path / "x.npy").unlink()
     after = folder.read(tmp_path)[0]

@@ -21,8 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from sklearn.utils.validation import check_is_fitted
 
 from graphuq import __version__, archive
+from graphuq._expect import expect_path
 from graphuq.answers import TOLD_ROWS
 from graphuq.app.report.content import TableRows
 from graphuq.classes import Labels
@@ -40,7 +42,7 @@ from graphuq.posterior.archive import pack, unpack
 from graphuq.seen import Seen
 from graphuq.spectrum.factored import Eigenrows
 from graphuq.spectrum.result import Spectrum
-from graphuq.tall import Tall, some_rows, spread
+from graphuq.tall import Tall, some_rows, spread, tall
 
 RUN, MODEL, REPORT, ANSWERS = "run.json", "model.npz", "report.html", "predictions.csv"
 FORMAT = "graphuq model 3"
@@ -84,6 +86,8 @@ def space(classifier: GraphClassifier, X: Tall) -> float:
 
 def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = None, record: Any = None) -> None:
     """Write model.npz and run.json. Eigenvectors are stored once."""
+    folder = expect_path(folder, "folder")
+    check_is_fitted(classifier)
     refuse_objects(classifier)
     graph: Any = classifier.graph_
     seen, record = classifier._seen, {} if record is None else record
@@ -139,8 +143,9 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
         part.write_text(json.dumps({"version": __version__, **record}, indent=1), encoding="utf-8")
 
 
-def read(folder: Path, *, store: Tall | None = None) -> Kept:
+def read(folder: Path, *, store: Any = None) -> Kept:
     """The classifier, rows and record that `write` put there; with all rows of the store that was fitted, if it is given."""
+    folder = expect_path(folder, "folder")
     recover(folder)
     if not folder.is_dir():
         raise ValueError(f"There is no folder {folder}.")
@@ -161,6 +166,7 @@ def read(folder: Path, *, store: Tall | None = None) -> Kept:
 
     rows, features, linear = parts["rows"], made("features"), made("linear")
     if store is not None:
+        store = tall(store)
         _check_store(folder, store, facts, rows)
     X = store
     if "store" in facts:
