@@ -56,6 +56,10 @@ def test_a_store_is_fitted_and_fitted_again_at_once(folder):
     assert again.exit_code == 0, again.output
     assert "300 rows, 15 with a class" in again.stdout
     assert before == {path: path.stat().st_mtime_ns for path in (folder / "out/answers").glob("*.parquet")}
+    part = folder / "out/answers/part-000000.parquet"
+    part.write_bytes(part.read_bytes()[:-9])
+    assert graphuq(*GIVEN).exit_code == 0
+    np.testing.assert_allclose(probabilities("out/answers")[:, 0], table["p_high"], atol=1e-9)
     (folder / "labels.csv").write_text("row,class\n0,low\n20,high\n")
     assert "out holds the model of another fit, or of a store" in graphuq(*GIVEN).stderr
     assert graphuq(*GIVEN, "--force", "--quiet").exit_code == 0

@@ -104,6 +104,8 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     categories = question.categories
     if categories == ("all",):
         categories = tuple(name for name in names if table.column(name).dtype.kind != "f")
+        if not categories:
+            raise ValueError(f"No feature of {table.source.name} holds text: leave out --category all.")
     for name in categories:
         table.column(name)
         if name not in names:

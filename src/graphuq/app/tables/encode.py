@@ -283,6 +283,10 @@ def _text(table: Table, name: str, wrong: list[str]) -> ColumnError:
             f"column {name!r} holds another text in nearly every row ({told}), as names (--id) do",
             f"--drop {quote(name)}",
         )
+    if len({*values, ""}) == 2:
+        return ColumnError(
+            f"column {name!r} holds one text ({told}), which tells no rows apart", f"--drop {quote(name)}"
+        )
     return ColumnError(f"column {name!r} holds text ({told})", f"--category {quote(name)}")
 
 
