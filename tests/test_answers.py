@@ -196,6 +196,19 @@ def test_a_second_call_goes_on_where_the_first_was_stopped(name, file, tmp_path,
     assert not asked
 
 
+@pytest.mark.parametrize("n_lines", [0, 1, 3])
+def test_a_line_of_the_ledger_that_was_cut_off_spoils_no_other(n_lines, file, tmp_path):
+    """As a full disk leaves it: the call after the one that goes on finds all blocks too."""
+    fitted = GraphClassifier(**QUICK).fit(tall(file), Y)
+    ledger = fitted.write_proba(tmp_path / "out") / answers.LEDGER
+    whole = ledger.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    ledger.write_bytes(b"".join(lines[:n_lines]) + lines[n_lines][:5])
+    for _ in range(2):
+        fitted.write_proba(tmp_path / "out")
+        assert ledger.read_bytes() == whole
+
+
 def test_answers_of_another_fit_are_kept(file, tmp_path):
     first, other = (GraphClassifier(**QUICK, gamma=gamma).fit(tall(file), Y) for gamma in (None, 0.5))
     out = first.write_proba(tmp_path / "out")

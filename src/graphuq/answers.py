@@ -128,6 +128,8 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
             raise ValueError(
                 f"{folder} holds the answers of {foreign}: choose another folder, or replace it by force."
             )
+        ledger.seek(0)
+        ledger.truncate(ledger.read().rfind(b"\n") + 1)  # else the next line would go on where one was cut off
         known, listed = _ledger(folder)
         done = {number for number, (_, seal) in listed.items() if _seal(_place(folder, number)) == seal}
         try:
@@ -174,7 +176,7 @@ class _Ask:
 def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
     """The basis of all components, as far as one of them looks at it, and what is to be asked of its blocks."""
     posterior: Any = classifier.posterior_
-    parts = posterior.components if isinstance(posterior, Mixture) else (posterior,)
+    parts = posterior.components
     columns = classifier._seen.columns if classifier._learned else None
     n_first = 0 if columns is None else columns.shape[1]
     n_modes = max(2, max(each.prior.first + each.prior.n_modes for each in parts) - n_first)
