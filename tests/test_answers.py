@@ -209,6 +209,18 @@ def test_a_line_of_the_ledger_that_was_cut_off_spoils_no_other(n_lines, file, tm
         assert ledger.read_bytes() == whole
 
 
+def test_answers_of_another_version_are_kept_or_replaced(file, tmp_path):
+    fitted = GraphClassifier(**QUICK).fit(tall(file), Y)
+    ledger = fitted.write_proba(tmp_path / "out") / answers.LEDGER
+    whole = ledger.read_bytes()
+    before = json.dumps(json.loads(whole.split(b"\n")[0]) | {"form": "graphuq answers 4"})
+    ledger.write_text(f"{before}\n0 00000000 12345678\n")
+    with pytest.raises(ValueError, match=r"holds the answers of another fit, or of other rows: choose another"):
+        fitted.write_proba(tmp_path / "out")
+    fitted.write_proba(tmp_path / "out", force=True)
+    assert ledger.read_bytes() == whole
+
+
 def test_answers_of_another_fit_are_kept(file, tmp_path):
     first, other = (GraphClassifier(**QUICK, gamma=gamma).fit(tall(file), Y) for gamma in (None, 0.5))
     out = first.write_proba(tmp_path / "out")

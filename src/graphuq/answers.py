@@ -35,6 +35,7 @@ from graphuq.tall import Array, Tall, in_parts, is_store, needed, some_rows, spr
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
 
+FORM = "graphuq answers 5"
 LEDGER = (
     "_graphuq.jsonl"  # what was asked, and a line for each block that is there; readers of Parquet pass over "_"
 )
@@ -109,7 +110,7 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
         basis = basis.evenly()
     n_rows, n_classes, slices = len(basis), len(classifier.classes_), basis.slices()
     of = key(classifier, classifier.labels_, classifier._seen.store)
-    question = {"form": "graphuq answers 5", "rows": n_rows, "blocks": len(slices), "of": of}
+    question = {"form": FORM, "rows": n_rows, "blocks": len(slices), "of": of}
     question |= {"new": isinstance(ask, _AskNew), "fields": _fields(classifier)}
 
     def others() -> str | None:
@@ -282,12 +283,15 @@ def _ledger(folder: Path) -> tuple[Any, dict[int, tuple[int, int]]]:
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     done: dict[int, tuple[int, int]] = {}
     try:
+        known = json.loads(lines[0]) if lines else None
+        if not (isinstance(known, dict) and known.get("form") == FORM):  # of another version, say
+            return known, done
         for line in lines[1:]:
             number, mark, seal = (int(word, base) for word, base in zip(line.split(), (10, 16, 16), strict=False))
             if line + b"\n" != _line(number, mark, seal):
                 raise ValueError
             done[number] = mark, seal
-        return (json.loads(lines[0]) if lines else None), done
+        return known, done
     except ValueError:
         raise ValueError(f"{path} is damaged: choose another folder, or remove this one.") from None
 
