@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -207,6 +208,18 @@ def test_a_line_of_the_ledger_that_was_cut_off_spoils_no_other(n_lines, file, tm
     for _ in range(2):
         fitted.write_proba(tmp_path / "out")
         assert ledger.read_bytes() == whole
+
+
+def test_what_a_killed_call_left_stays_ours_though_the_next_one_fails(file, tmp_path, monkeypatch):
+    fitted = GraphClassifier(**QUICK).fit(tall(file), Y)
+    out = fitted.write_proba(tmp_path / "out")
+    whole = (out / answers.LEDGER).read_bytes()
+    (out / answers.LEDGER).write_bytes(b"")  # killed after a block was written, before that was noted
+    with monkeypatch.context() as full:
+        full.setattr(answers, "check_disk", Mock(side_effect=OSError("no room")))
+        with pytest.raises(OSError, match="no room"):
+            fitted.write_proba(out)
+    assert (fitted.write_proba(out) / answers.LEDGER).read_bytes() == whole
 
 
 def test_answers_of_another_version_are_kept_or_replaced(file, tmp_path):

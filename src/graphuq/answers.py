@@ -312,7 +312,8 @@ def _clear(folder: Path) -> None:
     shutil.rmtree(folder / "c", ignore_errors=True)
     with suppress(OSError):
         (folder / "zarr.json").unlink(missing_ok=True)
-        (folder / LEDGER).unlink()
+        if len(list(folder.iterdir())) == 1:  # what a killed call left beside it is known as ours by it
+            (folder / LEDGER).unlink()
 
 
 def _is_zarr(folder: Path) -> bool:
