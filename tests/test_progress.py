@@ -116,6 +116,16 @@ def test_what_takes_long_after_a_fit_is_told_too(capsys, tmp_path, monkeypatch):
     assert capsys.readouterr().err == ""
 
 
+def test_answers_that_are_all_there_are_not_told(capsys, tmp_path):
+    X = np.abs(np.random.default_rng(0).standard_normal((60, 3))) + 0.1
+    classifier = GraphClassifier(graph="cosine", prior="matern", inference="ep", verbose=True)
+    classifier.fit(X, np.where(np.arange(60) < 8, np.arange(60) % 2, -1))
+    for told in ("answers of 60 rows ...\n", ""):
+        capsys.readouterr()
+        classifier.write_proba(tmp_path / "out")
+        assert capsys.readouterr().err == told
+
+
 def test_nobody_looks_on_at_a_pipe_or_a_thread(monkeypatch):
     assert not looked_on()
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)

@@ -93,7 +93,8 @@ def _asked(
     """The answers of some blocks, and how far they are."""
     from graphuq.settings import shows_bars
 
-    tell(f"answers of {sum(rows.stop - rows.start for rows in chosen):,} rows")
+    if chosen:
+        tell(f"answers of {sum(rows.stop - rows.start for rows in chosen):,} rows")
     return each_block(X, ask, chosen=chosen, shown=shows_bars(classifier), desc="answers")
 
 
