@@ -981,6 +981,8 @@ SHELL = [
     ("predict swapped t.csv", "model.npz was changed or damaged after it was written: its checksum is another"),
     ("report none", "There is no folder none"),
     ("report mine", "mine holds no model"),
+    ("report out --force", "--force replaces what --out names, and that is not given: leave it out"),
+    ("predict out t.csv --force", "--force replaces what --out names"),
     ("report broken", "is not a model of graphuq, or is damaged"),
     ("report out --out mine", "mine is not a regular file, so it is not replaced"),
     ("report out --out t.csv", "t.csv exists already"),

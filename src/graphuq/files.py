@@ -28,6 +28,10 @@ class InUseError(OSError):
     """Another process holds the file."""
 
 
+def _in_use(target: Path) -> ValueError:
+    return ValueError(f"Another process is writing {target}: wait for it, or choose another folder.")
+
+
 def lock(path: Path) -> IO[bytes]:
     """The file, opened to add to it (and made, if need be), and locked until it is closed or the process ends."""
     while True:
@@ -84,6 +88,8 @@ def _lock_own(path: Path) -> IO[bytes]:
 
 def check_target(out: Path | None, force: bool, *read: Path) -> None:
     """Whether a file may be written, asked before any work; what is read is never replaced."""
+    if out is None and force:
+        raise ValueError("--force replaces what --out names, and that is not given: leave it out.")
     if out is None:
         return
     refuse_irregular(out)
@@ -121,7 +127,7 @@ def whole_folder(
             target.parent.mkdir(parents=True, exist_ok=True)
             _put(work, target, replace, foreign)
     except InUseError:
-        raise ValueError(f"Another process is writing {target}: wait for it, or choose another folder.") from None
+        raise _in_use(target) from None
     except OSError as error:
         cause = error.__cause__ if isinstance(error.__cause__, OSError) else error  # whole_file names its own file
         raise ValueError(f"{target} could not be written, and nothing was: {cause.strerror or cause}.") from error
@@ -147,9 +153,7 @@ def held_folder(target: Path) -> Iterator[None]:
         try:
             file = lock(target / HELD)
         except InUseError:
-            raise ValueError(
-                f"Another process is writing {target}: wait for it, or choose another folder."
-            ) from None
+            raise _in_use(target) from None
         with file:
             try:
                 yield

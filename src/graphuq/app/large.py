@@ -84,8 +84,7 @@ def fit_store(
             classifier, record = known.classifier.set_params(verbose=classifier.verbose), known.record
         with words_of_the_shell():
             classifier.write_proba(out / ANSWERS, force=replace)
-        found = {"seconds": round(time.perf_counter() - began, 3), "peak_gigabytes": peak_gigabytes()}
-        summary = record | found | {"answers": str(out / ANSWERS)}
+        summary = record | _taken(began) | {"answers": str(out / ANSWERS)}
         folder.write_record(out, summary)
     return summary
 
@@ -117,14 +116,12 @@ def predict_store(
     X.expect_columns(classifier.n_features_in_, fitted.names, str(store))
     with cluster(**carried_by), words_of_the_shell() as notes:
         classifier.write_proba(out, X, force=replace)
-    found = {"seconds": round(time.perf_counter() - began, 3), "peak_gigabytes": peak_gigabytes()}
-    return {
-        "rows": len(X),
-        "classes": classifier.classes_.tolist(),
-        "warnings": notes,
-        "answers": str(out),
-        **found,
-    }
+    told = {"rows": len(X), "classes": classifier.classes_.tolist(), "warnings": notes, "answers": str(out)}
+    return told | _taken(began)
+
+
+def _taken(began: float) -> dict[str, float]:
+    return {"seconds": round(time.perf_counter() - began, 3), "peak_gigabytes": peak_gigabytes()}
 
 
 def as_store(path: Path, model: folder.Kept) -> bool:

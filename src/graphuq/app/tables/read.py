@@ -23,11 +23,11 @@ from graphuq.app.tables.text import (
     SEPARATORS,
     USUAL,
     Marks,
+    by_column,
     check_names,
     columns_of,
     ending,
     is_missing,
-    name_the_nameless,
     read_text,
 )
 
@@ -217,12 +217,7 @@ def _read_excel(path: Path, sheet: str | None = None) -> Content:
     if chosen not in sheets:
         raise ValueError(f"{path.name} has no sheet {chosen!r}: there are {_listed(sheets)}.")
     lines = [[_cell(value) for value in line] for line in lines if any(value is not None for value in line)]
-    names = lines[0] if lines else []
-    while names and not names[-1] and not any(line[len(names) - 1] for line in lines):
-        names.pop()
-    notes = name_the_nameless(path, names)
-    check_names(path, names)
-    cells = {name: [line[k] for line in lines[1:]] for k, name in enumerate(names)}
+    cells, notes = by_column(path, lines[0] if lines else [], lines[1:])
     columns, more = columns_of(cells)
     if len(sheets) > 1 and sheet is None:
         notes.append(

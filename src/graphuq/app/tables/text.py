@@ -75,16 +75,13 @@ def read_text(
                     f"{path.name} is ragged: line {lines.line_num} has {len(row)} cells between {OTHERS.get(chosen, chosen)}, "
                     f"and the heading has {len(names)}."
                 )
-            rows.append(row)
+            rows.append([cell.strip() for cell in row])
     except csv.Error as error:
         raise ValueError(f"{path.name} is not well-formed: line {lines.line_num}: {error}.") from None
-    while names and not names[-1] and not any(row[len(names) - 1].strip() for row in rows):
-        names.pop()  # a separator at the end of every line
-    notes += name_the_nameless(path, names)
-    check_names(path, names)
-    cells = {name: [row[k].strip() for row in rows] for k, name in enumerate(names)}
+    cells, nameless = by_column(path, names, rows)
     columns, more = columns_of(cells, commas=chosen == ";")
-    return columns, cells, notes + more, _marks(columns, cells, chosen, usual)._replace(first=mark)
+    marks = _marks(columns, cells, chosen, usual)._replace(first=mark)
+    return columns, cells, [*notes, *nameless, *more], marks
 
 
 def _marks(columns: dict[str, NDArray[Any]], cells: dict[str, list[str]], separator: str, usual: str) -> Marks:
@@ -94,14 +91,20 @@ def _marks(columns: dict[str, NDArray[Any]], cells: dict[str, list[str]], separa
     return Marks(separator if usual == "," else ";" if comma else ",", "," if comma else ".")
 
 
-def name_the_nameless(path: Path, names: list[str]) -> list[str]:
-    """Name columns without a name by their place, as the index that pandas writes; a note on each."""
+def by_column(path: Path, names: list[str], rows: list[list[str]]) -> tuple[dict[str, list[str]], list[str]]:
+    """The cells of each column, without empty ones at the end, as after a separator that closes every line.
+
+    Columns without a name, such as the index that pandas writes, are named by their place, with a note on each.
+    """
+    while names and not names[-1] and not any(row[len(names) - 1] for row in rows):
+        names.pop()
     notes = []
     for k, name in enumerate(names):
         if not name:
             names[k] = f"column {k + 1}"
             notes.append(f"Column {k + 1} of {path.name} has no name, and is called {names[k]!r}.")
-    return notes
+    check_names(path, names)
+    return {name: [row[k] for row in rows] for k, name in enumerate(names)}, notes
 
 
 def check_names(path: Path, names: Sequence[str]) -> None:
