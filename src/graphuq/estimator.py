@@ -17,7 +17,7 @@ from graphuq._expect import expect_numbers
 from graphuq._progress import stages_told
 from graphuq.beliefs import drawn, infer, model_of, with_labels
 from graphuq.classes import Labels, read_labels, refuse_one_versus_rest, relabel
-from graphuq.posterior import Draws, Mixture
+from graphuq.posterior import Draws
 from graphuq.posterior.kept import Kept, refreshed
 from graphuq.posterior.mixture import AnyPosterior
 from graphuq.prior import NewRows
@@ -322,7 +322,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def n_iter_(self) -> int:
         """Steps of each chain, or sweeps of expectation propagation."""
         check_is_fitted(self)
-        first = self.posterior_.components[0] if isinstance(self.posterior_, Mixture) else self.posterior_
+        first = self.posterior_.components[0]
         return first.n_draws if isinstance(first, Draws) else first.fit.n_sweeps
 
     def predict(self, X: Any) -> NDArray[Any]:

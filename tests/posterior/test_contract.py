@@ -96,6 +96,15 @@ def test_labels_are_those_of_u_without_noise(leaf):
 
 
 @every_leaf
+def test_the_components_together_are_the_posterior(leaf):
+    found = posterior(*leaf)
+    assert len(found.components) == len(found.weights)
+    assert found.weights.sum() == pytest.approx(1)
+    alone = [each.probability() for each in found.components]
+    np.testing.assert_allclose(found.mixed(alone), found.probability(), rtol=1e-12)
+
+
+@every_leaf
 def test_ranking(leaf):
     found = posterior(*leaf)
     order = uncertainty.ranked(found.classes(noise=False).probability)

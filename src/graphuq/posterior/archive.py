@@ -51,13 +51,12 @@ def load(path: str | Path, *, model: Model | None = None) -> AnyPosterior:
 
 def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, Any], Arrays]:
     """A posterior as facts and arrays; without the basis if that is given, and so kept elsewhere."""
-    components = posterior.components if isinstance(posterior, Mixture) else (posterior,)
     whole = posterior.drawn_from if isinstance(posterior, Mixture) else None
     model = posterior.model
     arrays: Arrays = {"model nodes": np.asarray(model.nodes)}
     if basis is None:
         undrawn = whole.components if whole else ()
-        arrays["basis"] = basis = _whole_basis([each.prior for each in (*components, *undrawn)])
+        arrays["basis"] = basis = _whole_basis([each.prior for each in (*posterior.components, *undrawn)])
     if getattr(model, "y", None) is not None:
         arrays["model y"] = np.asarray(model.y)
     facts: dict[str, Any] = {"components": []}
@@ -67,7 +66,7 @@ def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, A
     if whole is not None:
         facts[WHOLE], more = pack(whole, basis)
         arrays |= {f"{WHOLE} {name}": array for name, array in more.items()}
-    for k, each in enumerate(components):
+    for k, each in enumerate(posterior.components):
         told, more = _pack_one(each)
         facts["components"].append(told)
         arrays |= {f"{k} {name}": array for name, array in more.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -65,6 +65,16 @@ class Posterior(Protocol):
         ...
 
     @property
+    def components(self) -> tuple[Any, ...]:
+        """The posteriors that it is an average of, heaviest first; itself alone, if it is no mixture."""
+        ...
+
+    @property
+    def weights(self) -> Array:
+        """Their weights, adding up to one."""
+        ...
+
+    @property
     def n_nodes(self) -> int:
         """Number of nodes N."""
         ...
@@ -80,6 +90,10 @@ class Posterior(Protocol):
         With noise it is that of the label a row like this would get: where classes overlap, gamma keeps it
         from 0 and 1. Without, it is that of the sign, or of the largest, of u alone: the paper's quantity.
         """
+        ...
+
+    def mixed(self, probabilities: Sequence[Array]) -> Array:
+        """The answers of all components, noise included, as one."""
         ...
 
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
@@ -173,6 +187,11 @@ def _ranked(posterior: Posterior, include_labeled: bool) -> Nodes:
         nodes = np.setdiff1d(nodes, posterior.model.nodes)
     found = posterior.classes(nodes, noise=False).probability
     return nodes[uncertainty.ranked(found)]
+
+
+def mixed_alone(self: Posterior, probabilities: Sequence[Array]) -> Array:
+    """The answers of all components as one, where there is one."""
+    return probabilities[0]
 
 
 def save(self: Posterior, path: str | Path) -> None:

@@ -56,6 +56,16 @@ class Draws:
         return self.whitening.prior
 
     @property
+    def components(self) -> tuple[Draws]:
+        """Itself alone: it is no mixture."""
+        return (self,)
+
+    @property
+    def weights(self) -> Array:
+        """All of it."""
+        return np.ones(1)
+
+    @property
     def n_nodes(self) -> int:
         """Number of nodes N."""
         return self.prior.n_nodes
@@ -192,7 +202,7 @@ class Draws:
         """``m_j(z)`` of every draw, shape (chains, draws, rows, fields), and ``s_j``."""
         return drawn_fields(self.whitening, self.z, where, self.n_fields), self.whitening.std(where)
 
-    probability, save = base.probability, base.save
+    probability, mixed, save = base.probability, base.mixed_alone, base.save
     label_mean, label_variance = base.label_mean, base.label_variance
     mean_label_variance = base.mean_label_variance
     most_uncertain, least_uncertain = base.most_uncertain, base.least_uncertain

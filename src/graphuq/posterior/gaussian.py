@@ -110,6 +110,16 @@ class GaussianPosterior:
         return self.whitening.prior
 
     @property
+    def components(self) -> tuple[GaussianPosterior]:
+        """Itself alone: it is no mixture."""
+        return (self,)
+
+    @property
+    def weights(self) -> Array:
+        """All of it."""
+        return np.ones(1)
+
+    @property
     def n_nodes(self) -> int:
         """Number of nodes N."""
         return self.prior.n_nodes
@@ -183,7 +193,7 @@ class GaussianPosterior:
         return EPDiagnosis(self.fit.converged, self.fit.n_sweeps)
 
     labels = base.sign_labels
-    probability, save = base.probability, base.save
+    probability, mixed, save = base.probability, base.mixed_alone, base.save
     label_mean, label_variance = base.label_mean, base.label_variance
     mean_label_variance = base.mean_label_variance
     most_uncertain, least_uncertain = base.most_uncertain, base.least_uncertain

@@ -23,7 +23,6 @@ from graphuq.inference.whiten import OnModes
 from graphuq.models.base import offer
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, blocks
 from graphuq.posterior.gaussian import GaussianPosterior
-from graphuq.posterior.mixture import Mixture
 from graphuq.prior import GaussianPrior, NewRows
 
 Nodes = NDArray[np.int64]
@@ -55,7 +54,7 @@ def refreshed(
 ) -> tuple[Array, Array, tuple[Kept, ...]]:
     """The probabilities of rows, by default all, and their errors, and what to hand in next time for the same rows."""
     nodes = np.arange(posterior.n_nodes) if rows is None else rows
-    parts: tuple[Any, ...] = posterior.components if isinstance(posterior, Mixture) else (posterior,)
+    parts = posterior.components
     in_closed_form = all(isinstance(each, GaussianPosterior) for each in parts)
     if not in_closed_form or len(nodes) * posterior.n_classes * len(parts) < FEW_NUMBERS:
         found = posterior.classes(nodes)
@@ -71,7 +70,7 @@ def refreshed(
 
     with blas_threads(0), ThreadPoolExecutor(min(len(parts), os.cpu_count() or 1)) as pool:
         now, probabilities = zip(*pool.map(now_of, parts), strict=True)
-    mixed = posterior.mixed(probabilities) if isinstance(posterior, Mixture) else probabilities[0]
+    mixed = posterior.mixed(probabilities)
     return mixed, np.zeros_like(mixed), now if keeps else ()
 
 

@@ -25,7 +25,6 @@ from graphuq.models.base import ask, offer
 from graphuq.posterior.base import LEAST_PROBABILITY, Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
-from graphuq.posterior.mixture import Mixture
 
 Array = NDArray[Any]
 Nodes = NDArray[np.int64]
@@ -83,9 +82,7 @@ def joint(posterior: Posterior, rows: Nodes, asked: Nodes, *, n_draws: int = N_D
 
 
 def heaviest(posterior: Posterior) -> tuple[tuple[Any, ...], NDArray[np.float64]]:
-    """The components that count and their weights; a posterior that is no mixture is one component."""
-    if not isinstance(posterior, Mixture):
-        return (posterior,), np.ones(1)
+    """The components that count and their weights."""
     most = MOST_COMPONENTS if posterior.n_classes == 2 else MOST_COMPONENTS_MANY
     n = min(most, 1 + int(np.searchsorted(np.cumsum(posterior.weights), HEAVY)))
     return posterior.components[:n], posterior.weights[:n] / posterior.weights[:n].sum()

@@ -238,9 +238,7 @@ def _nearest(classifier: GraphClassifier, listed: Nodes, shown: Nodes) -> dict[i
 
 def _errors(classifier: GraphClassifier, shown: Nodes, answer: Nodes) -> list[float | None]:
     """The Monte-Carlo error of the probability of the answer; None where there are no draws, or too few to tell."""
-    posterior = classifier.posterior_
-    first = posterior.components[0] if isinstance(posterior, Mixture) else posterior
-    if not isinstance(first, Draws):
+    if not isinstance(classifier.posterior_.components[0], Draws):
         return [None] * len(shown)
     error = classifier.label_errors_[shown, answer]
     return [round(float(each), 5) if np.isfinite(each) else None for each in error]
@@ -314,7 +312,7 @@ def _hyperparameters(classifier: GraphClassifier) -> list[tuple[str, str, str]]:
 
 def _settings(classifier: GraphClassifier, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     posterior, modes = classifier.posterior_, classifier.spectrum_
-    first = posterior.components[0] if isinstance(posterior, Mixture) else posterior
+    first = posterior.components[0]
     how = "expectation propagation"
     if isinstance(first, Draws):
         how = f"{first.settings.get('sampler')}, {first.n_chains} chains x {first.n_draws} draws"
