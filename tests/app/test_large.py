@@ -302,7 +302,7 @@ def test_what_makes_no_sense_is_one_sentence(words, told, folder):
         ("row,class\n5,a\n6,-1\n", "Column 'class' of labels.csv holds -1, which marks rows without a class"),
         ("row,class\n5,a\n5,b\n", "Row 5 stands in labels.csv more than once"),
         ("row,class\n5,a\n300,b\n", r"row numbers, 0 to 299, got 300"),
-        ("row,class\n5,a\nx7,b\n", r"row numbers, 0 to 299, got 5"),
+        ("row,class\n5,a\nx7,b\n", r"row numbers, 0 to 299, got x7"),
         ("row,klass\n5,a\n", "no column 'class'"),
     ],
 )

@@ -165,11 +165,11 @@ def read_store_labels(path: Path, n_rows: int) -> NDArray[Any]:
     for name in ("row", "class"):
         table.column(name)
     rows = table.column("row")
-    good = np.full(len(rows), rows.dtype.kind == "f")
-    if good.all():
+    good = np.array([text.isdecimal() for text in table.text("row")], dtype=bool)
+    if rows.dtype.kind == "f":
         good = (rows >= 0) & (rows < n_rows) & (rows == np.floor(rows))
-    if not good.all():
-        strange = table.text("row")[~good][0] or "nothing"
+    if not good.all() or rows.dtype.kind != "f":
+        strange = table.text("row")[np.argmin(good)] or "nothing"
         raise ValueError(f"Column 'row' of {path.name} must hold row numbers, 0 to {n_rows - 1}, got {strange}.")
     rows = rows.astype(np.int64)
     unique, counts = np.unique(rows, return_counts=True)
