@@ -278,6 +278,17 @@ def test_a_trial_of_a_table_listed_last_becomes_a_section(prepared_file, tmp_pat
     assert "2 draws of labels" in text
 
 
+def test_the_readme_is_right_about_tables_listed_last():
+    record = runner.read_record(RECORDS / "strangers.json")
+    assert "On 30 tables that were listed only when all its settings were fixed" in Path("README.md").read_text()
+    assert record.config["tables"] == list(table_data.STRANGERS)
+    for group in record.values["groups"]:
+        scores = {name: each[0][0] for name, each in group["scores"].items()}
+        assert min(scores, key=scores.get) == tables.OURS
+    assert sorted(group["n_labels"] for group in record.values["groups"]) == [20, 50, 200]
+    assert {cell["n_draws"] for cell in record.values["cells"]} == {10}
+
+
 def test_the_page_is_made_from_the_record():
     record = runner.read_record(RECORDS / "tables.json")
     assert (RECORDS.parent / "calibration.md").read_text() == calibration_page.page(record, RECORDS)
