@@ -21,7 +21,7 @@ from graphuq.rows import fingerprints, read_features
 from graphuq.settings import first_modes, make_graph, make_spectrum, modes_that_fit, seed_of, shows_bars
 from graphuq.spectrum.result import Spectrum
 from graphuq.stages import timed
-from graphuq.tall import Tall, is_store, spread, tall
+from graphuq.tall import Tall, is_store, numbered, spread, tall
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -57,7 +57,7 @@ def remember(X: Any, labeled: Nodes) -> Any:
     if not isinstance(X, Tall):
         return X
     n_rows = X.shape[0]
-    return X.remembering(np.concatenate([labeled, np.arange(*spread(n_rows).indices(n_rows)), *looked_at(n_rows)]))
+    return X.remembering(np.concatenate([labeled, numbered(spread(n_rows), n_rows), *looked_at(n_rows)]))
 
 
 @dataclass(frozen=True, eq=False)

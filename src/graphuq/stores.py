@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from graphuq._expect import why
 from graphuq.archive import told_if_damaged
-from graphuq.tall import Array, Index, Tall, delayed, merged, needed, tall
+from graphuq.tall import Array, Index, Tall, delayed, merged, needed, numbered, tall
 
 PARQUET = (".parquet", ".pq")
 
@@ -100,7 +100,7 @@ class Grouped:
 
     def rows(self, index: Index) -> Array:
         """Some of the rows."""
-        index = np.arange(*index.indices(self.first[-1])) if isinstance(index, slice) else index
+        index = numbered(index, self.first[-1])
         group = np.searchsorted(self.first, index, side="right") - 1
         found = np.empty((len(index), self.n_columns))
         for each in np.unique(group):

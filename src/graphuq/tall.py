@@ -50,6 +50,11 @@ def spread(n_rows: int) -> slice:
     return slice(None, None, max(1, n_rows // SPREAD_ROWS))
 
 
+def numbered(index: Index, n_rows: int) -> NDArray[np.int64]:
+    """The numbers of some of so many rows."""
+    return np.arange(*index.indices(n_rows)) if isinstance(index, slice) else index
+
+
 class Rows(Protocol):
     """Where the rows of a matrix lie. It goes to other processes, without the rows."""
 
@@ -138,7 +143,7 @@ class Tall:
                 )  # others need not be made
             return self.mapped(itemgetter((slice(None), columns)), n_columns)
         if isinstance(index, slice) and index.step not in (None, 1):
-            index = np.arange(*index.indices(len(self)))
+            index = numbered(index, len(self))
         return self.rows(index if isinstance(index, slice) else np.asarray(index))[:, columns]
 
     def __matmul__(self, W: Array) -> Array:
@@ -244,7 +249,7 @@ class Some:
         """Some of the rows."""
         if self.every is not None and isinstance(index, slice):
             return self.every.rows(index)
-        wanted = np.arange(*index.indices(self.n_rows)) if isinstance(index, slice) else index
+        wanted = numbered(index, self.n_rows)
         place = np.minimum(np.searchsorted(self.nodes, wanted), len(self.nodes) - 1)
         if (gone := wanted[self.nodes[place] != wanted]).size:
             if self.every is not None:

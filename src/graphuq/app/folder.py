@@ -42,7 +42,7 @@ from graphuq.posterior.archive import pack, unpack
 from graphuq.seen import Seen
 from graphuq.spectrum.factored import Eigenrows
 from graphuq.spectrum.result import Spectrum
-from graphuq.tall import Tall, some_rows, spread, tall
+from graphuq.tall import Tall, numbered, some_rows, spread, tall
 
 RUN, MODEL, REPORT, ANSWERS = "run.json", "model.npz", "report.html", "predictions.csv"
 FORMAT = "graphuq model 3"
@@ -230,7 +230,7 @@ def _check_store(folder: Path, store: Tall, facts: dict[str, Any], rows: archive
 def _kept(classifier: GraphClassifier, n_rows: int) -> NDArray[np.int64]:
     """The rows of a store that its model needs, beside those with a label."""
     every = classifier.graph == "knn" or offer(unlabeled(classifier.model, classifier), "sees_all_nodes")
-    return np.arange(n_rows) if every else np.arange(*spread(n_rows).indices(n_rows))
+    return numbered(slice(None) if every else spread(n_rows), n_rows)
 
 
 def _apart(piece: Any) -> tuple[dict[str, Any], archive.Arrays]:

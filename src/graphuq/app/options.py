@@ -56,12 +56,13 @@ class Reading:
     """How a table is read."""
 
     row_id: Annotated[str | None, typer.Option("--id", help="Column that names the rows.")] = None
-    column: Annotated[list[str] | None, typer.Option(help="A feature to use; repeat. By default all others.")] = (
-        None
-    )
+    columns: Annotated[
+        list[str] | None, typer.Option("--column", help="A feature to use; repeat. By default all others.")
+    ] = None
     drop: Annotated[list[str] | None, typer.Option(help="A column that is no feature; repeat.")] = None
-    category: Annotated[
-        list[str] | None, typer.Option(help="A feature that holds categories; repeat, or 'all' for all text.")
+    categories: Annotated[
+        list[str] | None,
+        typer.Option("--category", help="A feature that holds categories; repeat, or 'all' for all text."),
     ] = None
     scale: Annotated[Scale, typer.Option(help="Numbers to mean 0 and variance 1; auto: but not pixels.")] = (
         Scale.auto
@@ -75,20 +76,10 @@ class Reading:
         """What is asked of a table with a column of classes."""
         from graphuq.app.question import Question
 
-        return Question(
-            table=table,
-            label=label,
-            row_id=self.row_id,
-            truth=truth,
-            columns=tuple(self.column or ()),
-            drop=tuple(self.drop or ()),
-            categories=tuple(self.category or ()),
-            scale=self.scale.value,
-            impute=self.impute.value if self.impute else None,
-            unlabeled=self.unlabeled,
-            separator=self.separator,
-            sheet=self.sheet,
-        )
+        given: dict[str, Any] = {name: value for name, value in vars(self).items() if value is not None}
+        for name in ("columns", "drop", "categories"):
+            given[name] = tuple(given.get(name, ()))
+        return Question(table=table, label=label, truth=truth, **given)
 
 
 @dataclass(frozen=True)
