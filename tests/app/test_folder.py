@@ -1,6 +1,7 @@
 """A model on disk is the model that was fitted: every kind of graph, prior and posterior."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 from typer.testing import CliRunner
@@ -9,6 +10,7 @@ from graphuq import GraphClassifier, answers, archive, prior
 from graphuq import tall as talls
 from graphuq.app import folder
 from graphuq.app.cli import app
+from graphuq.app.fitting import predict_table
 from graphuq.app.report.content import TableRows
 from graphuq.posterior import Draws
 from graphuq.tall import tall
@@ -45,6 +47,29 @@ def saved(classifier, path):
     assert (named.names, named.columns, record) == (rows.names, rows.columns, {"asked": "nothing"})
     assert repr(named) == "TableRows(columns=['width'])"  # not all that there is in thousands of rows
     return after
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_of_columns_are_kept_and_new_rows_have_them_in_any_order(tmp_path):
+    table = pd.DataFrame(FLOWERS.data[ROWS], columns=list("abcd"))
+    y = np.where(np.arange(len(ROWS)) % 5 > 0, -1, FLOWERS.target[ROWS])
+    before = GraphClassifier(prior="matern", inference="ep", gamma=0.5).fit(table, y)
+    folder.write(tmp_path / "model", before)
+    after = folder.read(tmp_path / "model").classifier
+    new = pd.DataFrame(NEW, columns=list("abcd"))
+    probability = before.predict_proba(new)
+    np.testing.assert_allclose(after.predict_proba(new), probability, atol=1e-12)
+    with pytest.raises(ValueError, match="same order"):
+        after.predict_proba(new[list("dcba")])
+    new[list("dcba")].to_csv(tmp_path / "turned.csv", index=False)
+    np.savez(tmp_path / "bare.npz", x=NEW)
+    for name in ("turned.csv", "bare.npz"):
+        found, notes, _ = predict_table(folder.read(tmp_path / "model"), tmp_path / name)
+        np.testing.assert_allclose(found["probability of 0"], probability[:, 0], atol=1e-6)
+        assert not notes
+    new[list("abc")].to_csv(tmp_path / "few.csv", index=False)
+    with pytest.raises(ValueError, match="no column 'd'"):
+        predict_table(folder.read(tmp_path / "model"), tmp_path / "few.csv")
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,8 @@ def predict_table(
     data = replace(data, row_names=names)
     encoding = Encoding.from_json(known) if known else _as_they_are(data, classifier)
     X = encoding.encode(data, ignore_unknown=ignore_unknown)
+    classifier = copy(classifier)
+    classifier.__dict__.pop("feature_names_in_", None)  # by which the columns were chosen
     with words_of_the_shell(names) as notes:
         columns = beside({row_id or ROW: names}, _new_answers(classifier, X))
     gaps = filled_in(data, [feature.name for feature in encoding.features])
@@ -114,7 +117,10 @@ def predict_table(
 
 
 def _as_they_are(table: Table, classifier: GraphClassifier) -> Encoding:
-    """All columns of a table, where the fit knew no names: that of a store without them, or of Python."""
+    """The columns that a fit in Python names; all of a table, where it has none of those, or the fit knew no names."""
+    known = list(getattr(classifier, "feature_names_in_", ()))
+    if not table.columns.keys().isdisjoint(known):
+        return Encoding(tuple(Feature(name) for name in known))
     widths = {name: int(np.prod(table.column(name).shape[1:])) for name in table.columns}
     if sum(widths.values()) != classifier.n_features_in_:
         raise ValueError(

@@ -99,6 +99,7 @@ def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = No
         "hyperparameters": classifier.hyperparameters_,
         "hyperparameter_spread": classifier.hyperparameter_spread_,
         "n_features": int(classifier.n_features_in_),
+        "names": list(getattr(classifier, "feature_names_in_", ())),
         "seed": seen.seed,
     }
     found: dict[str, Any] = {"linear": seen.linear, "spectrum": seen.spectrum, "table": rows or TableRows(())}
@@ -203,6 +204,8 @@ def read(folder: Path, *, store: Any = None) -> Kept:
     classifier.hyperparameters_ = facts["hyperparameters"]
     classifier.hyperparameter_spread_ = facts["hyperparameter_spread"]
     classifier.n_features_in_ = facts["n_features"]
+    if names := facts.get("names"):
+        classifier.feature_names_in_ = np.array(names, dtype=object)
     basis = classifier.spectrum_.vectors
     if classifier._learned:
         basis = learned_basis(classifier._seen.columns, basis)
