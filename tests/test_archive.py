@@ -33,6 +33,14 @@ def test_what_will_not_fit_is_told_with_its_size(path, monkeypatch, read):
         read(path)
 
 
+def test_objects_in_a_model_are_told_as_such(tmp_path):
+    np.savez(tmp_path / "x.npz", facts=np.array([{}], object))
+    with pytest.raises(
+        ValueError, match="is not an x of graphuq, or is damaged: pickled objects in 'facts', which"
+    ):
+        archive.read(tmp_path / "x.npz", "x 1", "an x")
+
+
 def test_a_file_that_cannot_be_mapped_is_told_with_its_size(path, monkeypatch):
     monkeypatch.setattr(np, "memmap", short)
     told = rf"^{path}, a file of 0\.8 MB, takes more memory than there is: .*Cannot allocate memory\.$"

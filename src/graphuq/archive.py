@@ -150,7 +150,8 @@ def _check_heading(member: Any, entry: zipfile.ZipInfo) -> tuple[Any, bool, Any]
     heading = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, turned, dtype = heading(member)
     if dtype.hasobject:
-        raise Pickled(entry.filename.removesuffix(".npy"))
+        name = entry.filename.removesuffix(".npy")
+        raise Pickled(f"pickled objects in {name!r}, which can run code when they are loaded")
     if int(np.prod(shape, dtype=object)) * dtype.itemsize > entry.file_size:
         raise ValueError(f"{entry.filename[:80]!r} holds less than its heading says")
     return shape, turned, dtype

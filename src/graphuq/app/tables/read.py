@@ -132,10 +132,7 @@ def _read_npz(path: Path) -> Content:
         with archive.told_if_damaged(path, f"{path.name} is not an NPZ file, or is damaged"):
             arrays = archive.read_npz(path)
     except archive.Pickled as error:
-        raise ValueError(
-            f"{path.name} holds pickled objects in {str(error)!r}, which can run code when they are loaded: save numbers "
-            "or text instead."
-        ) from None
+        raise ValueError(f"{path.name} holds {error}: save numbers or text instead.") from None
     check_names(path, list(arrays))
     for name, array in arrays.items():
         if array.ndim == 0:
