@@ -8,9 +8,10 @@ import sys
 import time
 
 import pytest
+import typer
 
 from graphuq.app.cli import _for_eyes
-from graphuq.app.shell import exit_on_signals, sentence
+from graphuq.app.shell import exit_on_signals, one_sentence, sentence
 from graphuq.files import whole_file, whole_folder
 from tests.app.test_cli import ENVIRONMENT, PLAIN, fit_blobs, refused, run, write_blobs
 
@@ -23,6 +24,15 @@ TABLE = (
 
 def start(*words, **streams):
     return subprocess.run([sys.executable, *words], text=True, check=False, env=ENVIRONMENT, **streams)
+
+
+@pytest.mark.parametrize(
+    ("said", "ends"), [("liba.so: failed to map segment from shared object", True), ("no a", False)]
+)
+def test_a_library_for_which_there_is_no_memory(said, ends, capsys):
+    with pytest.raises(typer.Exit if ends else ImportError), one_sentence():
+        raise ImportError(said)
+    assert ("not enough memory for the libraries" in capsys.readouterr().err) == ends
 
 
 @pytest.mark.skipif(not os.path.exists(FULL), reason=f"there is no {FULL}")

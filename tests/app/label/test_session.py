@@ -261,6 +261,8 @@ def test_what_cannot_be_is_refused_in_a_sentence(make):
         session.do("k", "me", "answer", N, "ant")
     with pytest.raises(Refused, match="already"):
         session.do("k", "me", "add", name="ant")
+    with pytest.raises(Refused, match="'ANT' differs from 'ant' only in capitals or spaces"):
+        session.do("k", "me", "add", name="ANT")
     for name, why in (
         ("", "needs a name"),
         ("x" * (MAX_NAME + 1), "at most"),

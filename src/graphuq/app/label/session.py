@@ -16,7 +16,7 @@ from graphuq.app.label.store import ABOUT_ROWS, Refused, Store
 from graphuq.app.report.content import MAX_POINTS
 from graphuq.app.report.plots import packed, sureness
 from graphuq.app.tables.text import MISSING
-from graphuq.classes import UNLABELED_TEXT
+from graphuq.classes import UNLABELED_TEXT, alike
 from graphuq.estimator import GraphClassifier
 from graphuq.graph.distances import nearest_among
 
@@ -85,6 +85,11 @@ class Session:
                 name = checked_name(name)
                 if name in self.classes() and name not in self.store.tally.added:
                     raise Refused(f"{name!r} is a class already.")
+                others = (each for each in self.classes() if each != name and alike((each, name), "Classes"))
+                if (other := next(others, None)) is not None:
+                    raise Refused(
+                        f"{name!r} differs from {other!r} only in capitals or spaces: choose that, or a name of its own."
+                    )
                 if len(self.classes()) >= MAX_CLASSES:
                     raise Refused(f"There are {MAX_CLASSES} classes, the most that can be told apart here.")
             if kind == "remove" and name in self.table_labels.values():
