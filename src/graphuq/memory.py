@@ -18,6 +18,11 @@ _CGROUPS = (
     ),
 )
 
+# Of addresses: JAX, SciPy and scikit-learn loaded, with their threads, and a small problem.
+BEGINNING = 1.5e9
+# What a process has of what a limit is on.
+_USED = {"RLIMIT_AS": "VmSize", "RLIMIT_DATA": "VmData"}
+
 
 class NoRoom(MemoryError):
     """What will take more memory than there is, in a sentence that says how much."""
@@ -32,6 +37,14 @@ def check_room(needed: float, what: str, remedy: str) -> None:
     """Refuse what will not fit, before it is begun: to run out of memory inside XLA or BLAS ends the process."""
     if needed > (left := room()):
         raise NoRoom(f"{what} takes {in_words(needed)}, but {in_words(left)} are free. {remedy}")
+
+
+def check_beginning() -> None:
+    """Refuse a limit on addresses in which the libraries would not find room: XLA's threads then end the process."""
+    if (left := min(_ulimits("RLIMIT_AS"), default=float("inf"))) < BEGINNING:
+        raise NoRoom(
+            f"{in_words(BEGINNING)} of addresses are needed to begin with, but {in_words(left)} are left: raise ulimit -v."
+        )
 
 
 def check_disk(folder: Path, needed: float, what: str) -> None:
@@ -79,14 +92,15 @@ def _cgroups() -> Iterator[float]:
             yield limit - used + sum(float(stat.get(each, 0)) for each in cache)
 
 
-def _ulimits() -> Iterator[float]:
+def _ulimits(*names: str) -> Iterator[float]:
+    """What each limit leaves, by default those on addresses and on data."""
     try:
         import resource
 
         status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
     except (ImportError, OSError, ValueError):  # not Linux
         return
-    for limit, used in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
-        most = resource.getrlimit(limit)[0]
+    for name in names or _USED:
+        most = resource.getrlimit(getattr(resource, name))[0]
         if most != resource.RLIM_INFINITY:
-            yield most - 1024.0 * int(status[used].split()[0])
+            yield most - 1024.0 * int(status[_USED[name]].split()[0])

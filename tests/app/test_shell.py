@@ -8,10 +8,9 @@ import sys
 import time
 
 import pytest
-import typer
 
 from graphuq.app.cli import _for_eyes
-from graphuq.app.shell import exit_on_signals, one_sentence, sentence
+from graphuq.app.shell import exit_on_signals, sentence
 from graphuq.files import whole_file, whole_folder
 from tests.app.test_cli import ENVIRONMENT, PLAIN, fit_blobs, refused, run, write_blobs
 
@@ -26,13 +25,14 @@ def start(*words, **streams):
     return subprocess.run([sys.executable, *words], text=True, check=False, env=ENVIRONMENT, **streams)
 
 
-@pytest.mark.parametrize(
-    ("said", "ends"), [("liba.so: failed to map segment from shared object", True), ("no a", False)]
-)
-def test_a_library_for_which_there_is_no_memory(said, ends, capsys):
-    with pytest.raises(typer.Exit if ends else ImportError), one_sentence():
-        raise ImportError(said)
-    assert ("not enough memory for the libraries" in capsys.readouterr().err) == ends
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="limits are known on Linux")
+@pytest.mark.parametrize("kilobytes", [500_000, 1_200_000])
+def test_too_few_addresses_to_begin_with(kilobytes, tmp_path):
+    words = [sys.executable, "-m", "graphuq.app.cli", "fit", "none.csv", "--label", "y", "--out", "out"]
+    limited = ["bash", "-c", f'ulimit -v {kilobytes} && exec "$0" "$@"', *words]
+    done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"graphuq: 1.5 GB of addresses are needed .* raise ulimit -v\.\n", done.stderr)
 
 
 @pytest.mark.skipif(not os.path.exists(FULL), reason=f"there is no {FULL}")

@@ -12,24 +12,17 @@ from typing import Any
 
 import typer
 
-# What the loader says of a library for which the process may not have the memory.
-NO_ROOM = "failed to map segment"
+from graphuq.memory import check_beginning
 
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
     """What the library refuses becomes one line on standard error and exit code 2."""
     try:
+        check_beginning()
         yield
     except (ValueError, OSError, MemoryError) as error:
         typer.echo("graphuq: " + sentence(error), err=True)
-        raise typer.Exit(2) from None
-    except ImportError as error:
-        if NO_ROOM not in str(error):
-            raise
-        typer.echo(
-            "graphuq: there is not enough memory for the libraries that it needs: raise ulimit -v.", err=True
-        )
         raise typer.Exit(2) from None
 
 
