@@ -104,8 +104,9 @@ def page(record: Record, records: Path) -> str:
 
 
 def table(heading: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in [heading, ["---"] * len(heading), *rows]) + "\n"
+    """A Markdown table, in which a number stays beside its error."""
+    lines = (f"| {' | '.join(row)} |" for row in [heading, ["---"] * len(heading), *rows])
+    return "\n".join(lines).replace(" ± ", "\u00a0±\u00a0") + "\n"
 
 
 def settings(record: Record) -> list[dict[str, Any]]:
