@@ -8,8 +8,8 @@ from typing import Any
 from experiments import graphlearning_peers
 from experiments.active import DEFAULT, RANDOM, chosen, goals
 from experiments.active_data import LOOKED_AT
-from experiments.calibration_page import table
 from experiments.experiment import Record
+from experiments.markdown import table
 
 
 def page(record: Record, out: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from experiments import calibration, separable, table_data, table_scores, tables
 from experiments.experiment import Record
+from experiments.markdown import table, with_error, wrapped
 from experiments.runner import read_record, save_figure
 from experiments.table_peers import BARE, SHARES
 from experiments.table_scores import MEASURES, OURS
@@ -21,7 +21,6 @@ from graphuq.files import whole_file
 
 RECORDS, PAGE = Path("docs/reproduction"), Path("docs/calibration.md")
 LOG_LOSS, ECE, ACCURACY = range(len(MEASURES))
-WIDTH = 120
 
 HEAD = """# Are the probabilities right?
 
@@ -103,12 +102,6 @@ def page(record: Record, records: Path) -> str:
     return "\n".join(parts)
 
 
-def table(heading: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table, in which a number stays beside its error."""
-    lines = (f"| {' | '.join(row)} |" for row in [heading, ["---"] * len(heading), *rows])
-    return "\n".join(lines).replace(" ± ", "\u00a0±\u00a0") + "\n"
-
-
 def settings(record: Record) -> list[dict[str, Any]]:
     """Groups and numbers of labels, in order."""
     order = list(GROUPS)
@@ -151,11 +144,6 @@ def answer(record: Record) -> str:
 def n_worse(record: Record, name: str) -> int:
     """In how many cases a tool is worse than the class shares."""
     return len(table_scores.worse_than_shares(record.values["cells"], name))
-
-
-def wrapped(text: str) -> str:
-    """A paragraph."""
-    return textwrap.fill(" ".join(text.split()), WIDTH, break_on_hyphens=False) + "\n"
 
 
 def _rank(scores: dict[str, list[list[float]]], measure: int) -> int:
@@ -396,12 +384,6 @@ def converged(records: Path) -> str:
         `python -m benchmarks.small_posteriors`."""
     )
     return f"## Does Converged mean it?\n\n{text}\n{table(['sampler', 'runs', 'Converged', 'false'], lines)}"
-
-
-def with_error(value: list[float | None]) -> str:
-    """A mean with its standard error, if it has one."""
-    mean, error = value
-    return f"{mean:.3f}" + ("" if error is None else f" ± {error:.3f}")
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import class_peers, command, graphlearning_peers, runner, style
-from experiments.calibration_page import table
 from experiments.experiment import Claim, Record, Trial
+from experiments.markdown import table
 from graphuq import GraphClassifier, calibration
 from graphuq.files import whole_file
 from graphuq.graph import knn

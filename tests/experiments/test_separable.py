@@ -26,7 +26,7 @@ def test_differences_are_taken_draw_by_draw_and_shown_beside_the_earlier_record(
     (tmp_path / "separable.json").write_text(json.dumps(asdict(record)))
     (tmp_path / "calibration.json").write_bytes((RECORDS / "calibration.json").read_bytes())
     text = calibration_page.earlier(tmp_path)
-    assert "breast cancer, 10 labels, 10% wrong | 0.359 ± 0.057" in text
+    assert "breast cancer, 10 labels, 10% wrong | 0.359\u00a0±\u00a00.057" in text
     assert f"{row['now'][0][0]:.3f}" in text
     total, *_ = (line.split(" | ")[1] for line in text.splitlines() if line.startswith("| all of it"))
     steps = [row[after][0][0] - row[before][0][0] for before, after in pairwise(separable.STEPS)]
