@@ -10,7 +10,7 @@ import pytest
 
 from graphuq import archive
 from graphuq.app.shell import sentence
-from graphuq.app.tables import read_table
+from graphuq.app.tables.read import read_table
 from graphuq.tall import tall
 
 

@@ -1,11 +1,13 @@
+import enum
 import warnings
+from datetime import UTC, date, datetime
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
-from graphuq.classes import Labels, in_words, read_labels, relabel
+from graphuq.classes import Labels, names_listed, read_labels, relabel
 
 COLUMNS = {
     "integers": np.array([0, -1, 1, -1]),
@@ -79,6 +81,17 @@ def test_classes_keep_their_kind():
     assert read_labels(np.array([-2, 3, -1])).classes.tolist() == [-2, 3]
 
 
+def test_gaps_leave_whole_numbers_what_they_are():
+    """NumPy makes floats of them, in which these two are the same."""
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    y = [2**60 + 1, None, 2**60 + 2]
+    for column in (pandas.Series(y, dtype="Int64"), pandas.Series(pandas.Categorical(y)), polars.Series(y)):
+        labels = read_labels(column)
+        assert (labels.classes.tolist(), labels.nodes.tolist()) == ([2**60 + 1, 2**60 + 2], [0, 2])
+    assert read_labels(polars.Series([1.0, None, 2.0])).classes.dtype == float
+    assert read_labels(polars.Series([True, None, False])).classes.dtype == bool
+
+
 def test_numbers_and_text_do_not_mix():
     with pytest.raises(ValueError, match="text in some rows and numbers in others"):
         read_labels(np.array(["a", 1, None], dtype=object))
@@ -127,6 +140,33 @@ def test_one_class_written_in_two_ways_is_told():
     ]
 
 
+def test_names_that_look_alike_are_told_however_they_are_encoded():
+    y = ["\u00e9mu", "e\u0301mu", "emu", "em\u200bu", "ant"]
+    with pytest.warns(UserWarning, match="how letters are encoded") as told:
+        assert read_labels(y).n_classes == 5
+    assert [str(each.message) for each in told] == [
+        f"Classes {pair} differ only in capitals, spaces or how letters are encoded: if they are one, write them alike."
+        for pair in ("'emu' and 'em\\u200bu'", "'e\u0301mu' and '\u00e9mu'")
+    ]
+
+
+class Kind(str, enum.Enum):  # noqa: UP042 - as programs of older versions have them
+    ANT = "ant"
+    ANTEATER = "anteater"
+    APE = "ape"
+
+
+@pytest.mark.parametrize("as_column", [list, tuple, np.array, lambda y: np.array(y, dtype=object)])
+def test_members_of_an_enum_that_are_text_are_that_text(as_column):
+    """str() of them is their name, which NumPy cuts to the length of the text: two become one."""
+    found = read_labels(as_column([Kind.ANT, None, Kind.APE, Kind.ANTEATER, Kind.ANT]))
+    assert found.classes.tolist() == ["ant", "anteater", "ape"]
+    assert (found.nodes.tolist(), found.y.tolist()) == ([0, 2, 3, 4], [0, 2, 1, 0])
+    whole = read_labels([Kind.ANT, Kind.APE, Kind.ANTEATER])  # without a gap NumPy makes text of it at once
+    assert whole.classes.tolist() == ["ant", "anteater", "ape"]
+    assert read_labels([Kind.APE], classes=found.classes).y.tolist() == [2]
+
+
 def test_known_classes():
     known = np.array(["a", "b"])
     assert read_labels(["b", None], classes=known).y.tolist() == [1]
@@ -165,9 +205,9 @@ def test_labels_are_replaced_added_and_taken_away():
 @pytest.mark.parametrize(
     ("nodes", "y", "message"),
     [
-        ([9], ["a"], "row numbers of fit, 0 to 8"),
-        ([-1], ["a"], "row numbers of fit, 0 to 8"),
-        ([1.5], ["a"], "row numbers of fit"),
+        ([9], ["a"], "nodes must lie between 0 and 8, got 9"),
+        ([-1], ["a"], "nodes must lie between 0 and 8, got -1"),
+        ([1.5], ["a"], "nodes must be a list of node numbers"),
         ([], [], "one or more row numbers"),
         ([1, 1], ["a", "b"], "must differ"),
         ([1, 2], ["a"], "2 nodes and 1 classes"),
@@ -181,6 +221,24 @@ def test_wrong_replacements(nodes, y, message):
 
 
 def test_classes_in_a_sentence():
-    assert in_words(np.array(["a", "b"])) == "'a' and 'b'"
-    assert in_words(np.arange(3)) == "0, 1 and 2"
-    assert in_words(np.arange(100)) == "0, 1, 2, 3, 4, 5, 6, 7 and 92 more"
+    assert names_listed(np.array(["a", "b"])) == "'a' and 'b'"
+    assert names_listed(np.arange(3)) == "0, 1 and 2"
+    assert names_listed(np.arange(100)) == "0, 1, 2, 3, 4, 5, 6, 7 and 92 more"
+
+
+def test_dates_and_times_one_at_a_time():
+    first, second = datetime(2020, 1, 1), datetime(2020, 1, 2, 3)
+    labels = read_labels([first, None, second, first])
+    assert labels.classes.dtype.kind == "M"
+    assert labels.y.tolist() == [0, 1, 0]
+    days = read_labels(np.array(["2020-01-01", "NaT", "2020-01-02"], dtype="datetime64[ns]"))
+    for day in (date(2020, 1, 2), datetime(2020, 1, 2), pd.Timestamp("2020-01-02")):
+        assert relabel(days, [1], day, n_rows=3).y.tolist() == [0, 1, 1]
+    with pytest.raises(TypeError, match="text or whole numbers"):
+        read_labels([first.replace(tzinfo=UTC), second.replace(tzinfo=UTC)])
+
+
+def test_whole_numbers_that_floats_would_merge_beside_minus_one():
+    labels = read_labels([2**63 + 1, -1, 2**63 + 2])
+    assert labels.classes.tolist() == [2**63 + 1, 2**63 + 2]
+    assert labels.nodes.tolist() == [0, 2]

@@ -106,7 +106,7 @@ def test_sparse_features_may_be_projected(make, n_features):
     ("X", "options", "message"),
     [
         (np.full((9, 2), np.nan), {}, "NaN or infinite values in 9 rows"),
-        (np.array([[0.0, 1], [np.inf, 0], *[[k, k] for k in range(8)]]), {}, "the first of them row 1"),
+        (np.array([[0.0, 1], [np.inf, 0], *[[k, k] for k in range(8)]]), {}, "NaN or infinite values in row 1"),
         (np.full((9, 2), 1e200), {}, "too large to square"),
         (np.zeros((1, 3)), {}, "at least 2 rows"),
         (np.zeros((9, 0)), {}, "1 column"),

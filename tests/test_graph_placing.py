@@ -14,6 +14,8 @@ CLOUDS = {
     "far from its center": np.concatenate([RNG.standard_normal((700, 2)), 1e3 + RNG.standard_normal((700, 2))]),
     "on a grid, with ties": RNG.integers(0, 6, (900, 2)).astype(float),
     "hardly more than K": RNG.standard_normal((8, 2)),
+    "beyond the range of single precision": 1e25 * RNG.standard_normal((600, 3)),
+    "one of them far beyond all others": np.vstack([RNG.standard_normal((600, 3)), np.full((1, 3), 1e60)]),
 }
 
 
@@ -48,3 +50,10 @@ def test_weights_of_new_points_follow_the_rule_of_the_graph(weights):
     np.testing.assert_array_equal(placed.nearest, squared.argmin(axis=1))
     np.testing.assert_allclose(graph.place(X[:5]).weights.toarray(), graph.weights[:5].toarray())
     np.testing.assert_allclose(graph.place(X[:5]).share, 1)
+
+
+def test_a_point_far_beyond_all_nodes_is_placed_without_a_warning():
+    nodes, points = CLOUDS["a cloud"], np.vstack([np.full((1, 3), 1e140), RNG.standard_normal((4, 3))])
+    found = Search.of(nodes, np.full(len(nodes), 0.5)).near(points, 5)
+    kth = np.sort(squared_distances(points, nodes), axis=1)[:, 4]
+    np.testing.assert_allclose(found.squared[found.nth(4)], kth, rtol=1e-9)

@@ -19,7 +19,7 @@ from graphuq.learning.hyperprior import BOUNDS, GRAPH, Family
 from graphuq.learning.learned import Weighed, _deviations
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.posterior import GaussianPosterior
-from graphuq.posterior.mixture import TEMPERATURE_OF_SINGLES
+from graphuq.posterior.mixture import TEMPERATURE_OF_SINGLES, Mixture
 from graphuq.prior import GaussianPrior, matern
 from tests.oracles import random_spectrum
 
@@ -514,6 +514,18 @@ def test_many_labels_decide_by_some_of_them(monkeypatch):
     exact = GaussianPosterior.of(found.prior, replace(found.model), negligible=AS_NOISE)
     assert len(exact.model.nodes) == 120
     np.testing.assert_allclose(found.posterior.probability(), exact.probability(), atol=1e-5)
+
+
+def test_labels_that_say_nothing_leave_the_temperature_that_is_believed(monkeypatch):
+    """Where every class is as probable as any other, whatever T, what is left is its median, 1 for two classes."""
+    S = random_spectrum(30, seed=4)
+    for n_classes in (2, 3, 5):
+        y = np.repeat(np.arange(n_classes), 2)
+        found = learn(S, Probit(3 * np.arange(len(y)), y)).posterior
+        even = np.full((len(y), n_classes), 1 / n_classes)
+        with monkeypatch.context() as patch:
+            patch.setattr(Mixture, "left_out", lambda self, even=even: even)
+            assert found.tempered().temperature == pytest.approx((2 / n_classes) ** 0.3, rel=1e-3)
 
 
 def test_single_labels_have_the_temperature_of_singles():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from graphuq import datasets, graph, laplacian, prior, sample, spectrum
-from graphuq.app.demo import few_labels
 from graphuq.models import Probit
 
 
@@ -17,7 +16,7 @@ def voting():
 def test_voting_projection_and_approximation_against_the_full_posterior(voting):
     """Sec. 5.3: mean |s_j - s_j*| is 0.1577 by projection and 0.0261 by approximation at 150 modes."""
     votes, modes = voting
-    nodes, y = few_labels(votes.y, {1: 3, -1: 2}, seed=0)
+    nodes, y = datasets.few_labels(votes.y, {1: 3, -1: 2}, seed=0)
     model = Probit(nodes, y, gamma=0.1)
     means = {
         name: sample(chosen, model, n_steps=1000, n_warmup=50, n_chains=16, seed=1).label_mean()

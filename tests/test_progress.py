@@ -5,8 +5,9 @@ import time
 import numpy as np
 import pytest
 
-from graphuq import GraphClassifier, _progress, beliefs
+from graphuq import GraphClassifier, _progress
 from graphuq._progress import looked_on, progress_bar, restart, stages_told
+from graphuq.estimator import beliefs
 from graphuq.posterior import GaussianPosterior
 from graphuq.tall import tall
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from graphuq import tall as talls
-from graphuq.side_by_side import beside, first_one
+from graphuq.large.side_by_side import beside, first_one
 from graphuq.tall import tall
 from tests.decay import attempt, decayed
 
@@ -101,6 +101,17 @@ def test_dask_computes_the_same_blocks(leaf):
     np.testing.assert_array_equal(cut, X[3:9, 1:])
 
 
+def test_what_is_made_wide_of_narrow_rows_comes_in_blocks_that_fit():
+    """500 numbers of each of 400,000 rows of two, as landmarks make, would take 1.6 GB at once."""
+    made = tall(np.zeros((400_000, 2))).mapped(lambda rows: np.repeat(rows, 250, axis=1), 500)
+    assert len(tall(np.zeros((400_000, 2))).slices()) == 1
+    lengths = np.diff(made.bounds)
+    assert (made.bounds[0], made.bounds[-1]) == (0, 400_000)
+    assert lengths.min() > 0
+    assert 8 * 500 * lengths.max() <= 2**27
+    assert made.rows(made.slices()[-1]).shape == (lengths[-1], 500)
+
+
 @pytest.mark.parametrize("make", [mapped, part_of_a_file, some_columns_of_a_file])
 def test_a_file_goes_to_another_process_without_what_it_holds(make, tmp_path):
     leaf = make(tmp_path)
@@ -158,7 +169,8 @@ def test_what_cannot_be_read_is_refused_with_a_sentence(tmp_path):
     table = pyarrow.table({"a": [1.0, 2.0], "name": ["x", "y"]})
     (tmp_path / "strings").mkdir()
     pyarrow.parquet.write_table(table, tmp_path / "strings" / "a.parquet")
-    with pytest.raises(TypeError, match=r"Column 'name' of .*a\.parquet holds string, and features are numbers"):
+    told = r"Column 'name' of .*a\.parquet holds string, and features are numbers: .* write it without those that are none"
+    with pytest.raises(TypeError, match=told):
         tall(tmp_path / "strings")
     (tmp_path / "ragged").mkdir()
     pyarrow.parquet.write_table(pyarrow.table({"a": [1.0, 2.0]}), tmp_path / "ragged" / "a.parquet")

@@ -77,6 +77,7 @@ def test_rows_of_equal_confidence_are_ranked_by_margin_then_number():
     assert uncertainty.most_uncertain(p, 2).tolist() == [1, 3]
     assert uncertainty.most_uncertain(p, np.int64(2), among=np.array([4, 0, 2])).tolist() == [0, 2]
     assert uncertainty.most_uncertain(p, 99, among=[4, 0]).tolist() == [0, 4]
+    assert uncertainty.most_uncertain(p, 99, among=np.isin(np.arange(len(p)), [0, 4])).tolist() == [0, 4]
 
 
 def test_renamed_classes_and_permuted_rows():
@@ -132,9 +133,9 @@ def test_a_number_of_rows_is_whole_and_positive(n):
 @pytest.mark.parametrize(
     ("among", "words"),
     [
-        ([True, False], "row numbers, got"),
+        ([True], "A mask needs one entry for each of 2"),
         ([[0]], "shape"),
-        ([2], "0 to 1, got 2"),
+        ([2], "between 0 and 1, got 2"),
         ([-1], "got -1"),
         ([0, 0], "differ"),
     ],

@@ -87,6 +87,14 @@ def expect_sampler(sampler: object, name: str = "sampler") -> None:
     """Refuse what is no sampler."""
     if isinstance(sampler, type) or not hasattr(sampler, "prepare"):
         raise TypeError(f"{name} takes a sampler such as PCN() or NUTS(), got {called(sampler)}.")
+    lacking = [
+        each for each in ("init", "warm_step", "step", "draw") if not callable(getattr(sampler, each, None))
+    ]
+    if lacking:
+        raise TypeError(
+            f"{name} must have the functions prepare, init, warm_step, step and draw, and {called(sampler)} has no "
+            f"{' and no '.join(lacking)}. One whose warm-up adapts nothing says warm_step = step."
+        )
 
 
 def expect_posterior(posterior: object) -> None:
@@ -198,11 +206,8 @@ def expect_whole(value: Any, name: str, least: float = 1, most: float = np.inf) 
         kind = SettingError if isinstance(value, Real) else SettingTypeError
         raise kind(name, f"must be a whole number, got {called(value)}.") from None
     if not least <= number <= most:
-        allowed = (
-            f"of at least {least}"
-            if number < least and most in (np.inf, LARGEST_COUNT)
-            else f"between {least} and {most}"
-        )
+        one_sided = number < least and most in (np.inf, LARGEST_COUNT)
+        allowed = f"of at least {least}" if one_sided else f"between {least} and {most}"
         raise SettingError(name, f"must be a whole number {allowed}, got {number}.")
     return number
 
@@ -215,13 +220,13 @@ def expect_count(value: Any, name: str, most: int, what: str, *, least: int = 1)
     return number
 
 
-def expect_nodes(nodes: Any, n_nodes: int) -> NDArray[np.int64]:
-    """Nodes asked for, as numbers: given as such, or as one yes or no for each node."""
-    refuse_masked(nodes, "nodes")
+def expect_nodes(nodes: Any, n_nodes: int, name: str = "Nodes", *, once: bool = False) -> NDArray[np.int64]:
+    """Nodes asked for, as numbers, perhaps each once: given as such, or as one yes or no for each node."""
+    refuse_masked(nodes, name.lower())
     chosen = np.atleast_1d(_array(nodes))
     if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iub"):
         raise ValueError(
-            f"Nodes must be a list of node numbers, or one yes or no for each node; got {chosen.dtype} of the shape "
+            f"{name} must be a list of node numbers, or one yes or no for each node; got {chosen.dtype} of the shape "
             f"{chosen.shape}."
         )
     if chosen.dtype.kind == "b":
@@ -229,7 +234,9 @@ def expect_nodes(nodes: Any, n_nodes: int) -> NDArray[np.int64]:
             raise ValueError(f"A mask needs one entry for each of {n_nodes} nodes, got {chosen.size}.")
         return np.flatnonzero(chosen)
     if chosen.size and (chosen.min() < 0 or chosen.max() >= n_nodes):
-        raise ValueError(f"Nodes must lie between 0 and {n_nodes - 1}, got {chosen.min()} to {chosen.max()}.")
+        raise ValueError(f"{name} must lie between 0 and {n_nodes - 1}, got {chosen.min()} to {chosen.max()}.")
+    if once and len(np.unique(chosen)) < len(chosen):
+        raise ValueError(f"{name} must differ: each is meant once.")
     return chosen.astype(np.int64)
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from graphuq._expect import why
 from graphuq.files import whole_file
-from graphuq.memory import NoRoom, check_room, in_words
+from graphuq.memory import NoRoom, check_room, size_in_words
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -86,7 +86,7 @@ def told_if_damaged(path: Path, told: str, *others: type[Exception]) -> Iterator
         raise
     except caught as error:
         if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-            size = in_words(path.stat().st_size)
+            size = size_in_words(path.stat().st_size)
             raise NoRoom(f"{path}, a file of {size}, takes more memory than there is: {why(error)}.") from error
         raise ValueError(f"{told}: {why(error)}.") from error
 

@@ -33,12 +33,12 @@ SHARES_TOLERANCE, SHARES_MISSED = 1e-8, 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """Confidence against frequency, bin by bin.
+    """Confidence compared with frequency, bin by bin.
 
     Attributes:
-        edges: of the bins, shape (n_bins + 1,); a value on an edge belongs to the bin below.
+        edges: edges of the bins, shape (n_bins + 1,); a value on an edge belongs to the bin below.
         confidence: mean confidence in each bin, shape (n_bins,); NaN in an empty one.
-        frequency: share of right predictions in each bin, shape (n_bins,); NaN in an empty one.
+        frequency: share of correct predictions in each bin, shape (n_bins,); NaN in an empty one.
         counts: nodes in each bin, shape (n_bins,).
         ece: expected calibration error, ``sum_b counts_b |frequency_b - confidence_b| / n_nodes``.
     """
@@ -52,12 +52,12 @@ class Reliability:
 
 @dataclass(frozen=True, eq=False)
 class RiskCoverage:
-    """How right we are on the nodes we are surest of.
+    """Accuracy on the nodes with the highest confidence.
 
     Attributes:
         coverage: the share of nodes kept, ``k / n_nodes`` for k = 1 .. n_nodes.
-        accuracy: the share of right predictions among the k nodes of highest confidence, in the mean
-            over all orders of nodes of equal confidence.
+        accuracy: the share of correct predictions among the k nodes of highest confidence, averaged over all orders of
+            nodes of equal confidence.
         area: mean of ``1 - accuracy`` over the curve; 0 is best.
     """
 
@@ -110,7 +110,7 @@ def brier(probability: ArrayLike, truth: ArrayLike) -> float:
 
 
 def reliability(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10, bins: str = "width") -> Reliability:
-    """Confidence against frequency, and the expected calibration error.
+    """Confidence compared with frequency, and the expected calibration error.
 
     Args:
         probability: of +1, or of every class.
@@ -136,7 +136,7 @@ def reliability(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10, b
 
 
 def classwise_ece(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> float:
-    """The calibration error of every class's probability, in the mean over classes (Kull et al. 2019).
+    """The calibration error of each class's probability, averaged over classes (Kull et al. 2019).
 
         mean_k sum_b counts_bk |frequency_bk - mean p_k in bin b| / n_nodes,
 
@@ -151,14 +151,14 @@ def classwise_ece(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10)
 def confusion(probability: ArrayLike, truth: ArrayLike) -> NDArray[np.int64]:
     """Counts of nodes by true class, in rows, and predicted class, in columns; shape (n_classes, n_classes)."""
     p, column = _check(probability, truth)
-    n_classes = p.shape[1]
-    cell = n_classes * column + uncertainty.most_probable(p)
-    counts = np.bincount(cell, minlength=n_classes**2).reshape(n_classes, n_classes)
+    from sklearn.metrics import confusion_matrix
+
+    counts = confusion_matrix(column, uncertainty.most_probable(p), labels=np.arange(p.shape[1]))
     return counts if np.ndim(probability) == 2 else counts[::-1, ::-1]  # -1 before +1
 
 
 def risk_coverage(probability: ArrayLike, truth: ArrayLike) -> RiskCoverage:
-    """Accuracy against the share of nodes kept, the surest first."""
+    """Accuracy against the share of nodes kept, most confident first."""
     confidence, right = _confidence(*_check(probability, truth))
     _, group, counts = np.unique(-confidence, return_inverse=True, return_counts=True)
     share = np.bincount(group, weights=right) / counts
@@ -168,33 +168,28 @@ def risk_coverage(probability: ArrayLike, truth: ArrayLike) -> RiskCoverage:
 
 
 def error_detection_auroc(probability: ArrayLike, truth: ArrayLike) -> float:
-    """The chance that a wrong prediction is less confident than a right one, equals counting half.
+    """The probability that a wrong prediction is less confident than a correct one; ties count half.
 
-    1 is best, 1/2 is no better than guessing; NaN where every prediction is right or every one wrong.
+    1 is best, 1/2 is no better than guessing; NaN if all predictions are correct or all are wrong.
     """
+    from sklearn.metrics import roc_auc_score
+
     confidence, right = _confidence(*_check(probability, truth))
-    n_right = np.count_nonzero(right)
-    n_wrong = len(right) - n_right
-    if n_right == 0 or n_wrong == 0:
-        return float("nan")
-    # the Mann-Whitney statistic, by mean ranks within ties
-    _, group, counts = np.unique(confidence, return_inverse=True, return_counts=True)
-    rank = np.cumsum(counts) - (counts - 1) / 2
-    return float((rank[group][right].sum() - n_right * (n_right + 1) / 2) / (n_right * n_wrong))
+    return float("nan") if right.all() or not right.any() else float(roc_auc_score(right, confidence))
 
 
 def temperature(
     probability: ArrayLike, truth: ArrayLike, *, median: float = 1.0, spread: float = math.inf
 ) -> float:
-    """The temperature T whose probabilities ``p_k^(1/T) / sum_l p_l^(1/T)`` have the least log-loss.
+    """The temperature T for which ``p_k^(1/T) / sum_l p_l^(1/T)`` has the lowest log-loss.
 
-    Above 1 the probabilities were too sure, below 1 too timid. It lies between 0.05 and 20: the least where every
-    prediction is right. The log-loss is convex in 1/T, so there is one minimum.
+    Above 1 the probabilities were too sure, below 1 too timid. T lies between 0.05, which it takes if every prediction
+    is correct, and 20. The log-loss is convex in 1/T, so there is one minimum.
 
     Args:
         probability: of +1, or of every class.
         truth: the true classes.
-        median, spread: what is believed beforehand, ``log T ~ N(log median, spread^2)``; nothing by default.
+        median, spread: a prior ``log T ~ N(log median, spread^2)``; none by default.
     """
     from scipy.optimize import minimize_scalar
 
@@ -217,7 +212,7 @@ def temperature(
 
 
 def apply_temperature(probability: ArrayLike, temperature: float) -> Array:
-    """``p_k^(1/T) / sum_l p_l^(1/T)``, of the shape of `probability`: more even for T > 1, surer for T < 1."""
+    """``p_k^(1/T) / sum_l p_l^(1/T)``, in the shape of `probability`: less certain for T > 1, more for T < 1."""
     expect_number(temperature, "temperature")
     p = _columns(probability)
     powers = (p / p.max(axis=1, keepdims=True)) ** (1 / temperature)
@@ -226,14 +221,15 @@ def apply_temperature(probability: ArrayLike, temperature: float) -> Array:
 
 
 def match_shares(probability: ArrayLike, shares: ArrayLike) -> Array:
-    """``p_jk w_k / sum_l p_jl w_l`` with the weights of classes for which the mean over rows is their known `shares`.
+    """``p_jk w_k / sum_l p_jl w_l``, with class weights w for which the mean over rows equals the known `shares`.
 
-    For shares that are known from elsewhere: a census, the design of an experiment. With a label or two of each class, few
-    hints are worth as much; where the shares are only guessed, this harms. Labels of the rows need not be set apart.
+    For shares that are known from elsewhere, such as a census or the design of an experiment. With only a label or two
+    of each class, little other information is worth as much; if the shares are only guessed, this does harm. Labeled
+    rows need not be treated separately.
 
     Args:
         probability: of all rows, shape (n_nodes, n_classes).
-        shares: of the classes among these rows, shape (n_classes,), each above 0 and together 1.
+        shares: shares of the classes among these rows, shape (n_classes,), positive and summing to 1.
     """
     p = uncertainty.check_probability(probability)
     known = expect_numbers(shares, "shares")

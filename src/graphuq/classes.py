@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import date
 from traceback import walk_stack
 from typing import Any
+from unicodedata import category, normalize
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq._expect import expect_nodes
 from graphuq._warn import warn
 
 # What marks an unlabeled row in an array of text: NumPy turns -1 and NaN beside text into the last two.
@@ -62,12 +65,18 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
     """
     from sklearn.utils.validation import column_or_1d
 
-    if hasattr(getattr(y, "dtype", None), "na_value"):  # of pandas: gaps would turn booleans into floats
-        y = y.to_numpy(dtype=object)
+    own: Any = getattr(y, "dtype", None)
+    if hasattr(own, "na_value") or (hasattr(own, "is_integer") and own.is_integer() and y.null_count()):
+        # of pandas and of polars: gaps would turn booleans, or whole numbers, into floats
+        y = np.fromiter(y, dtype=object, count=len(y))
     if isinstance(y, np.ma.MaskedArray):
         values: Any = y.data.astype(object)
         values[np.ma.getmaskarray(y)] = None
         y = values
+    if isinstance(y, list | tuple):
+        y = _plain(y)
+        if any(isinstance(each, int) and each >= 2**63 for each in y):  # beside -1 they would become floats
+            y = np.array(y, dtype=object)
     try:
         kind = np.asarray(y).dtype.kind
     except ValueError:
@@ -90,7 +99,7 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
         kinds = {"text" if isinstance(value, str) else "numbers" for value in values}
         if len(kinds) > 1:
             raise ValueError("The classes in y are text in some rows and numbers in others: use one of the two.")
-        values = np.array(values.tolist())
+        values = _array_of(_plain(values.tolist()))
     _refuse_amounts(values)
     found = np.unique(values)
     if classes is None:
@@ -101,7 +110,7 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
         _warn_of_zeros(column, minus_one)
     elif not np.isin(found, classes).all():
         new = found[~np.isin(found, classes)][0]
-        raise ValueError(f"{new.item()!r} is none of the classes of fit, {in_words(classes)}.")
+        raise ValueError(f"{new.item()!r} is none of the classes of fit, {names_listed(classes)}.")
     return Labels(classes, np.flatnonzero(labeled), np.searchsorted(classes, values))
 
 
@@ -114,13 +123,9 @@ def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
         y: their classes.
         n_rows: rows there are.
     """
-    rows = np.atleast_1d(np.asarray(nodes))
-    if rows.ndim != 1 or not rows.size:
-        raise ValueError(f"nodes must be a list of one or more row numbers, got the shape {rows.shape}.")
-    if not np.issubdtype(rows.dtype, np.integer) or rows.min() < 0 or rows.max() >= n_rows:
-        raise ValueError(f"nodes must be row numbers of fit, 0 to {n_rows - 1}.")
-    if len(np.unique(rows)) < len(rows):
-        raise ValueError("nodes must differ: a row has one class.")
+    rows = expect_nodes(nodes, n_rows, "nodes", once=True)
+    if not rows.size:
+        raise ValueError("nodes must be one or more row numbers, got none.")
     classes = [y] if np.ndim(y) == 0 else y
     if len(rows) != len(classes):
         raise ValueError(f"There are {len(rows)} nodes and {len(classes)} classes: give one class for each node.")
@@ -146,12 +151,10 @@ def refuse_one_versus_rest(labels: Labels, n_rows: int) -> None:
         )
 
 
-def in_words(classes: NDArray[Any], most: int = 8) -> str:
-    """Names of classes as a list in a sentence."""
-    names = [repr(each) for each in classes[:most].tolist()]
-    if len(classes) > most:
-        return f"{', '.join(names)} and {len(classes) - most} more"
-    return listed(names)
+def names_listed(names: NDArray[Any] | list[str], most: int = 8) -> str:
+    """Names, of classes say, as a list in a sentence."""
+    told = [repr(each) for each in np.asarray(names)[:most].tolist()]
+    return listed(told if len(names) <= most else [", ".join(told), f"{len(names) - most} more"])
 
 
 def listed(parts: Iterable[str]) -> str:
@@ -161,15 +164,26 @@ def listed(parts: Iterable[str]) -> str:
 
 
 def alike(names: Iterable[Any], what: str) -> list[str]:
-    """A sentence for each group of names that differ only in capitals or spaces."""
+    """A sentence for each group of names that a reader may take for one."""
     groups: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        groups["".join(str(name).casefold().split())].append(str(name))
+    for name in map(str, names):
+        letters = normalize("NFC", _squeezed(name))  # an accent may be a letter of its own
+        groups["".join(each for each in letters if category(each) != "Cf")].append(name)  # those are not seen
     return [
-        f"{what} {in_words(np.array(group))} differ only in capitals or spaces: if they are one, write them alike."
+        f"{what} {names_listed(group)} differ only in {differing(group)}: if they are one, write them alike."
         for group in groups.values()
         if len(group) > 1
     ]
+
+
+def differing(names: Iterable[str]) -> str:
+    """In what names that are alike differ."""
+    once = len(set(map(_squeezed, names))) == 1
+    return "capitals or spaces" if once else "capitals, spaces or how letters are encoded"
+
+
+def _squeezed(name: str) -> str:
+    return "".join(name.casefold().split())
 
 
 def _several_classes(found: NDArray[Any], minus_one: bool) -> NDArray[Any]:
@@ -236,7 +250,7 @@ def _gaps(column: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which rows are missing, and which hold -1."""
     kind = column.dtype.kind
     if kind == "O":
-        missing = np.array([_is_missing(value) for value in column], dtype=bool)
+        missing = np.array([is_missing(value) for value in column], dtype=bool)
         minus_one = np.array(
             [not gone and value in (-1, "-1") for value, gone in zip(column, missing, strict=True)], dtype=bool
         )
@@ -250,7 +264,19 @@ def _gaps(column: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return missing, column == -1
 
 
-def _is_missing(value: Any) -> bool:
+def _plain(values: Iterable[Any]) -> list[Any]:
+    """Text as it is: NumPy would take str(each), which of an Enum is its name, cut to the length of the text."""
+    return [str.__str__(each) if isinstance(each, str) else each for each in values]
+
+
+def _array_of(values: list[Any]) -> NDArray[Any]:
+    """Classes in NumPy's own kind; dates and times, which it would leave as objects, too, unless they have a zone."""
+    times = all(isinstance(each, date) and getattr(each, "tzinfo", None) is None for each in values)
+    return np.array(values, dtype=np.datetime64 if times else None)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether it stands for nothing: None, NaN, NA, NaT or \"\"."""
     if value is None or (isinstance(value, str) and value == ""):
         return True
     try:

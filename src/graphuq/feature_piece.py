@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.sparse import issparse
 
 from graphuq._threads import blas_threads
 from graphuq.graph.distances import squared_distances
-from graphuq.passes import summed
+from graphuq.large.passes import summed
 from graphuq.tall import Tall, row_blocks, tall
 
 Array = NDArray[np.float64]
@@ -75,27 +76,25 @@ class FeaturePiece:
         scale = np.where(varies, 1 / np.where(varies, deviation, 1), 0.0)
         wide = len(scale) > MOST_COLUMNS
         weights = _principal(X, mean, scale, covariance) if wide else np.diag(scale)[:, varies]
-        lengths = _Lengths(weights, mean @ weights)
+        middle = mean @ weights
+        lengths = partial(_lengths, weights, middle)
         squares, longest = lengths(X) if issparse(X) else summed(X, lengths, shown=progress, desc="features")
         size = np.sqrt(squares / X.shape[0])
-        landmarks, spread = (lengths.linear(X[each]) / size for each in looked_at(X.shape[0]))
+        landmarks, spread = (_linear(weights, middle, X[each]) / size for each in looked_at(X.shape[0]))
         return cls(mean, weights / size, REACH * float(max(longest) / size), *_smooth(landmarks, spread))
 
     def columns(self, X: Any) -> Any:
         """The columns of rows, shape (n_rows, n_linear + n_smooth); those of a store are made when they are asked for."""
         if isinstance(X, Tall):
             return X.mapped(self.columns, self.weights.shape[1] + self.smooth.shape[1])
-        return self._columns(self._linear(X))
+        return self._columns(_linear(self.weights, self.mean @ self.weights, X))
 
     def within_reach(self, X: Any) -> tuple[Array, Array]:
         """The columns of new rows, cut to the reach, and the squared length that was cut off, shape (n_rows,)."""
-        linear = self._linear(X)
+        linear = _linear(self.weights, self.mean @ self.weights, X)
         length = np.linalg.norm(linear, axis=1)
         kept = np.minimum(1.0, self.reach / np.maximum(length, 1e-300))
         return self._columns(linear * kept[:, None]), np.square((1 - kept) * length)
-
-    def _linear(self, X: Any) -> Array:
-        return np.asarray(X @ self.weights) - self.mean @ self.weights
 
     def _columns(self, linear: Array) -> Array:
         bent = _bent(linear, self.landmarks, self.smooth) - self.center
@@ -110,37 +109,28 @@ def looked_at(n_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return some, np.arange(0, n_rows, 1 + n_rows // BLOCK_ROWS)
 
 
-@dataclass(frozen=True, eq=False)
-class _Lengths:
-    """``(x - mean) W`` of rows: the sum of its squares, and the longest, in a list, which is not added up but grows."""
-
-    weights: Array
-    middle: Array
-
-    def linear(self, X: Any) -> Array:
-        return np.asarray(X @ self.weights) - self.middle
-
-    def __call__(self, X: Any) -> tuple[float, list[float]]:
-        squares = np.square(self.linear(X)).sum(axis=1)
-        return float(squares.sum()), [float(np.sqrt(squares.max()))]
+def _linear(weights: Array, middle: Array, X: Any) -> Array:
+    """``(x - mean) W`` of rows, from ``mean W``."""
+    return np.asarray(X @ weights) - middle
 
 
-@dataclass(frozen=True, eq=False)
-class _Centered:
+def _lengths(weights: Array, middle: Array, X: Any) -> tuple[float, list[float]]:
+    """The sum of the squares of these, and the longest, in a list, which is not added up but grows."""
+    squares = np.square(_linear(weights, middle, X)).sum(axis=1)
+    return float(squares.sum()), [float(np.sqrt(squares.max()))]
+
+
+def _centered(start: Array, X: Array) -> tuple[Array, Array]:
     """Sums of rows less a row, and of their products, or, of very many features, of their squares."""
-
-    start: Array
-
-    def __call__(self, X: Array) -> tuple[Array, Array]:
-        with np.errstate(over="ignore", invalid="ignore"):
-            X = X - self.start
-            return X.sum(axis=0), X.T @ X if X.shape[1] <= MOST_IN_COVARIANCE else np.square(X).sum(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        X = X - start
+        return X.sum(axis=0), X.T @ X if X.shape[1] <= MOST_IN_COVARIANCE else np.square(X).sum(axis=0)
 
 
 def _moments(X: Tall, progress: bool | None) -> tuple[Array, Array, Array | None]:
     """Mean and deviation of each feature, and, of not too many, their covariance, in one pass."""
     start = X[:BLOCK_ROWS].mean(axis=0)  # near the mean: nothing is lost to cancellation
-    total, products = summed(X, _Centered(start), shown=progress, desc="features")
+    total, products = summed(X, partial(_centered, start), shown=progress, desc="features")
     with np.errstate(over="ignore", invalid="ignore"):
         total, products = total / X.shape[0], products / X.shape[0]
         if products.ndim == 1:

@@ -86,8 +86,8 @@ def _lock_own(path: Path) -> IO[bytes]:
             return lock(path)
 
 
-def check_target(out: Path | None, force: bool, *read: Path) -> None:
-    """Whether a file may be written, asked before any work; what is read is never replaced."""
+def check_target(out: Path | None, force: bool, *read: Path, by: str = "--force") -> None:
+    """Whether a file may be written, or replaced `by` so much, asked before any work; what is read is never replaced."""
     if out is None and force:
         raise ValueError("--force replaces what --out names, and that is not given: leave it out.")
     if out is None:
@@ -96,7 +96,7 @@ def check_target(out: Path | None, force: bool, *read: Path) -> None:
     if any(out.exists() and each.exists() and out.samefile(each) for each in read):
         raise ValueError(f"{out} is what is read here, and would be lost: choose another name.")
     if out.exists() and not force:
-        raise ValueError(f"{out} exists already: choose another name, or replace it with --force.")
+        raise ValueError(f"{out} exists already: choose another name, or replace it with {by}.")
     if not out.absolute().parent.is_dir():
         raise ValueError(f"There is no folder {out.absolute().parent} to write {out.name} into.")
 

@@ -36,14 +36,14 @@ def room() -> float:
 def check_room(needed: float, what: str, remedy: str) -> None:
     """Refuse what will not fit, before it is begun: to run out of memory inside XLA or BLAS ends the process."""
     if needed > (left := room()):
-        raise NoRoom(f"{what} takes {in_words(needed)}, but {in_words(left)} are free. {remedy}")
+        raise NoRoom(f"{what} takes {size_in_words(needed)}, but {size_in_words(left)} are free. {remedy}")
 
 
 def check_beginning() -> None:
     """Refuse a limit on addresses in which the libraries would not find room: XLA's threads then end the process."""
     if (left := min(_ulimits("RLIMIT_AS"), default=float("inf"))) < BEGINNING:
         raise NoRoom(
-            f"{in_words(BEGINNING)} of addresses are needed to begin with, but {in_words(left)} are left: raise ulimit -v."
+            f"{size_in_words(BEGINNING)} of addresses are needed to begin with, but {size_in_words(left)} are left: raise ulimit -v."
         )
 
 
@@ -52,11 +52,11 @@ def check_disk(folder: Path, needed: float, what: str) -> None:
     there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
     if needed > (left := shutil.disk_usage(there).free):
         raise OSError(
-            f"{what} takes {in_words(needed)}, but {in_words(left)} are free in {there}: choose another folder."
+            f"{what} takes {size_in_words(needed)}, but {size_in_words(left)} are free in {there}: choose another folder."
         )
 
 
-def in_words(size: float) -> str:
+def size_in_words(size: float) -> str:
     """Bytes for a person."""
     return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e6:,.1f} MB"
 

@@ -35,28 +35,29 @@ ZERO_EIGENVALUE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class NewRows:
-    """Rows that were not in the graph: where its eigenvectors go there.
+    """Rows that were not in the graph, given by the values of its eigenvectors there.
 
-    The prior goes on to a new row x by the values ``q_j(x)`` of its eigenvectors there. To the nodes i
+    The prior extends to a new row x by the values ``q_j(x)`` of its eigenvectors there. With the nodes i,
 
         Cov(u_x, u_i) = sum_j (v_j - v_tail) q_j(x) q_j(i),
 
-    as between any two nodes. What its neighbors do not determine of u_x is its own, independent of all
-    else: a share v_tail of the tail, the variance that modes without a value at x have at an average node, and,
-    if a least variance is asked for, what the sum lacks to it,
+    as between any two nodes. The part of u_x that its neighbors do not determine is independent of everything else. Its
+    variance is v_tail, plus the variance at an average node of the modes without a value at x, plus, if a least
+    variance is asked for, what the sum lacks to reach it,
 
         Var(u_x) = max(least, sum_j (v_j - v_tail) q_j(x)^2) + v_tail + sum_{j without value} (v_j - v_tail) / N.
 
-    A row far from all others has small ``q_j(x)``: of the least variance next to nothing is determined.
+    A row far from all others has small ``q_j(x)``, so almost none of its variance is determined by the nodes.
 
     Attributes:
         vectors: the eigenvectors' values at the new rows, shape (n_new, n_modes), by `spectrum.extend`.
-        has_value: the modes whose values are to be believed, shape (n_modes,); all by default.
-        least_quantile: the share of nodes whose prior variance may be less than that of any new row: one far
-            from all others then is unsure. None leaves the variance to the eigenvectors.
-        beyond: of a prior that begins with columns linear in the features, the squared length of each row beyond
-            the reach of the nodes, shape (n_new,): there nothing is known of the slope.
-        nearest, share: the node nearest to each row, and how far the row is that node, shape (n_new,) each, if known.
+        has_value: the modes whose values are reliable, shape (n_modes,); all by default.
+        least_quantile: sets the least variance, a quantile of the prior variances of the nodes, so that a row far from
+            all others is uncertain. None leaves the variance to the eigenvectors.
+        beyond: for a prior whose first columns are linear in the features, the squared length by which each row exceeds
+            the reach of the nodes, shape (n_new,); nothing is known about the slope there.
+        nearest, share: the node nearest to each row, and to what degree (0 to 1) the row counts as that node, shape
+            (n_new,) each, if known.
     """
 
     vectors: Array
@@ -109,17 +110,17 @@ class GaussianPrior:
 
         C = sum_j v_j q_j q_j^T + v_tail (I - Q Q^T),    tr C = N.
 
-    The four constructors below, `full`, `project`, `approximate` and `matern`, differ in the
-    variances alone. C is never formed.
+    The four constructors below, `full`, `project`, `approximate` and `matern`, differ only in the variances. C is never
+    formed.
 
     Attributes:
         vectors: the kept eigenvectors Q as columns, shape (n_nodes, n_modes).
         variances: their variances v_j, shape (n_modes,); zero removes a direction.
         tail_variance: v_tail, the variance of every direction orthogonal to Q.
         name: which constructor made it, with its settings.
-        first: the column of `NewRows` that its own first column is.
+        first: the column of `NewRows` that corresponds to its own first column.
 
-    A learned prior has features and 1 among its columns: these need not be orthonormal where there is no tail.
+    A learned prior has features and a constant among its columns; without a tail these need not be orthonormal.
     """
 
     vectors: Array = field(repr=False)
@@ -199,7 +200,7 @@ class GaussianPrior:
         return found if has_value.all() else np.where(has_value, found, 0.0)
 
     def own_variance(self, where: ArrayLike | NewRows) -> Array:
-        """What neighbors do not determine of u at new rows, see `NewRows`; zero at nodes."""
+        """The variance of u at new rows that neighbors do not determine, see `NewRows`; zero at nodes."""
         if not isinstance(where, NewRows):
             return np.zeros(len(expect_nodes(where, self.n_nodes)))
         excess = np.maximum(self.variances - self.tail_variance, 0.0)
@@ -251,8 +252,8 @@ class GaussianPrior:
 def full(spectrum: Spectrum) -> GaussianPrior:
     """The prior of Algorithm 1: ``v_j = c / lambda_j`` on every mode but the first (2.5), (2.6).
 
-    It needs the whole spectrum, or one whose other eigenvalues are all known to be one number, as
-    they are for low-rank weights: the tail then is exact too.
+    It needs the whole spectrum, or one whose remaining eigenvalues are known to be all equal, as for low-rank weights;
+    the tail is then exact too.
     """
     _require_connected(spectrum)
     if spectrum.n_modes == spectrum.n_nodes:
@@ -279,8 +280,8 @@ def approximate(
 ) -> GaussianPrior:
     """The prior of Algorithm 3: as `project`, and ``c / lambda_bar`` on all other directions (4.4).
 
-    `lambda_bar` stands for the eigenvalues that were not computed; by default the largest that was.
-    q_0 is removed from the tail too, which (4.4) as printed forgets.
+    `lambda_bar` replaces the eigenvalues that were not computed; by default it is the largest computed one. q_0 is
+    removed from the tail too, which (4.4) as printed omits.
     """
     _require_connected(spectrum)
     spectrum = _first(spectrum, n_modes)
@@ -308,11 +309,11 @@ def matern(
 
     Args:
         spectrum: the eigenpairs.
-        tau: inverse length scale; modes with ``lambda_j < tau^2`` weigh nearly alike.
+        tau: inverse length scale; modes with ``lambda_j < tau^2`` have nearly equal weight.
         alpha: smoothness; 1 with tau -> 0 is the paper's prior with q_0 kept.
         n_modes: how many modes to use; all of the spectrum's by default.
         tail: give the directions that were not computed ``c (lambda_bar + tau^2)^-alpha`` each.
-        lambda_bar: the eigenvalue that stands for them; by default `spectrum.rest` or the largest.
+        lambda_bar: the eigenvalue used for them; by default `spectrum.rest` or the largest.
         constant: factor on the variance of the modes of eigenvalue zero; 0 removes them.
     """
     tau, alpha = expect_number(tau, "tau"), expect_number(alpha, "alpha")

@@ -1,12 +1,12 @@
-"""A matrix of very many rows, wherever it lies, in; some of its rows, its blocks and its Gram matrix out.
+"""A matrix of very many rows, wherever it is stored, in; some of its rows, its blocks and its Gram matrix out.
 
-| leaf | where the rows lie |
+| leaf | where the rows are |
 |---|---|
-| `Stored` | an array, a file that is mapped to memory, a Zarr array |
+| `Stored` | an array, a memory-mapped file, a Zarr array |
 | `Chunked` | the chunks of a Dask array |
-| `Mapped` | nowhere: they are made from those of another matrix |
+| `Mapped` | nowhere: they are computed from those of another matrix |
 | `Beside` | in several matrices, side by side |
-| `Some` | here, as far as they were kept, and perhaps elsewhere too |
+| `Some` | those that were kept, in this process; perhaps all of them elsewhere |
 | `stores.Grouped` | the row groups of Parquet files |
 """
 
@@ -32,6 +32,7 @@ Array = NDArray[np.float64]
 Index = slice | NDArray[np.int64]
 
 _BLOCK_BYTES = 2**25
+_MADE_BYTES = 2**27  # of what is made of a block
 # Rows that are worked on at a time, of those that were read.
 PART_ROWS = 2048
 # Rows, evenly spread, from which a quantile or an average over all is read.
@@ -39,45 +40,45 @@ SPREAD_ROWS = 5000
 
 
 def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Slices of rows such that a table of float64 with `n_columns` columns fits in one block."""
+    """Slices of rows such that a float64 table with `n_columns` columns fits in one block."""
     step = max(1, _BLOCK_BYTES // (8 * n_columns))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 
 
 def spread(n_rows: int) -> slice:
-    """Rows that stand for all."""
+    """Rows that represent all."""
     return slice(None, None, max(1, n_rows // SPREAD_ROWS))
 
 
 def numbered(index: Index, n_rows: int) -> NDArray[np.int64]:
-    """The numbers of some of so many rows."""
+    """The row numbers that an index selects from so many rows."""
     return np.arange(*index.indices(n_rows)) if isinstance(index, slice) else index
 
 
 class Rows(Protocol):
-    """Where the rows of a matrix lie. It goes to other processes, without the rows."""
+    """Where the rows of a matrix are stored. It is sent to other processes without the rows."""
 
     def rows(self, index: Index) -> Array:
         """Some of the rows, as numbers of 64 bits."""
         ...
 
     def lazy(self, rows: slice) -> Any:
-        """The same, for Dask: what it computes where there is room."""
+        """The same for Dask, which computes it on any worker."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Tall:
-    """A matrix that is read, or made, a block of rows at a time: it is indexed as an array is, and stands where one does.
+    """A matrix that is read or computed a block of rows at a time; it is indexed like an array and can replace one.
 
     Attributes:
-        source: where the rows lie.
+        source: where the rows are stored.
         shape: rows and columns.
-        bounds: where its blocks begin, and the end: whole chunks of what is stored.
-        in_memory: whether a part of it lies in the memory of this process, so that it is worked on here.
-        names: of the columns, if they have any.
-        stamp: what changes when someone writes to the files that the rows lie in, of those opened by their path.
+        bounds: where each block begins, and the end; blocks are whole chunks of what is stored.
+        in_memory: whether part of it is in the memory of this process, so that the work is done here.
+        names: the names of the columns, if any.
+        stamp: changes when the files that hold the rows are written to, for those opened by their path.
     """
 
     source: Rows
@@ -101,7 +102,7 @@ class Tall:
         return [slice(int(a), int(b)) for a, b in pairwise(self.bounds)]
 
     def evenly(self) -> Tall:
-        """The same in blocks of one length, that of the longest; the last may be shorter."""
+        """The same in blocks of equal length, that of the longest; the last may be shorter."""
         return replace(self, bounds=_evenly(len(self), int(np.diff(self.bounds).max())))
 
     def gram(self) -> Array:
@@ -109,17 +110,20 @@ class Tall:
         return sum((X.T @ X for _, X in self.blocks()), np.zeros((self.shape[1],) * 2))
 
     def mapped(self, function: Callable[[Array], Array], n_columns: int) -> Tall:
-        """The matrix whose rows a function makes of these, when they are asked for."""
-        shape = (len(self), n_columns)
-        return replace(self, source=Mapped(self, function, n_columns), shape=shape, names=())
+        """The matrix whose rows a function computes from these, on request; in shorter blocks if they are wide."""
+        shape, bounds = (len(self), n_columns), self.bounds
+        if 8 * self.shape[1] * np.diff(bounds).max() <= 2 * _BLOCK_BYTES:  # or a piece would cost a huge chunk
+            step = max(_MADE_BYTES // (8 * n_columns), PART_ROWS)
+            bounds = np.concatenate([*(np.arange(a, b, step) for a, b in pairwise(bounds)), bounds[-1:]])
+        return replace(self, source=Mapped(self, function, n_columns), shape=shape, bounds=bounds, names=())
 
     def remembering(self, nodes: NDArray[np.int64]) -> Tall:
-        """The same, of which some rows are read at once, and not again: each may cost a whole chunk."""
+        """The same matrix with some rows read now and kept, since reading each later may cost a whole chunk."""
         nodes = np.unique(nodes)
         return replace(self, source=Some(self.rows(nodes), nodes, len(self), self.source))
 
     def expect_columns(self, n_columns: int, names: Sequence[str], called: str = "X") -> None:
-        """Refuse a matrix with other columns than a fit had, or with the same in another order."""
+        """Refuse a matrix whose columns are not those of a fit, or are in another order."""
         if self.shape[1] != n_columns:
             raise ValueError(
                 f"{called} has {self.shape[1]} columns, and the fit has {n_columns}: give the same features."
@@ -150,7 +154,7 @@ class Tall:
         return self.made(lambda X: X @ W)
 
     def made(self, function: Callable[[Array], Array]) -> Array:
-        """What a function makes of all rows, as an array."""
+        """The result of a function on all rows, as an array."""
         return np.concatenate([function(X) for _, X in self.blocks()])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -194,7 +198,7 @@ class Chunked:
 
     def rows(self, index: Index) -> Array:
         """Some of the rows."""
-        from graphuq.passes import told_if_lost
+        from graphuq.large.passes import told_if_lost
 
         with told_if_lost():
             return np.asarray(self.array[index].compute(), dtype=np.float64)
@@ -206,7 +210,7 @@ class Chunked:
 
 @dataclass(frozen=True, eq=False)
 class Mapped:
-    """Rows that a function makes of those of another matrix."""
+    """Rows that a function computes from those of another matrix."""
 
     given: Tall
     function: Callable[[Array], Array]
@@ -217,7 +221,7 @@ class Mapped:
         return in_parts(self.function, self.given.rows(index), self.n_columns)
 
     def lazy(self, rows: slice) -> Any:
-        """The same, where the others are."""
+        """The same, computed where those rows are."""
         return delayed(in_parts)(self.function, self.given.source.lazy(rows), self.n_columns)
 
 
@@ -238,7 +242,7 @@ class Beside:
 
 @dataclass(frozen=True, eq=False)
 class Some:
-    """Some rows of a matrix, which are looked at again and again, and where all of them lie, if that is known."""
+    """Some rows of a matrix that are needed repeatedly, and where all of them are stored, if known."""
 
     array: Array
     nodes: NDArray[np.int64]  # which rows these are, in order
@@ -268,14 +272,14 @@ class Some:
 def some_rows(
     array: Array, nodes: NDArray[np.int64], n_rows: int, names: Sequence[str] = (), stamp: str = ""
 ) -> Tall:
-    """A matrix of which these rows are kept, perhaps all of them."""
+    """A matrix of which these rows, perhaps all, are kept in memory."""
     shape, order = (n_rows, array.shape[1]), np.argsort(nodes)
     source: Rows = Stored(array) if len(nodes) == n_rows else Some(array[order], nodes[order], n_rows)
     return Tall(source, shape, merged(None, *shape), True, tuple(names), stamp)
 
 
 def in_parts(function: Callable[[Array], Array], X: Array, n_columns: int) -> Array:
-    """What a function makes of rows, some at a time: what it makes on the way stays in the processor's cache."""
+    """The result of a function on rows, some at a time, so that intermediate results stay in the processor's cache."""
     found = np.empty((len(X), n_columns))
     for first in range(0, len(X), PART_ROWS):
         try:
@@ -286,7 +290,7 @@ def in_parts(function: Callable[[Array], Array], X: Array, n_columns: int) -> Ar
 
 
 def is_store(X: Any) -> bool:
-    """Whether X is something that is not meant to be read whole: a `Tall`, a Zarr or Dask array."""
+    """Whether X is a store that should not be read whole: a `Tall`, a Zarr or Dask array."""
     return isinstance(X, Tall) or type(X).__module__.split(".")[0] in ("zarr", "dask")
 
 
@@ -294,14 +298,14 @@ def tall(X: Any, *, called: str = "X") -> Tall:
     """A table of numbers to be read in blocks.
 
     Args:
-        X: an array, in memory or mapped from a file, a Zarr array, a Dask array; or where one lies: an NPY file, a Zarr
+        X: an array in memory or mapped from a file, a Zarr array or a Dask array; or the path of an NPY file, a Zarr
             folder, a Parquet file or a folder of them.
-        called: what it is called where it is refused.
+        called: its name in error messages.
     """
     if isinstance(X, Tall):
         return X
     if isinstance(X, str | Path):
-        from graphuq.stores import open_store
+        from graphuq.large.stores import open_store
 
         return open_store(Path(X))
     kind = type(X).__module__.split(".")[0]
@@ -323,7 +327,7 @@ def tall(X: Any, *, called: str = "X") -> Tall:
     if kind == "dask":
         return _of_dask(X)
     if kind == "zarr":
-        from graphuq.stores import check_chunks
+        from graphuq.large.stores import check_chunks
 
         check_chunks(X)
     bounds = _chunk_bounds(X) if kind == "zarr" else merged(None, *X.shape)
@@ -331,7 +335,7 @@ def tall(X: Any, *, called: str = "X") -> Tall:
 
 
 def needed(module: str, what: str) -> Any:
-    """A library that not everyone has, imported where it is used."""
+    """An optional library, imported where it is used."""
     try:
         return import_module(module)
     except ImportError:
@@ -339,7 +343,7 @@ def needed(module: str, what: str) -> Any:
 
 
 def delayed(value: Any) -> Any:
-    """What Dask is to compute later."""
+    """A computation that Dask will run later."""
     return needed("dask", "Clusters need Dask").delayed(value, pure=False)
 
 
@@ -362,7 +366,7 @@ def _evenly(n_rows: int, step: int) -> NDArray[np.int64]:
 
 
 def merged(bounds: NDArray[np.int64] | None, n_rows: int, n_columns: int) -> NDArray[np.int64]:
-    """Bounds of blocks: those of chunks, or any, such that a block has about as many numbers as is quick to work on."""
+    """Bounds of blocks, at those of chunks or anywhere, such that a block has a convenient size."""
     wanted = np.array([block.stop for block in row_blocks(n_rows, n_columns)])
     if bounds is not None:
         wanted = bounds[np.minimum(np.searchsorted(bounds, wanted), len(bounds) - 1)]

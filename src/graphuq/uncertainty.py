@@ -1,4 +1,4 @@
-"""Probabilities of every class in; the class, how sure it is, and which rows are least sure out.
+"""Probabilities of every class in; the class, how certain it is, and which rows are least certain out.
 
 Every function takes `p`, shape (n, n_classes): the probability of each class at each row, rows adding up to 1.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect_numbers, expect_whole, refuse_masked
+from graphuq._expect import expect_nodes, expect_numbers, expect_whole
 
 Array = NDArray[np.float64]
 RowNumbers = NDArray[np.int64]
@@ -38,13 +38,13 @@ def margin(p: ArrayLike) -> Array:
 
 
 def entropy(p: ArrayLike) -> Array:
-    """``-sum_k p_k log p_k`` in nats, shape (n,): 0 where sure, log n_classes where all are equal."""
+    """``-sum_k p_k log p_k`` in nats, shape (n,): 0 where certain, log n_classes where all are equal."""
     found = check_probability(p)
     return 0.0 - np.sum(found * np.log(np.where(found > 0, found, 1)), axis=1)
 
 
 def label_variance(p: ArrayLike) -> Array:
-    """How far the label is open, shape (n,): 0 where sure, 1 where all classes are equally probable.
+    """How uncertain the label is, shape (n,): 0 where certain, 1 where all classes are equally probable.
 
         K / (K - 1) (1 - sum_k p_k^2),
 
@@ -65,7 +65,7 @@ def mean_label_variance(p: ArrayLike) -> float:
 
 
 def ranked(p: ArrayLike, among: ArrayLike | None = None) -> RowNumbers:
-    """Row numbers from least to most sure: by confidence, then by margin, then as they come.
+    """Row numbers from least to most certain: by confidence, then by margin, then by row number.
 
     For two classes this is the order of ``|s_j|`` (3.1).
 
@@ -74,7 +74,7 @@ def ranked(p: ArrayLike, among: ArrayLike | None = None) -> RowNumbers:
         among: the row numbers to rank; all by default.
     """
     found = check_probability(p)
-    rows = np.arange(len(found)) if among is None else _check_rows(among, len(found))
+    rows = np.arange(len(found)) if among is None else expect_nodes(among, len(found), "among", once=True)
     chosen = found[rows]
     digits = -round(np.log10(TIE))
     keys = (rows, np.round(margin(chosen), digits), np.round(confidence(chosen), digits))
@@ -82,7 +82,7 @@ def ranked(p: ArrayLike, among: ArrayLike | None = None) -> RowNumbers:
 
 
 def most_uncertain(p: ArrayLike, n: int, among: ArrayLike | None = None) -> RowNumbers:
-    """The first n of `ranked`, or all where there are fewer: the rows worth asking a person about."""
+    """The first n of `ranked`, or all if there are fewer: the rows worth asking a person about."""
     return ranked(p, among)[: expect_whole(n, "n")]
 
 
@@ -103,18 +103,3 @@ def check_probability(p: ArrayLike) -> Array:
             f"Rows of probabilities must add up to 1, got {total[off][0]:.6g} in row {np.argmax(off)}."
         )
     return np.clip(found, 0, 1)
-
-
-def _check_rows(among: ArrayLike, n: int) -> RowNumbers:
-    refuse_masked(among, "among")
-    rows = np.asarray(among)
-    if rows.size == 0:
-        return np.empty(0, dtype=np.int64)
-    if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer):
-        raise ValueError(f"among must be a list of row numbers, got shape {rows.shape} of {rows.dtype}.")
-    if rows.min() < 0 or rows.max() >= n:
-        wrong = rows[(rows < 0) | (rows >= n)][0]
-        raise ValueError(f"among must be row numbers, 0 to {n - 1}, got {wrong}.")
-    if len(np.unique(rows)) < len(rows):
-        raise ValueError("among must be row numbers that differ.")
-    return rows.astype(np.int64)

@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 
 from graphuq import calibration
 from graphuq._expect import called, expect_one_of, expect_whole
-from graphuq.classes import in_words, read_labels
+from graphuq.classes import names_listed, read_labels
 
 RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class LabeledKFold:
-    """Folds of the labeled rows, every class spread over all; unlabeled rows are in every training set and no test.
+    """Folds of the labeled rows, stratified by class; unlabeled rows are in every training set and in no test set.
 
     Attributes:
-        n_splits: folds, at least 2 and at most the labels of the rarest class.
-        random_state: which rows go together; the same number gives the same folds.
+        n_splits: number of folds, at least 2 and at most the number of labels of the rarest class.
+        random_state: seed of the folds; the same number gives the same folds.
     """
 
     n_splits: int = 5
@@ -36,7 +36,7 @@ class LabeledKFold:
         expect_whole(self.random_state, "random_state", 0, 2**32 - 1)
 
     def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[RowNumbers, RowNumbers]]:
-        """Row numbers to fit on, and to judge by."""
+        """Row numbers of the training set and of the test set."""
         from sklearn.model_selection import StratifiedKFold
         from sklearn.utils.validation import check_consistent_length
 
@@ -45,7 +45,7 @@ class LabeledKFold:
         rare = labels.counts() < self.n_splits
         if rare.any():
             raise ValueError(
-                f"n_splits = {self.n_splits} needs as many labels of each class, and {in_words(labels.classes[rare])} "
+                f"n_splits = {self.n_splits} needs as many labels of each class, and {names_listed(labels.classes[rare])} "
                 f"{'has' if rare.sum() == 1 else 'have'} fewer: use at most {labels.counts().min()} folds, or label more."
             )
         folds = StratifiedKFold(self.n_splits, shuffle=True, random_state=self.random_state)
@@ -55,13 +55,13 @@ class LabeledKFold:
             yield np.setdiff1d(np.arange(n_rows), test), test
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """How many there are."""
+        """The number of folds."""
         return self.n_splits
 
 
 @dataclass(frozen=True)
 class LabeledScorer:
-    """A score of the rows whose class is given; larger is better.
+    """A score over the rows whose class is given; larger is better.
 
     Attributes:
         measure: "accuracy", "neg_log_loss" or "neg_brier_score".

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from graphuq import datasets
 from graphuq.app.cli import _found, app
-from graphuq.app.tables import read_table
+from graphuq.app.tables.read import read_table
 
 VOTES = datasets.voting_records()
 KNOWN = (2, 7, 103, 0, 1)
@@ -668,6 +668,16 @@ def test_what_comes_with_the_repository_needs_it(tmp_path, monkeypatch, command)
     done = run(*command)
     assert done.exit_code == 2
     assert "repository" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "told"), [("--help", 0, "usage: graphuq bench"), ("sped", 2, "no benchmark sped")]
+)
+def test_benchmarks_know_what_words_they_take(word, status, told):
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-m", "benchmarks", word], cwd=root, capture_output=True, text=True)
+    assert done.returncode == status
+    assert told in done.stdout + done.stderr
 
 
 def test_reproduce_hands_its_words_on(tmp_path, monkeypatch):

@@ -65,11 +65,3 @@ def test_a_file_in_the_way_is_told_before_any_work(tmp_path):
     with pytest.raises(FileExistsError):
         demo.run(tmp_path / "demo", tell=told.append)
     assert told == []
-
-
-def test_few_labels():
-    y = datasets.voting_records().y
-    nodes, labels = demo.few_labels(y, {1: 3, -1: 2}, seed=4)
-    assert labels.tolist() == [1, 1, 1, -1, -1]
-    assert np.array_equal(y[nodes], labels)
-    assert len(set(nodes)) == 5

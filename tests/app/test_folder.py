@@ -6,12 +6,13 @@ import pytest
 from sklearn.datasets import load_iris
 from typer.testing import CliRunner
 
-from graphuq import GraphClassifier, answers, archive, prior
+from graphuq import GraphClassifier, archive, prior
 from graphuq import tall as talls
 from graphuq.app import folder
 from graphuq.app.cli import app
 from graphuq.app.fitting import predict_table
 from graphuq.app.report.content import TableRows
+from graphuq.estimator import answers
 from graphuq.posterior import Draws
 from graphuq.tall import tall
 from tests.decay import decayed
@@ -96,6 +97,26 @@ def test_a_loaded_model_answers_as_the_fitted_one(tmp_path, name):
     np.testing.assert_allclose(again[1], again[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["M8[D]", "m8[D]", "f2", "u1", "bool", "U9", np.longdouble])
+def test_classes_are_of_their_kind_in_a_loaded_model(tmp_path, kind):
+    """Text of times, such as "10 days", is in another order than they are."""
+    X, y = FLOWERS.data[ROWS], np.array([0, 2, 10])[FLOWERS.target[ROWS]].astype(kind)
+    before = GraphClassifier(prior="matern", inference="ep", gamma=0.5).fit(X, y)
+    folder.write(tmp_path / "model", before)
+    after = folder.read(tmp_path / "model").classifier
+    assert (after.classes_.dtype, after.classes_.tolist()) == (before.classes_.dtype, before.classes_.tolist())
+    assert after.score(X, y) == before.score(X, y) > 0.8
+
+
+def test_classes_that_floats_would_round_are_the_same_in_a_loaded_model(tmp_path):
+    X, y = FLOWERS.data[ROWS], np.array([1, 2**63 + 5, 2**63 + 7], dtype=np.uint64)[FLOWERS.target[ROWS]]
+    before = GraphClassifier(prior="matern", inference="ep", gamma=0.5).fit(X, y)
+    folder.write(tmp_path / "model", before)
+    after = folder.read(tmp_path / "model").classifier
+    assert after.classes_.tolist() == [1, 2**63 + 5, 2**63 + 7]
+    assert np.array_equal(after.predict(X), before.predict(X))
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_loaded_model_asks_and_learns_again(tmp_path):
     before = fitted({}, 2)
@@ -109,7 +130,7 @@ def test_a_loaded_model_asks_and_learns_again(tmp_path):
 @pytest.fixture
 def one_drawn(monkeypatch):
     """Of a mixture the heaviest component alone is drawn, since each has to compile."""
-    monkeypatch.setattr("graphuq.beliefs.DRAWN_WEIGHT", 1e-3)
+    monkeypatch.setattr("graphuq.estimator.beliefs.DRAWN_WEIGHT", 1e-3)
 
 
 @pytest.mark.filterwarnings("ignore")

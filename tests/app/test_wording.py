@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from graphuq import GraphClassifier
 from graphuq._expect import RowError, RowWarning, SettingError
-from graphuq.app.wording import OPTIONS, in_words, percent, vague, verdict, words_of_the_shell
+from graphuq.app.wording import OPTIONS, as_the_shell_says, percent, vague, verdict, words_of_the_shell
 from graphuq.inference.diagnostics import Diagnostics
 from graphuq.posterior.gaussian import EPDiagnosis
 from graphuq.posterior.mixture import MixtureDiagnosis
@@ -19,9 +19,9 @@ from tests.app.test_cli import KNOWN, PLAIN, fit_votes, refused, run, write_vote
 
 
 def test_settings_become_options():
-    assert in_words(SettingError("n_steps", "must be 1, got 0."), []) == "--draws must be 1, got 0."
-    assert in_words(SettingError("thin", "must be 1."), []) == "thin must be 1."
-    assert in_words(ValueError("n_steps {}"), []) == "n_steps {}"
+    assert as_the_shell_says(SettingError("n_steps", "must be 1, got 0."), []) == "--draws must be 1, got 0."
+    assert as_the_shell_says(SettingError("thin", "must be 1."), []) == "thin must be 1."
+    assert as_the_shell_says(ValueError("n_steps {}"), []) == "n_steps {}"
     assert OPTIONS.keys() <= GraphClassifier().get_params().keys()
     options = run("fit", "--help").stdout
     assert all(option in options for option in OPTIONS.values())
@@ -30,8 +30,8 @@ def test_settings_become_options():
 def test_rows_get_their_names():
     names = ["a", "b{}", "\x1b[2J"]
     told = RowWarning("Rows {} and {} differ.", 0, 1)
-    assert (str(told), in_words(told, names)) == ("Rows 0 and 1 differ.", "Rows a and b{} differ.")
-    assert in_words(RowError("Row {} is strange.", 2), names) == "Row ?[2J is strange."
+    assert (str(told), as_the_shell_says(told, names)) == ("Rows 0 and 1 differ.", "Rows a and b{} differ.")
+    assert as_the_shell_says(RowError("Row {} is strange.", 2), names) == "Row ?[2J is strange."
     for each in (told, SettingError("n_steps", "must be 1.")):
         assert str(pickle.loads(pickle.dumps(each))) == str(each)  # noqa: S301
 

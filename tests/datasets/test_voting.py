@@ -3,7 +3,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from graphuq.datasets import voting_records
+from graphuq.datasets import few_labels, voting_records
 
 
 def test_the_bundled_file_is_the_canonical_one():
@@ -32,3 +32,11 @@ def test_the_feature_names_are_in_the_order_of_the_columns():
     freeze = votes.X[:, votes.feature_names.index("physician fee freeze")]
     counts = [np.sum((votes.y == party) & (freeze == vote)) for party in (-1, 1) for vote in (1, -1)]
     assert counts == [163, 2, 14, 245]
+
+
+def test_few_labels():
+    y = voting_records().y
+    nodes, labels = few_labels(y, {1: 3, -1: 2}, seed=4)
+    assert labels.tolist() == [1, 1, 1, -1, -1]
+    assert np.array_equal(y[nodes], labels)
+    assert len(set(nodes)) == 5

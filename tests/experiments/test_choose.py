@@ -13,7 +13,14 @@ from graphuq.learning import Hyperprior
 from graphuq.posterior import mixture
 
 SMALL = choose.Config(
-    tables=("titanic",), separable=(), many=("vehicle",), settings=((12, 0.1),), per_class=(1, 2), n_draws=1
+    tables=("titanic",),
+    separable=(),
+    many=("vehicle",),
+    overlapping=("tae",),
+    settings=((12, 0.1),),
+    per_class=(1, 2),
+    of_overlapping=(12,),
+    n_draws=1,
 )
 
 
@@ -22,7 +29,7 @@ def blobs(monkeypatch):
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], 20)
     X = rng.normal(size=(60, 2)) + 2 * np.eye(3)[y][:, :2]
-    data = {"titanic": (X[:40], y[:40]), "vehicle": (X, y)}
+    data = {"titanic": (X[:40], y[:40]), "vehicle": (X, y), "tae": (X, y)}
     monkeypatch.setattr(choose, "load", data.__getitem__)
     for name in ("MOVED", "LEFT_OUT"):
         monkeypatch.setattr(choose, name, ("mistakes",))
@@ -33,7 +40,8 @@ def blobs(monkeypatch):
 
 
 def test_data_for_choosing_are_not_reported():
-    assert not {*choose.FULL.tables, *choose.FULL.many} & {*table_data.REPORTING, *table_data.MANY, "vehicle1"}
+    chosen_on = {*choose.FULL.tables, *choose.FULL.many, *choose.FULL.overlapping}
+    assert not chosen_on & {*table_data.REPORTING, *table_data.MANY, *table_data.OVERLAPPING, "vehicle1"}
 
 
 def test_hyperpriors_differ_from_the_default_in_one_number():
@@ -50,13 +58,14 @@ def test_a_record_tells_what_every_change_does_and_leaves_constants_alone(blobs)
     results = plain([choose.run(SMALL, trial) for trial in choose.trials(SMALL)])
     assert before == (feature_piece.SMOOTH_SHARE, mixture.TEMPERATURE, mixture.TEMPERATURE_OF_SINGLES)
     values = plain(choose.summarize(SMALL, results))
-    assert set(values) == {"many classes", "tables, a tenth wrong"}
+    assert set(values) == {"many classes", "tables, many classes", "tables, a tenth wrong"}
     two, many = values["tables, a tenth wrong"]["changes"], values["many classes"]["changes"]
     assert {"no mistakes", "SMOOTH_SHARE 0", "n_neighbors 7", "CARRIED 0.004"} <= set(two)
     assert two["SMOOTH_SHARE 0"][0] != 0
     singles = next(r["losses"] for r in results if r.get("per_class") == 1)
     assert singles["TEMPERATURE_OF_SINGLES 1.0"] != singles[choose.DEFAULT]
     assert len(many) == len(choose.TEMPERATURES) + len(choose.OF_SINGLES)
+    assert len(values["tables, many classes"]["changes"]) == len(choose.TEMPERATURES)
     record = Record("choose", "quick", plain(asdict(SMALL)), values, 1.0, "0", "a machine")
-    assert len(choose.claims(record)) == 2
+    assert len(choose.claims(record)) == 3
     assert choose.draw(record).axes

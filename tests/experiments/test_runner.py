@@ -108,7 +108,7 @@ def test_the_exit_code_says_whether_a_claim_differs(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["fig11"], ["fig1", "--all"], ["fig1", "--jobs", "0"], ["--quick", "--full"]]
+    "words", [[], ["fig11"], ["fig1", "--all"], ["fig1", "--jobs", "0"], ["--quick", "--full"], ["page", "--full"]]
 )
 def test_a_wrong_question_is_refused(words, capsys):
     with pytest.raises(SystemExit, match="2"):

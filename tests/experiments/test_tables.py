@@ -7,7 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments import calibration_page, runner, strangers, table_data, table_peers, table_scores, tables
+from experiments import (
+    calibration_page,
+    calibration_sections,
+    many,
+    overlapping,
+    runner,
+    strangers,
+    table_data,
+    table_peers,
+    table_scores,
+    tables,
+)
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -18,9 +29,8 @@ from graphuq.datasets import DatasetUnavailable
 from graphuq.laplacian import connected_components
 
 RECORDS = Path(__file__).parents[2] / "docs" / "reproduction"
-SMALL = tables.Config(
-    tables=("pima",), pairs=(), rare_tables=(), many=("iris",), n_labels=(20,), per_class=(2,), n_draws=2
-)
+SMALL = tables.Config(tables=("pima",), pairs=(), rare_tables=(), n_labels=(20,), n_draws=2)
+SMALL_MANY = many.Config(many=("iris",), per_class=(2,), n_draws=2)
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +100,8 @@ def test_what_is_reported_was_not_chosen_on():
     assert len(table_data.REPORTING) == 18
     assert not set(table_data.CHOOSING) & set(table_data.REPORTING)
     assert {*table_data.CHOOSING, *table_data.REPORTING, "vehicle1"} == set(table_data.TABLES)
+    assert not set(table_data.CHOOSING_OVERLAPPING) & set(table_data.OVERLAPPING)
+    assert {*table_data.CHOOSING_OVERLAPPING, *table_data.OVERLAPPING} >= set(table_data.R_MANY)
 
 
 def test_digits_that_were_chosen_on_are_taken_out():
@@ -132,10 +144,15 @@ def test_labels_have_every_class_and_a_tenth_of_them_wrong():
     assert np.sum(given != y[nodes]) == 2
     nodes, given = tables.draw_labels(y, trial | {"group": "many", "n_labels": 5})
     assert np.bincount(given).tolist() == [5, 5]
+    y = np.repeat([0, 1, 2], [180, 19, 1])
+    nodes, given = tables.draw_labels(y, trial | {"group": "many, tables"})
+    assert np.unique(nodes).size == 20
+    assert set(given) == {0, 1, 2}
+    assert len(table_data.of_every_class(y, 2, np.random.default_rng(0))) == 3
 
 
 def test_ours_is_what_the_classifier_answers(prepared_file):
-    for data, group in (("pima", "tables"), ("iris", "many")):
+    for data, group in (("pima", "tables"), ("iris", "many"), ("iris", "many, tables")):
         X, y = table_data.load(data)
         nodes, given = tables.draw_labels(y, {"group": group, "data": data, "n_labels": 10, "seed": 0})
         _, found = tables.ours(tables.prepare(data), nodes, given)
@@ -244,14 +261,15 @@ def test_a_difference_counts_if_it_is_large_and_beyond_its_error(difference, cou
 
 
 def test_a_trial_gives_the_same_twice_and_becomes_a_record(prepared_file):
-    trials = tables.trials(SMALL)
+    trials = [*tables.trials(SMALL), *many.trials(SMALL_MANY)]
     assert {trial["group"] for trial in trials} == {"tables", "tables, wrong", "many"}
     results = [tables.run(SMALL, trial) for trial in trials]
     assert runner.plain(results[-1]) == runner.plain(tables.run(SMALL, trials[-1]))
     wrong = [result for result in results if result["group"] == "tables, wrong"]
     assert all(0 <= result["wrong_label_auroc"] <= 1 for result in wrong)
     values = runner.plain(tables.summarize(SMALL, runner.plain(results)))
-    record = runner.Record("tables", "quick", runner.plain(vars(SMALL)), values, 1.0, "0", "a machine")
+    config = runner.plain(vars(SMALL) | vars(SMALL_MANY))
+    record = runner.Record("tables", "quick", config, values, 1.0, "0", "a machine")
     assert len(tables.claims(record)) == 3
     assert tables.draw(record).axes
     assert "pima" in calibration_page.page(record, Path("here"))
@@ -266,15 +284,23 @@ def test_tables_listed_last_are_no_others_and_all_are_run():
     assert len(trials) == 10 * (3 * 30 - 2)
 
 
-def test_a_trial_of_a_table_listed_last_becomes_a_section(prepared_file, tmp_path):
-    config = strangers.Config(tables=("pima",), n_labels=(20,), n_draws=2)
-    results = [strangers.run(config, trial) for trial in strangers.trials(config)]
-    values = runner.plain(strangers.summarize(config, runner.plain(results)))
-    record = runner.Record("strangers", "quick", runner.plain(vars(config)), values, 1.0, "0", "a machine")
-    (tmp_path / "strangers.json").write_text(json.dumps(asdict(record)))
-    text = calibration_page.strangers(tmp_path)
+@pytest.mark.parametrize(
+    ("experiment", "data", "section", "called"),
+    [
+        (strangers, "pima", calibration_sections.strangers, "ordinary tables"),
+        (overlapping, "iris", calibration_sections.overlapping, "ordinary tables of many classes"),
+    ],
+)
+def test_a_record_that_stands_alone_becomes_a_section(experiment, data, section, called, prepared_file, tmp_path):
+    config = experiment.Config(tables=(data,), n_labels=(20,), n_draws=2)
+    results = [experiment.run(config, trial) for trial in experiment.trials(config)]
+    values = runner.plain(experiment.summarize(config, runner.plain(results)))
+    name = experiment.__name__.rpartition(".")[2]
+    record = runner.Record(name, "quick", runner.plain(vars(config)), values, 1.0, "0", "a machine")
+    (tmp_path / f"{name}.json").write_text(json.dumps(asdict(record)))
+    text = section(tmp_path)
     loss = values["groups"][0]["scores"][tables.OURS][0][0]
-    assert f"| ordinary tables, 20 | 1 | {loss:.3f}" in text
+    assert f"| {called}, 20 | 1 | {loss:.3f}" in text
     assert "2 draws of labels" in text
 
 
@@ -293,6 +319,6 @@ def test_the_readme_is_right_about_tables_listed_last():
 
 
 def test_the_page_is_made_from_the_record():
-    record = runner.read_record(RECORDS / "tables.json")
+    record = calibration_page.reported(RECORDS)
     assert (RECORDS.parent / "calibration.md").read_text() == calibration_page.page(record, RECORDS)
     assert record.config["tables"] == list(table_data.REPORTING)

@@ -1,5 +1,6 @@
 """A checkpoint on its own, without chains: whatever happens to the file, what is read of it is what was written."""
 
+import resource
 import threading
 from copy import deepcopy
 from functools import partial
@@ -63,6 +64,19 @@ def test_200_flips_and_50_cuts_change_nothing_that_is_read(tmp_path):
             refused += 1
             assert path.read_bytes() == each
     assert 20 < refused < 120
+
+
+def test_a_file_that_cannot_grow_is_named_and_gone_on_from(tmp_path):
+    path, limits = tmp_path / "log", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"log could not be written: File too large\. A run with it goes on"):
+            written(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with Log(path, PROBLEM, block_size=4) as again:
+        assert 0 < again.n_blocks < 6
+        assert first_blocks(again, written(tmp_path / "whole"))
 
 
 def test_records_have_their_place(tmp_path):

@@ -330,6 +330,11 @@ def test_rules_and_samplers_of_another_kind_are_refused():
         sample(PRIOR, MODEL, PCN)
     with pytest.raises(TypeError, match="sampler takes a sampler such as"):
         sample(PRIOR, MODEL, "nuts")
+    halves = type("Halves", (), {name: staticmethod(lambda *given: None) for name in ("prepare", "init", "step")})
+    with pytest.raises(
+        TypeError, match=r"a Halves has no warm_step and no draw\. One whose warm-up adapts nothing"
+    ):
+        sample(PRIOR, MODEL, halves())
     with pytest.raises(ValueError, match="must not be negative"):
         TimeLimit(-1)
     for make in (lambda: EffectiveSize(target=-1), lambda: EffectiveSize(r_hat=1.0), lambda: SteadyMean(0)):

@@ -7,7 +7,7 @@ import pytest
 from scipy import special
 from scipy.integrate import solve_ivp
 
-from graphuq.models import LevelSet, Probit, double_well, relaxed_sign, simplex_wells
+from graphuq.models import GinzburgLandau, LevelSet, Probit, double_well, relaxed_sign, simplex_wells
 from graphuq.models.probit import log_normal_cdf
 from tests.oracles import simplex_corners
 
@@ -69,3 +69,9 @@ def test_log_normal_cdf_in_single_precision_and_its_gradient():
     slope = np.exp(-(x.astype(float) ** 2) / 2 - expected) / np.sqrt(2 * np.pi)
     found = np.asarray(jax.vmap(jax.grad(log_normal_cdf))(jnp.asarray(x)), dtype=float)
     np.testing.assert_allclose(found, slope, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "value"), [("gamma", 1e-10), ("epsilon", 1e-30)])
+def test_wells_and_labels_sharper_than_doubles_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name} of Ginzburg-Landau must be at least"):
+        GinzburgLandau([0, 1], [0, 1], **{name: value})

@@ -20,6 +20,7 @@ GRAPHS = {
     "three components, two alike": (side_by_side(ring(300, 15), ring(300, 15), ring(80, 10)), 25),
     "more components than modes": (side_by_side(*[complete(70)] * 10), 6),
     "as many components as modes": (side_by_side(*[complete(70)] * 10), 10),
+    "many components and few modes more, as of repeated rows": (side_by_side(*[complete(9)] * 80), 85),
 }
 
 

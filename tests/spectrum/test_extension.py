@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from graphuq import graph, laplacian, spectrum
+from graphuq.tall import tall
 
 X = np.random.default_rng(0).normal(size=(120, 3))
 GRAPHS = {
@@ -115,3 +116,26 @@ def test_the_modes_believed_are_those_of_both_laplacians_where_degrees_are_equal
     ]
     assert 2 < found[0].sum() < 50
     np.testing.assert_array_equal(*found)
+
+
+def test_a_point_opposite_to_all_others_has_no_value_in_memory_as_in_a_store():
+    features = np.abs(X) + 0.1
+    opposite = np.vstack([features[:1], -features[:2]])
+    here, stored = graph.cosine(features), graph.cosine(tall(features))
+    with pytest.warns(UserWarning, match="2 new points have no weight to any node"):
+        found = spectrum.extend(spectrum.low_rank(here), here, opposite)
+    assert (found[1:] == 0).all()
+    expected = spectrum.extend(spectrum.low_rank(stored), stored, opposite)
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+def test_a_point_far_from_all_landmarks_has_the_same_values_in_memory_and_in_a_store():
+    near = np.random.default_rng(0).normal(size=(80, 2))
+    new = np.array([[0.0, 0.0], [3.5, 3.5], [6.0, 6.0]])
+    found = []
+    for features in (near, tall(near)):
+        weights = graph.nystrom(features, tau=1.0, n_landmarks=12, landmarks="random", seed=3)
+        raised = np.ravel(weights.feature_map(new) @ weights.total) < weights.least_degree
+        assert raised.tolist() == [False, True, True]
+        found.append(spectrum.extend(spectrum.low_rank(weights, n_modes=6), weights, new)[:, 1:])
+    np.testing.assert_allclose(*found, atol=1e-9)

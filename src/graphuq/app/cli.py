@@ -45,6 +45,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# Of commands whose words, --help too, are for a program of its own.
+HANDED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 def _version(asked: bool) -> None:
@@ -130,7 +132,7 @@ def fit(
             raise ValueError("Give --label with the column of a table, or --labels with a table for a store.")
         if labels is None and (dask_scheduler or workers):
             raise ValueError("--dask-scheduler and --workers are for features in a store: use --labels.")
-        if labels is None and table.suffix in (".npy", ".zarr"):
+        if labels is None and (table.suffix in (".npy", ".zarr") or any(table.glob("*.parquet"))):
             raise ValueError(
                 f"{table} is a store, whose classes stand in a table of their own: give that as --labels."
             )
@@ -152,8 +154,9 @@ def fit(
                     "--category, --impute, --unlabeled, --separator, --sheet and --scale."
                 )
             cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
-            found = large.fit_store(table, labels, classifier, out, **cluster)
-            _print(found, large.in_words(found), json, quiet)
+            telling = partial(tell, silent=quiet or json)
+            found = large.fit_store(table, labels, classifier, out, tell=telling, **cluster)
+            _print(found, large.summary_in_words(found), json, quiet)
             return
         from graphuq.app.fitting import fit_folder
 
@@ -188,7 +191,7 @@ def predict(
         from graphuq.app import large
         from graphuq.app.fitting import predict_table
         from graphuq.app.folder import read
-        from graphuq.app.tables import write_csv
+        from graphuq.app.tables.write import write_csv
         from graphuq.files import whole_file
 
         named: Any = (out, force, table, folder / "model.npz")
@@ -202,7 +205,7 @@ def predict(
                 )
             cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
             found = large.predict_store(table, model, out, **cluster, verbose=not (quiet or json))
-            _print(found, large.in_words(found), json, quiet)
+            _print(found, large.summary_in_words(found), json, quiet)
             return
         if dask_scheduler or workers:
             raise ValueError(
@@ -238,9 +241,9 @@ def report(
     """Write the report of a fitted model anew."""
     with one_sentence():
         check_target(out, force, folder / "model.npz")
-        from graphuq.app.fitting import write_report
+        from graphuq.app.fitting import rewrite_report
 
-        written = write_report(folder, out)
+        written = rewrite_report(folder, out)
     if not quiet:
         typer.echo(f"Report: {written}")
 
@@ -277,34 +280,16 @@ def data(
     _print({**facts, "folder": str(datasets.data_folder())}, told, json, quiet)
 
 
-@app.command()
-def reproduce(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Figures and tables: fig1, table1, ...; or page.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer trials and draws: minutes. The default.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="All trials; what is done is kept if killed.")] = False,
-    jobs: Annotated[int | None, typer.Option(help="Processes; by default one for each core.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for records and figures.")] = None,
-) -> None:
+@app.command(context_settings=HANDED_ON)
+def reproduce(context: typer.Context) -> None:
     """Make the paper's figures and tables anew, ours beside its; in a clone of the repository."""
-    with one_sentence():
-        if names == ["page"] and (everything or quick or full or jobs is not None):
-            raise ValueError(
-                "The page is made of records that are there: leave out --all, --quick, --full and --jobs."
-            )
-    options = {"--all": everything, "--quick": quick, "--full": full}
-    words = [*(names or []), *(option for option, asked in options.items() if asked)]
-    words += [] if jobs is None else ["--jobs", str(jobs)]
-    words += [] if out is None else ["--out", str(out)]
-    _in_clone("experiments", *words)
+    _in_clone("experiments", *context.args)
 
 
-@app.command()
-def bench() -> None:
+@app.command(context_settings=HANDED_ON)
+def bench(context: typer.Context) -> None:
     """Measure speed and memory against named peers; in a clone of the repository."""
-    _in_clone("benchmarks")
+    _in_clone("benchmarks", *context.args)
 
 
 def _in_clone(package: str, *words: str) -> None:

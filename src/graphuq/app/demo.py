@@ -104,15 +104,6 @@ def comparison(lines: list[Line]) -> list[tuple[str, str, str, str, str]]:
     return found
 
 
-def few_labels(
-    y: NDArray[np.int64], counts: dict[int, int], *, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """So many nodes of each class at random, with their labels."""
-    rng = np.random.default_rng(seed)
-    nodes = np.concatenate([rng.choice(np.flatnonzero(y == label), n, False) for label, n in counts.items()])
-    return nodes, y[nodes]
-
-
 def run(
     out: Path, *, seed: int = 0, tell: Callable[[str], None] = lambda line: None, progress: bool = False
 ) -> Demo:
@@ -121,7 +112,7 @@ def run(
     _refuse_foreign(out)
     votes = datasets.voting_records()
     party = np.array([votes.class_names[int(label)] for label in votes.y])
-    known, _ = few_labels(votes.y, {1: 3, -1: 2}, seed=seed)
+    known, _ = datasets.few_labels(votes.y, {1: 3, -1: 2}, seed=seed)
     fitted, lines = {}, []
     for name, settings in MODELS.items():
         tell(f"{name} ...")
@@ -168,7 +159,7 @@ def _digits(out: Path, seed: int, progress: bool) -> tuple[float, list[Path]]:
     from sklearn.datasets import load_digits
 
     found = load_digits()
-    known, _ = few_labels(found.target, dict.fromkeys(range(10), 5), seed=seed)
+    known, _ = datasets.few_labels(found.target, dict.fromkeys(range(10), 5), seed=seed)
     classifier = GraphClassifier(random_state=seed, verbose=progress)
     accuracy = _fit(classifier, found.data, found.target, known)
     rows = TableRows(

@@ -12,20 +12,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq import answers, uncertainty
+from graphuq import uncertainty
 from graphuq.app import folder
 from graphuq.app.question import Data, Question, read_data, row_names
 from graphuq.app.report.content import Content, TableRows, collect
 from graphuq.app.report.page import render
-from graphuq.app.tables import Encoding, Feature, Marks, Table, beside, read_table, scaling_in_words, write_csv
 from graphuq.app.tables.doubts import filled_in
+from graphuq.app.tables.encode import Encoding, Feature, scaling_in_words
+from graphuq.app.tables.read import Table, read_table
+from graphuq.app.tables.text import Marks
+from graphuq.app.tables.write import beside, write_csv
 from graphuq.app.wording import vague, words_of_the_shell
 from graphuq.classes import read_labels
-from graphuq.estimator import GraphClassifier
+from graphuq.estimator import GraphClassifier, answers
+from graphuq.estimator.settings import refuse_ignored
 from graphuq.files import whole_file, whole_folder
-from graphuq.settings import refuse_ignored
+from graphuq.large.stores import PARQUET
 from graphuq.stages import versions
-from graphuq.stores import PARQUET
 
 Array = NDArray[np.float64]
 
@@ -46,7 +49,6 @@ def fit_folder(
     `out` appears whole or not at all. `tell` is called with what begins, beside what a verbose classifier says itself.
     """
     began = time.perf_counter()
-    folder.refuse_objects(classifier)
     with whole_folder(out, replace=replace, foreign=folder.foreign) as part:
         tell(f"reading {question.table.name} ...")
         data = read_data(question)
@@ -92,7 +94,7 @@ def write_results(
 
 
 def predict_table(
-    model: folder.Kept,
+    model: folder.Stored,
     table: Path,
     *,
     separator: str | None = None,
@@ -144,7 +146,7 @@ def _is_row(names: list[str]) -> bool:
     return numbers[0] not in (0, 1) or bool((np.diff(numbers) != 1).any())
 
 
-def write_report(model: Path, out: Path | None = None) -> Path:
+def rewrite_report(model: Path, out: Path | None = None) -> Path:
     """Write the report of a fitted folder anew, into it or elsewhere."""
     target = model / folder.REPORT if out is None else out
     classifier, rows, record = folder.read(model)

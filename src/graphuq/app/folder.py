@@ -25,10 +25,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from graphuq import __version__, archive
 from graphuq._expect import expect_path
-from graphuq.answers import TOLD_ROWS
 from graphuq.app.report.content import TableRows
 from graphuq.classes import Labels
 from graphuq.estimator import GraphClassifier
+from graphuq.estimator.answers import TOLD_ROWS
+from graphuq.estimator.seen import Seen
 from graphuq.feature_piece import FeaturePiece
 from graphuq.files import recover, whole_file
 from graphuq.graph import Graph, LowRankGraph
@@ -39,13 +40,13 @@ from graphuq.learning.evidence import learned_basis
 from graphuq.models import unlabeled
 from graphuq.models.base import offer
 from graphuq.posterior.archive import pack, unpack
-from graphuq.seen import Seen
 from graphuq.spectrum.factored import Eigenrows
 from graphuq.spectrum.result import Spectrum
 from graphuq.tall import Tall, numbered, some_rows, spread, tall
 
 RUN, MODEL, REPORT, ANSWERS = "run.json", "model.npz", "report.html", "predictions.csv"
 FORMAT = "graphuq model 3"
+_PLAIN = {"M": np.int64, "m": np.int64, "f": np.float64}  # as a file holds times and fractions
 # What a model is made of beside its posterior and weights: stored field by field.
 _PIECES: dict[str, Any] = {
     "features": Features, "kernel": Kernel, "linear": FeaturePiece, "spectrum": Spectrum, "table": TableRows,
@@ -55,7 +56,7 @@ _PIECES: dict[str, Any] = {
 _MAPPED = ("rows features", "rows vectors")
 
 
-class Kept(NamedTuple):
+class Stored(NamedTuple):
     """What a folder keeps of a fit: the classifier, the table's rows for the report, and what run.json says."""
 
     classifier: GraphClassifier
@@ -91,11 +92,13 @@ def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = No
     refuse_objects(classifier)
     graph: Any = classifier.graph_
     seen, record = classifier._seen, {} if record is None else record
+    kind = classifier.classes_.dtype
     facts: dict[str, Any] = {
         "record": record,
         "version": __version__,
         "settings": classifier.get_params(),
-        "classes": [name if isinstance(name, int | float) else str(name) for name in classifier.classes_.tolist()],
+        "classes": classifier.classes_.astype(_PLAIN.get(kind.kind, kind)).tolist(),
+        "kind of classes": kind.str,
         "hyperparameters": classifier.hyperparameters_,
         "hyperparameter_spread": classifier.hyperparameter_spread_,
         "n_features": int(classifier.n_features_in_),
@@ -144,7 +147,7 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
         part.write_text(json.dumps({"version": __version__, **record}, indent=1), encoding="utf-8")
 
 
-def read(folder: Path, *, store: Any = None) -> Kept:
+def read(folder: Path, *, store: Any = None) -> Stored:
     """The classifier, rows and record that `write` put there; with all rows of the store that was fitted, if it is given."""
     folder = expect_path(folder, "folder")
     recover(folder)
@@ -200,7 +203,9 @@ def read(folder: Path, *, store: Any = None) -> Kept:
         store=X,
     )
     classifier._learned = classifier.prior == "learned"
-    classifier.classes_ = np.array(facts["classes"])
+    kind = np.dtype(facts.get("kind of classes", np.array(facts["classes"]).dtype))
+    # not by way of what NumPy makes of a list: of numbers without a sign, large and small, that is floats
+    classifier.classes_ = np.array(facts["classes"], _PLAIN.get(kind.kind, kind)).astype(kind)
     classifier.hyperparameters_ = facts["hyperparameters"]
     classifier.hyperparameter_spread_ = facts["hyperparameter_spread"]
     classifier.n_features_in_ = facts["n_features"]
@@ -214,7 +219,7 @@ def read(folder: Path, *, store: Any = None) -> Kept:
     classifier._believe(Labels(classifier.classes_, model.nodes, model.y), posterior)
     if X is None:
         classifier._distributions, classifier._errors = rows["probability"], rows["error"]
-    return Kept(classifier, made("table"), facts["record"])
+    return Stored(classifier, made("table"), facts["record"])
 
 
 def _check_store(folder: Path, store: Tall, facts: dict[str, Any], rows: archive.Arrays) -> None:

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq import answers
 from graphuq.app import folder
 from graphuq.app.question import lonely_classes
-from graphuq.app.tables import Encoding, Feature, read_table
+from graphuq.app.tables.encode import Encoding, Feature
+from graphuq.app.tables.read import EXCEL, read_table
+from graphuq.app.tables.text import SEPARATORS, ending
 from graphuq.app.wording import verdict, words_of_the_shell
 from graphuq.classes import read_labels
-from graphuq.estimator import GraphClassifier
+from graphuq.estimator import GraphClassifier, answers
+from graphuq.estimator.seen import TALL_GRAPHS, remember
+from graphuq.estimator.settings import refuse_ignored
 from graphuq.files import HELD, held_folder
+from graphuq.large.passes import cluster
+from graphuq.large.stores import PARQUET
+from graphuq.large.sums import forget, kept_sums
 from graphuq.memory import check_disk
 from graphuq.models.base import offers
-from graphuq.passes import cluster
-from graphuq.seen import TALL_GRAPHS, remember
-from graphuq.settings import refuse_ignored
-from graphuq.stages import peak_gigabytes, versions
-from graphuq.stores import PARQUET
-from graphuq.sums import kept_sums
+from graphuq.stages import peak_gigabytes, timed, versions
 from graphuq.tall import Tall, tall
 
 ANSWERS, SUMS = "answers", "sums"
@@ -38,12 +40,13 @@ def fit_store(
     out: Path,
     *,
     replace: bool = False,
+    tell: Callable[[str], None] = lambda stage: None,
     **carried_by: Any,
 ) -> dict[str, Any]:
     """Fit, write the model, the answers to Parquet files, and run.json. Returns a summary.
 
-    A fit that was stopped goes on: from sums over the blocks that it had read, from its model once that is there, and with
-    the answers that are not. `carried_by` is the cluster, if any.
+    A fit that was stopped goes on: from what it had made of blocks, cells and eigenvectors, from its model once that is
+    there, and with the answers that are not; `tell` is called with from which. `carried_by` is the cluster, if any.
     """
     if classifier.graph not in TALL_GRAPHS:
         raise ValueError(f"--graph must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
@@ -67,31 +70,33 @@ def fit_store(
             X = remember(X, given.nodes)
             of = answers.key(classifier, given, X)
             known = None if replace else _known(out, X, of)
-            if known is None:
-                check_disk(
-                    out,
-                    folder.space(classifier, X) + answers.space(len(X), given.n_classes),
-                    "What the model and the answers hold",
-                )
-                with kept_sums(out / SUMS, of):
-                    classifier.fit(X, y)
         if known is None:
-            if replace and (out / ANSWERS / answers.LEDGER).exists():
-                shutil.rmtree(out / ANSWERS)  # before its model is: a run that is killed between them can go on
-            record = _record(classifier, X) | {"store": store.name, "warnings": notes + lonely, "of": of}
-            folder.write(out, classifier, record=record)
+            with kept_sums(out / SUMS, of):
+                if any((out / SUMS).glob("*.npz")):
+                    tell(f"going on from what an earlier run kept in {out / SUMS} ...")
+                with words_of_the_shell() as more:
+                    _check_space(classifier, X, given.n_classes, out)
+                    classifier.fit(X, y)
+                if replace and (out / ANSWERS / answers.LEDGER).exists():
+                    # before its model is: a run that is killed between them can go on
+                    shutil.rmtree(out / ANSWERS)
+                record = _record(classifier, X) | {"store": store.name, "of": of}
+                record["diagnostics"]["warnings"] = notes + more + lonely
+                folder.write(out, classifier, record=record)
         else:
+            tell(f"{out} holds the model of this fit: going on with its answers ...")
+            forget(out / SUMS)  # of a run that was killed when it had its model
             classifier, record = known.classifier.set_params(verbose=classifier.verbose), known.record
-        with words_of_the_shell():
+        with words_of_the_shell(), timed(record["stages"], "answers"):
             classifier.write_proba(out / ANSWERS, force=replace)
-        summary = record | _taken(began) | {"answers": str(out / ANSWERS)}
-        folder.write_record(out, summary)
-    return summary
+        told = record | _taken(began) | {"answers": str(out / ANSWERS)}
+        folder.write_record(out, told)
+    return told | told["diagnostics"]
 
 
 def predict_store(
     store: Path,
-    model: folder.Kept,
+    model: folder.Stored,
     out: Path | None,
     *,
     replace: bool = False,
@@ -111,6 +116,11 @@ def predict_store(
         raise ValueError(
             f"{store} is a store, whose answers are written block by block: give --out with a folder."
         )
+    if (kind := ending(out)) in (*SEPARATORS, *EXCEL, ".npz", ".npy"):
+        raise ValueError(
+            f"{store} is a store, whose answers are a folder of Parquet files, or a Zarr array, and {out} is the name of a "
+            f"{kind} file: give --out with the name of a folder, or NAME.zarr."
+        )
     with words_of_the_shell():
         X = tall(store)
     X.expect_columns(classifier.n_features_in_, fitted.names, str(store))
@@ -120,17 +130,30 @@ def predict_store(
     return told | _taken(began)
 
 
+def _check_space(classifier: GraphClassifier, X: Tall, n_classes: int, out: Path) -> None:
+    """Refuse a disk that has no space for what is kept until there is a model, for it, and for the answers after that."""
+    there, meanwhile = sum(each.stat().st_size for each in (out / SUMS).glob("*.npz")), 0.0
+    if classifier.graph == "knn":
+        # Cells; and neighbors, and a third, or 10, more modes than are asked for, twice while they are replaced. Those of
+        # a learned prior are in single precision, and fewer modes that were found before are there too.
+        modes = (16.0 if classifier.prior == "learned" else 21.0) * (classifier.n_modes + 10)
+        meanwhile = len(X) * (8.0 * 16 + 2 * 12.0 * classifier.n_neighbors + modes)
+    later = max(answers.space(len(X), n_classes), meanwhile) - there
+    what = "The model, with its answers or what is kept until it is there,"
+    check_disk(out, folder.space(classifier, X) + later, what)
+
+
 def _taken(began: float) -> dict[str, float]:
     return {"seconds": round(time.perf_counter() - began, 3), "peak_gigabytes": peak_gigabytes()}
 
 
-def as_store(path: Path, model: folder.Kept) -> bool:
+def as_store(path: Path, model: folder.Stored) -> bool:
     """Whether new rows are to be read in blocks; a Parquet file is as the fit was."""
     stored = model.classifier._seen.store is not None
     return path.is_dir() or path.suffix == ".npy" or (stored and path.suffix in PARQUET)
 
 
-def _known(out: Path, X: Tall, of: str) -> folder.Kept | None:
+def _known(out: Path, X: Tall, of: str) -> folder.Stored | None:
     """The model in a folder, if there is one; that of another fit is refused."""
     if not (out / folder.MODEL).exists():
         return None
@@ -145,13 +168,17 @@ def _known(out: Path, X: Tall, of: str) -> folder.Kept | None:
 
 def _record(classifier: GraphClassifier, X: Tall) -> dict[str, Any]:
     """What is told of a fit; a table of new rows has the columns of the store, by their names or in their order."""
+    found, checked = classifier.posterior_.diagnostics(), offers(classifier.posterior_.model, "sites")
     return {
         "rows": len(X),
         "labeled": len(classifier.labels_.nodes),
         "classes": classifier.classes_.tolist(),
-        "verdict": verdict(classifier.posterior_.diagnostics()),
-        "self_check": str(classifier.self_check()) if offers(classifier.posterior_.model, "sites") else None,
-        "stages": classifier.stages_,
+        "diagnostics": {
+            "converged": found.converged,
+            "verdict": verdict(found),
+            "self_check": str(classifier.self_check()) if checked else None,
+        },
+        "stages": dict(classifier.stages_),
         "settings": {name: value for name, value in classifier.get_params().items() if name != "verbose"},
         "versions": versions("dask", "zarr", "pyarrow"),
         "row_id": None,
@@ -185,7 +212,7 @@ def read_store_labels(path: Path, n_rows: int) -> NDArray[Any]:
     return y
 
 
-def in_words(summary: dict[str, Any]) -> str:
+def summary_in_words(summary: dict[str, Any]) -> str:
     """The outcome of a fit or of a prediction, for a person."""
     known = f", {summary['labeled']:,} with a class" if "labeled" in summary else ""
     lines = [

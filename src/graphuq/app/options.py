@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -51,19 +51,21 @@ _PURPOSES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reading:
     """How a table is read."""
 
     row_id: Annotated[str | None, typer.Option("--id", help="Column that names the rows.")] = None
     columns: Annotated[
-        list[str] | None, typer.Option("--column", help="A feature to use; repeat. By default all others.")
-    ] = None
-    drop: Annotated[list[str] | None, typer.Option(help="A column that is no feature; repeat.")] = None
+        list[str], typer.Option("--column", help="A feature to use; repeat. By default all others.")
+    ] = field(default_factory=list)
+    drop: Annotated[list[str], typer.Option(help="A column that is no feature; repeat.")] = field(
+        default_factory=list
+    )
     categories: Annotated[
-        list[str] | None,
+        list[str],
         typer.Option("--category", help="A feature that holds categories; repeat, or 'all' for all text."),
-    ] = None
+    ] = field(default_factory=list)
     scale: Annotated[Scale, typer.Option(help="Numbers to mean 0 and variance 1; auto: but not pixels.")] = (
         Scale.auto
     )
@@ -76,10 +78,7 @@ class Reading:
         """What is asked of a table with a column of classes."""
         from graphuq.app.question import Question
 
-        given: dict[str, Any] = {name: value for name, value in vars(self).items() if value is not None}
-        for name in ("columns", "drop", "categories"):
-            given[name] = tuple(given.get(name, ()))
-        return Question(table=table, label=label, truth=truth, **given)
+        return Question(table, label, truth, **vars(self))
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Similarity:
         """
         from graphuq.app.wording import OPTIONS, words_of_the_shell
         from graphuq.estimator import GraphClassifier
-        from graphuq.settings import check_settings, without_effect
+        from graphuq.estimator.settings import check_settings, without_effect
 
         asked = {
             "n_neighbors": self.neighbors,
@@ -130,14 +129,14 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             continue
         held = get_type_hints(groups[name], include_extras=True)
         flat += [
-            Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=held[field.name])
-            for field in fields(groups[name])
+            Parameter(option, Parameter.KEYWORD_ONLY, default=usual, annotation=held[option])
+            for option, usual in vars(groups[name]()).items()
         ]
 
     @wraps(command)
     def run(**given: Any) -> None:
         made = {
-            name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+            name: kind(**{option.name: given.pop(option.name) for option in fields(kind)})
             for name, kind in groups.items()
         }
         command(**given, **made)

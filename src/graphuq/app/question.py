@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq.app.options import Reading
 from graphuq.app.report.content import MAX_CELLS, TableRows
-from graphuq.app.tables import Encoding, Table, fit_encoding, read_table
 from graphuq.app.tables.doubts import copied, filled_in, notes_on
-from graphuq.classes import LIKE_NONE, UNLABELED_TEXT, Labels, in_words, read_labels
+from graphuq.app.tables.encode import Encoding, fit_encoding
+from graphuq.app.tables.read import Table, read_table
+from graphuq.classes import LIKE_NONE, UNLABELED_TEXT, Labels, names_listed, read_labels
 
 Array = NDArray[np.float64]
 
@@ -24,35 +26,18 @@ MOST_LONELY = 20  # classes of one label each: more are numbers, or names of row
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of a table.
+class Question(Reading):
+    """What is asked of a table, and how that is read.
 
     Attributes:
         table: the file.
         label: the column with the class of some rows.
-        row_id: the column that names rows; by default they are counted from 1.
         truth: a column with the true class of rows, to judge the answers by.
-        columns: the columns to use as features; by default all others.
-        drop: columns to leave out.
-        categories: features that hold categories; ("all",) for every column of text.
-        scale, impute: see `fit_encoding`.
-        unlabeled: a further text that marks an unlabeled row.
-        separator: between the cells of a text file, by default as its name ends.
-        sheet: of an Excel file, by default the first.
     """
 
     table: Path
     label: str
-    row_id: str | None = None
     truth: str | None = None
-    columns: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    scale: str = "auto"
-    impute: str | None = None
-    unlabeled: str = ""
-    separator: str | None = None
-    sheet: str | None = None
 
     def __post_init__(self) -> None:
         asked = {"--label": self.label, "--id": self.row_id, "--truth": self.truth}
@@ -101,9 +86,9 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     labels = None if any_labels else _labels(y, table, question, notes)
     names = _features(table, question)
     table = replace(table, row_names=row_names(table, question.row_id))
-    categories = question.categories
-    if categories == ("all",):
-        categories = tuple(name for name in names if table.column(name).dtype.kind != "f")
+    categories = list(question.categories)
+    if categories == ["all"]:
+        categories = [name for name in names if table.column(name).dtype.kind != "f"]
         if not categories:
             raise ValueError(f"No feature of {table.source.name} holds text: leave out --category all.")
     for name in categories:
@@ -189,7 +174,11 @@ def lonely_classes(labels: Labels, column: str) -> list[str]:
             f"Column {column!r} holds something else in each of {len(lonely):,} rows: those are no classes, which "
             "several rows have in common."
         )
-    told = f"Class {in_words(lonely)} has" if len(lonely) == 1 else f"Each of the classes {in_words(lonely)} has"
+    told = (
+        f"Class {names_listed(lonely)} has"
+        if len(lonely) == 1
+        else f"Each of the classes {names_listed(lonely)} has"
+    )
     return [f"{told} a single label: nothing would tell if it were a mistake. A second one helps most."]
 
 

@@ -14,6 +14,8 @@ import typer
 
 from graphuq.memory import check_beginning
 
+JOINERS = "\u200c\u200d"  # part of how Persian and Hindi words and some emoji are spelled; they steer nothing
+
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
@@ -37,7 +39,7 @@ def sentence(error: Exception, where: str = "the system refused") -> str:
 
 def printable(text: str) -> str:
     """Text of a table as a terminal may show it: control characters, which could steer it, become "?"."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return "".join(letter if letter.isprintable() or letter in JOINERS else "?" for letter in text)
 
 
 def tell(line: str, silent: bool = False) -> None:

@@ -69,7 +69,7 @@ def vague(spread: Mapping[str, float]) -> list[str]:
     ]
 
 
-def in_words(told: BaseException | str, names: Sequence[str]) -> str:
+def as_the_shell_says(told: BaseException | str, names: Sequence[str]) -> str:
     """What the library says, with options where it names settings, and what the rows are called where it counts them."""
     if isinstance(told, AboutSetting):
         return f"{OPTIONS.get(told.name, told.name)} {told.told}"
@@ -90,9 +90,9 @@ def words_of_the_shell(names: Sequence[str] = ()) -> Iterator[list[str]]:
         try:
             yield notes
         except (ValueError, TypeError, MemoryError) as error:  # a model refuses what it cannot do as a TypeError
-            raise ValueError(in_words(error, names)) from error
+            raise ValueError(as_the_shell_says(error, names)) from error
     said = [
-        in_words(warning.message, names)
+        as_the_shell_says(warning.message, names)
         for warning in caught
         if issubclass(warning.category, UserWarning) and not issubclass(warning.category, ConvergenceWarning)
     ]

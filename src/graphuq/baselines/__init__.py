@@ -1,14 +1,14 @@
-"""Classical methods that answer with no uncertainty: `A, labels -> scores`.
+"""Classical methods that give no uncertainty: `A, labels -> scores`.
 
 | function | of | gives |
 |---|---|---|
 | `harmonic` | a graph and labels | Laplace learning: each score is the mean of its neighbors' |
 | `poisson` | a graph and labels | Poisson learning: labels are sources, which helps where there are few |
-| `mbo` | a graph and labels | threshold dynamics from the answer of `poisson`, with given class sizes if wanted |
+| `mbo` | a graph and labels | threshold dynamics started from `poisson`, optionally with given class sizes |
 | `fiedler` | a `Spectrum` | two clusters, with no labels |
 
-The first three are called alike, ``method(A, nodes, y, *, n_classes, class_priors)``, and give one row of scores
-a node and one column a class: the largest wins, ``scores.argmax(axis=1)``.
+The first three share one signature, ``method(A, nodes, y, *, n_classes, class_priors)``, and return one row of scores
+per node and one column per class: the largest wins, ``scores.argmax(axis=1)``.
 """
 
 from graphuq.baselines.fiedler_vector import fiedler

@@ -2,72 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect_numbers, expect_whole, refuse_masked
+from graphuq._expect import expect_in_graph, expect_numbers, expect_whole
 from graphuq.graph import Graph, as_graph
 from graphuq.graph.features import Array, MatrixLike
+from graphuq.models.base import check_labels, warned_before
 
 
 def read_problem(
     A: Graph | MatrixLike, nodes: ArrayLike, y: ArrayLike, n_classes: int | None, class_priors: ArrayLike | None
-) -> tuple[Graph, NDArray[np.intp], Array, Array | None]:
-    """What all methods are given, checked: the graph, labeled nodes and Y, see `one_hot`, and shares of classes, (K,)."""
-    graph = as_graph(A)
-    nodes, Y = one_hot(nodes, y, n_nodes=graph.n_nodes, n_classes=n_classes)
-    return graph, nodes, Y, None if class_priors is None else _shares(class_priors, Y)
+) -> tuple[Graph, NDArray[np.int64], Array, Array | None]:
+    """What all methods are given, checked: the graph; the labeled nodes; Y, and shares of classes, (K,), if given.
 
-
-def one_hot(
-    nodes: ArrayLike, y: ArrayLike, *, n_nodes: int, n_classes: int | None
-) -> tuple[NDArray[np.intp], Array]:
-    """The labeled nodes, shape (n_labeled,), and Y with ``Y_jk = 1`` if node j has class k, (n_labeled, K).
-
-    Args:
-        nodes: the labeled nodes, each once.
-        y: their classes, 0 to K - 1; or -1 and +1, which are classes 0 and 1 of two.
-        n_nodes: nodes of the graph.
-        n_classes: K, or None if each class has a label.
+    ``Y_jk = 1`` if the labeled node j has class k, else 0; shape (n_labeled, K).
     """
-    refuse_masked(nodes, "nodes")
-    refuse_masked(y, "y")
-    nodes, y = np.asarray(nodes), np.asarray(y)
-    if n_classes is not None:
-        expect_whole(n_classes, "n_classes", 2, n_nodes)
-    if nodes.ndim != 1 or nodes.size == 0 or not np.issubdtype(nodes.dtype, np.integer):
+    graph = as_graph(A)
+    with warned_before():  # a single class is refused here
+        nodes, y = check_labels(nodes, y, n_classes)
+    expect_in_graph(nodes, graph.n_nodes)
+    found = np.unique(y)
+    if found.size < 2:
+        raise ValueError(f"Only one class, {found[0]}, is labeled, and two are needed to tell apart.")
+    K = found.size if n_classes is None else expect_whole(n_classes, "n_classes", 2, graph.n_nodes)
+    if found[-1] >= K:
         raise ValueError(
-            f"nodes must be a list of one or more node numbers, got {nodes.dtype} of the shape {nodes.shape}."
+            f"A label is {found[-1]}, and {K} classes are numbered 0 to {K - 1}: give n_classes if some have no label."
         )
-    if nodes.min() < 0 or nodes.max() >= n_nodes:
-        raise ValueError(f"nodes must lie between 0 and {n_nodes - 1}, got {nodes.min()} to {nodes.max()}.")
-    if np.unique(nodes).size < nodes.size:
-        raise ValueError("Each labeled node must be listed once, but some are repeated.")
-    if y.shape != nodes.shape:
-        raise ValueError(f"y must have one class for each of {nodes.size} labeled nodes, got the shape {y.shape}.")
-    if y.dtype.kind not in "buif" or not (np.isfinite(y).all() and np.array_equal(y, np.round(y))):
-        raise ValueError("y must hold whole numbers: number the classes 0, 1, ..., and list labeled nodes only.")
-    classes = np.unique(y)
-    if classes.size < 2:
-        raise ValueError(f"Only one class, {classes[0]}, is labeled, and two are needed to tell apart.")
-    if n_classes in (None, 2) and np.array_equal(classes, [-1, 1]):
-        return nodes, np.column_stack([y == -1, y == 1]).astype(np.float64)
-    if n_classes is None and not np.array_equal(classes, np.arange(classes.size)):
-        raise ValueError(
-            f"y must number the classes 0, 1, ... with none left out, or be -1 and +1, got {_start(classes)}. "
-            "Give n_classes if some have no label."
-        )
-    K = classes.size if n_classes is None else n_classes
-    if classes[0] < 0 or classes[-1] >= K:
-        raise ValueError(f"y must lie between 0 and {K - 1} for {K} classes, got {_start(classes)}.")
-    return nodes, np.eye(K)[y.astype(np.intp)]
-
-
-def _start(classes: NDArray[Any]) -> str:
-    """The first few of them."""
-    return ", ".join(f"{k:g}" for k in classes[:5]) + (", ..." if classes.size > 5 else "")
+    Y = np.eye(K)[y]
+    return graph, nodes, Y, None if class_priors is None else _shares(class_priors, Y)
 
 
 def _shares(class_priors: ArrayLike, Y: Array) -> Array:

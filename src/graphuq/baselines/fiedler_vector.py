@@ -12,8 +12,8 @@ from graphuq.spectrum.result import Spectrum
 def fiedler(spectrum: Spectrum) -> NDArray[np.int64]:
     """Two clusters without labels: the sign of the Fiedler vector q_1 (Sec. 2.2), +1 or -1 for each node.
 
-    The threshold is 0, which for the normalized Laplacian cuts ``D^{-1/2} q_1`` at 0 as well. Which
-    cluster is called +1 means nothing.
+    The threshold is 0, which for the normalized Laplacian cuts ``D^{-1/2} q_1`` at 0 as well. Which cluster is called
+    +1 is arbitrary.
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     if spectrum.n_modes < 2:

@@ -36,8 +36,8 @@ def harmonic(
         nodes: the labeled nodes, shape (n_labeled,), each once.
         y: their classes, 0 to K - 1; or -1 and +1, which are classes 0 and 1 of two. Shape (n_labeled,).
         n_classes: K, if some classes have no label.
-        class_priors: share of the nodes in each class, (K,): constants are added to the columns for which the
-            largest scores have these shares.
+        class_priors: share of the nodes in each class, (K,): constants are added to the columns so that the largest
+            scores have these shares.
         noise: standard deviation of the labels Y, or None if they hold exactly.
     """
     graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_priors)

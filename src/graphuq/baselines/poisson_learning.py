@@ -28,15 +28,11 @@ def poisson(
 
         ``(D - A) u = sum_j (Y_j - Ybar) delta_j`` and ``sum_i d_i u_i = 0``.
 
-    Here d_i leaves self-weights out. Labels that are few do not become lonely spikes, as those of `harmonic` do.
+    Here d_i leaves self-weights out. Few labels do not become isolated spikes, as they do in `harmonic`.
 
     Args:
         A: a connected graph, or a matrix of weights. Sparse systems are solved by conjugate gradients.
-        nodes: the labeled nodes, shape (n_labeled,), each once.
-        y: their classes, 0 to K - 1; or -1 and +1, which are classes 0 and 1 of two. Shape (n_labeled,).
-        n_classes: K, if some classes have no label.
-        class_priors: share of the nodes in each class, (K,): constants are added to the columns for which the
-            largest scores have these shares.
+        nodes, y, n_classes, class_priors: as those of `harmonic`.
     """
     graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_priors)
     u = potential(unnormalized(graph), sources(nodes, Y, n_nodes=graph.n_nodes))
@@ -68,12 +64,9 @@ def mbo(
 
     Args:
         A: a connected graph, or a matrix of weights.
-        nodes: the labeled nodes, shape (n_labeled,), each once.
-        y: their classes, 0 to K - 1; or -1 and +1, which are classes 0 and 1 of two. Shape (n_labeled,).
-        n_classes: K, if some classes have no label.
-        class_priors: share of the nodes in each class, (K,).
+        nodes, y, n_classes, class_priors: as those of `harmonic`.
         fidelity: weight of the labels against the graph.
-        n_rounds: thresholdings at most.
+        n_rounds: the largest number of thresholdings.
         n_steps: diffusion steps before each.
     """
     graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_priors)
@@ -98,7 +91,7 @@ def mbo(
     return u + p
 
 
-def sources(nodes: NDArray[np.intp], Y: Array, *, n_nodes: int) -> Array:
+def sources(nodes: NDArray[np.int64], Y: Array, *, n_nodes: int) -> Array:
     """``sum_j (Y_j - Ybar) delta_j``, whose columns have sum zero; shape (n_nodes, K)."""
     b = np.zeros((n_nodes, Y.shape[1]))
     b[nodes] = Y - Y.mean(axis=0)

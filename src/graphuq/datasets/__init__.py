@@ -1,7 +1,7 @@
 """Data sets of the paper, and stand-ins for those that are not public."""
 
 from .cache import DatasetUnavailable, data_folder
-from .dataset import Dataset
+from .dataset import Dataset, few_labels
 from .digits import mnist, mnist_pair
 from .moons import two_moons
 from .pines import indian_pines
@@ -13,6 +13,7 @@ __all__ = [
     "DatasetUnavailable",
     "Plume",
     "data_folder",
+    "few_labels",
     "indian_pines",
     "mnist",
     "mnist_pair",

@@ -43,8 +43,8 @@ def data_folder() -> Path:
 def load_files(folder: Path, sha256: Mapping[str, str], sources: Sequence[Source]) -> dict[str, bytes]:
     """The files named in ``sha256``, from ``folder`` or else from the first source that has them.
 
-    What does not match its checksum is never returned and never kept: a damaged file in ``folder``
-    is deleted, a damaged download is not written. Raises DatasetUnavailable when all sources fail.
+    A file that does not match its checksum is never returned or kept: a damaged file in ``folder`` is deleted, a
+    damaged download is not written. Raises DatasetUnavailable when all sources fail.
     """
     cached = {name: _read_cached(folder / name, digest) for name, digest in sha256.items()}
     found = {name: content for name, content in cached.items() if content is not None}

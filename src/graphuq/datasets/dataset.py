@@ -1,4 +1,4 @@
-"""What every loader hands out: features, labels, and what they mean."""
+"""What every loader returns: features, labels, and what they mean."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Dataset:
         class_names: what each value in y means.
         source: where the data come from, and whom to cite.
         feature_names: one name per column of X, where the columns have names.
-        image_shape: (height, width) of the image that one row of X is, where it is one.
-        grid_shape: (height, width) of the image whose pixels are the rows of X, where they are.
+        image_shape: (height, width) if each row of X is an image.
+        grid_shape: (height, width) if the rows of X are the pixels of one image.
     """
 
     X: NDArray[np.floating[Any]]
@@ -31,3 +31,12 @@ class Dataset:
     feature_names: tuple[str, ...] | None = None
     image_shape: tuple[int, int] | None = None
     grid_shape: tuple[int, int] | None = None
+
+
+def few_labels(
+    y: NDArray[np.int64], counts: dict[int, int], *, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Random nodes, so many of each class, with their labels."""
+    rng = np.random.default_rng(seed)
+    nodes = np.concatenate([rng.choice(np.flatnonzero(y == label), n, False) for label, n in counts.items()])
+    return nodes, y[nodes]

@@ -80,12 +80,14 @@ class Search:
 
     Attributes:
         points: the nodes, shape (n_nodes, n_dimensions).
-        twice: -2 times these, transposed, in single precision.
+        reach: the greatest length of one.
+        twice: -2 times the nodes over that, transposed, in single precision, whose range is small.
         lengths: their squared lengths.
         radii: how far each node reaches, shape (n_nodes,).
     """
 
     points: Array
+    reach: float
     twice: NDArray[np.float32]
     lengths: Array
     radii: Array
@@ -93,8 +95,10 @@ class Search:
     @classmethod
     def of(cls, points: Array, radii: Array) -> Search:
         """Of nodes that reach so far."""
-        twice = np.ascontiguousarray((-2 * points).T, dtype=np.float32)
-        return cls(points, twice, np.einsum("ij,ij->i", points, points), radii)
+        lengths = np.einsum("ij,ij->i", points, points)
+        reach = float(np.sqrt(lengths.max())) or 1.0
+        twice = np.ascontiguousarray((points / (-0.5 * reach)).T, dtype=np.float32)
+        return cls(points, reach, twice, lengths, radii)
 
     def near(self, points: Array, n_neighbors: int) -> Pairs:
         """The K nearest nodes of each point at least, and all nodes that reach it; exact."""
@@ -110,12 +114,15 @@ class Search:
 
     def _near(self, points: Array, n_neighbors: int) -> Pairs:
         own = np.einsum("ij,ij->i", points, points)
-        squared = points.astype(np.float32) @ self.twice  # |x - y|^2 - |x|^2 to rounding
-        squared += self.lengths.astype(np.float32)
-        slack = _ROUNDING * (own + self.lengths.max())
+        unit = max(self.reach, float(np.sqrt(own.max())))  # of length, in which nothing is too large
+        own, lengths = own / unit**2, self.lengths / unit**2
+        scaled = (points * (self.reach / unit / unit)).astype(np.float32)
+        squared = scaled @ self.twice  # |x - y|^2 - |x|^2 to rounding
+        squared += lengths.astype(np.float32)
+        slack = _ROUNDING * (own + lengths.max())
         kth = _bound(squared, n_neighbors) + slack
         near = squared <= kth.astype(np.float32)[:, None]
-        squared -= (self.radii**2).astype(np.float32)
+        squared -= ((self.radii / unit) ** 2).astype(np.float32)
         near |= squared <= (slack - own).astype(np.float32)[:, None]
         i, j = nonzero_pairs(near)
         exact = pair_squared_distances(points, i, self.points, j)

@@ -117,6 +117,9 @@ def _check_table(X: MatrixLike, *, n_rows: int, sparse: bool) -> Matrix:
     if bad.size:
         finite = np.isfinite(table[bad] if isinstance(table, np.ndarray) else table[bad].data).all()
         told = "numbers too large to square" if finite else "NaN or infinite values"
-        remedy = "Divide the features by a large number" if finite else "Fill in or remove those rows"
-        raise ValueError(f"X has {told} in {bad.size} rows, the first of them row {bad[0]}. {remedy}.")
+        remedy = (
+            "Divide the features by a large number" if finite else "Fill in what is missing, or remove such rows"
+        )
+        where = f"{bad.size:,} rows, the first of them row {bad[0]}" if bad.size > 1 else f"row {bad[0]}"
+        raise ValueError(f"X has {told} in {where}. {remedy}.")
     return table

@@ -24,7 +24,7 @@ from graphuq.graph.features import (
 )
 from graphuq.graph.kernel import affinity
 from graphuq.graph.landmarks import centers_of_sample, kmeans_sample
-from graphuq.passes import summed
+from graphuq.large.passes import summed
 from graphuq.tall import Tall, row_blocks
 
 _SINGULAR = 1e-10  # of the largest eigenvalue: smaller ones of the landmarks' weights are rounding
@@ -62,7 +62,7 @@ class LowRankGraph:
         total: ``F^T 1``, shape (rank,).
         feature_map: raw features of new points to their rows of F, shape (n_new, rank). The weights of
             new points to the nodes are ``feature_map(X_new) @ factor.T``.
-        least_degree: the weight of a node to itself, where that is known: no degree is less.
+        least_degree: the self-weight of a node, if known; no degree is less.
     """
 
     factor: Any
@@ -80,7 +80,7 @@ class LowRankGraph:
 
     @cached_property
     def degrees(self) -> Any:
-        """``F (F^T 1)``, kept positive, shape (n_nodes,); of features in a store a `Tall` of one column."""
+        """``F (F^T 1)``, kept positive, shape (n_nodes,); for features in a store a `Tall` of one column."""
         if isinstance(self.factor, Tall):
             return self.factor.mapped(self.degrees_of, 1)
         return np.maximum(self.factor @ self.total, self.least_degree)
@@ -94,14 +94,14 @@ class LowRankGraph:
 def cosine(X: MatrixLike | Tall, *, progress: bool | None = None) -> LowRankGraph:
     """Cosine similarity between all nodes (Sec. 5.1, hyperspectral image).
 
-    ``a_ij = <x_i, x_j> / (|x_i| |x_j|)``, so F is X with rows of length one: exact, and never of higher
-    rank than there are features. No weight may be negative. That is certain for nonnegative features;
-    otherwise every pair is checked up to 20,000 nodes, and the degrees beyond. Sparse features, such as counts of
-    words, stay sparse, and those of a `Tall` where they lie: they are read once.
+    ``a_ij = <x_i, x_j> / (|x_i| |x_j|)``, so F is X with rows of length one. This is exact, and the rank is at most the
+    number of features. No weight may be negative. Nonnegative features guarantee that; otherwise every pair is checked
+    up to 20,000 nodes, and beyond that only the degrees. Sparse features, such as word counts, stay sparse; those of a
+    `Tall` stay where they are and are read once.
 
     Args:
         X: features, shape (n_nodes, n_features).
-        progress: show a bar of blocks read.
+        progress: whether to show a bar of blocks read.
     """
     if isinstance(X, Tall):
         unit = UnitRows(X.shape[1])
@@ -133,17 +133,17 @@ def nystrom(
 
     ``exp(-|x - x'|^2 / (2 tau^2)) ~ k(x, Z) k(Z, Z)^{-1} k(Z, x')``, so ``F = k(X, Z) U S^{-1/2}`` with
     ``k(Z, Z) = U S U^T`` (Williams and Seeger 2001; Fowlkes et al. 2004). Memory is N times n_landmarks.
-    A degree that comes out below 1, the weight of a node to itself, is set to 1, since the true one is
-    never below that; the node then counts as having so much more weight to itself.
+    A degree that comes out below 1, the self-weight of a node, is set to 1, since the true degree is never less; the
+    difference counts as additional self-weight.
 
     Args:
         X: features, shape (n_nodes, n_features).
         tau: the distance at which nodes still count as similar.
-        n_landmarks: how many; more are more accurate.
+        n_landmarks: how many landmarks; more are more accurate.
         landmarks: "kmeans" for centers of clusters, "random" for some of the nodes.
         n_components: project the features to this many principal components first.
-        seed: of the choice of landmarks.
-        progress: show a bar of blocks read, of features in a store: they are read once.
+        seed: seed for choosing the landmarks.
+        progress: whether to show a bar of blocks read, for features in a store, which are read once.
     """
     if isinstance(X, Tall):
         if n_components is not None:
@@ -206,9 +206,10 @@ class UnitRows:
         lengths = np.sqrt(squared_lengths(table))
         zero = np.flatnonzero(lengths == 0)
         if zero.size:
+            many = f"{zero.size:,} rows of X are all zeros and have no direction, the first of them row {{}}"
             raise RowError(
-                f"{zero.size} rows of X are all zeros and have no direction, the first of them row {{}}. "
-                "Cosine weights need rows that are not zero: leave those out.",
+                f"{many if zero.size > 1 else 'Row {} of X is all zeros and has no direction'}. Cosine weights need rows "
+                "that are not zero: leave such rows out.",
                 zero[0],
             )
         return table / lengths[:, None] if isinstance(table, np.ndarray) else csr_array(table / lengths[:, None])
@@ -251,12 +252,8 @@ class Landmarks:
 
 def _check_not_negative(graph: LowRankGraph) -> None:
     """Refuse negative weights: every pair of a moderate number of nodes, else every degree."""
-    n_nodes, factor = graph.n_nodes, graph.factor
-    least = (
-        min(block.min() for _, block in graph.degrees.blocks())
-        if isinstance(factor, Tall)
-        else graph.degrees.min()
-    )
+    n_nodes, factor, degrees = graph.n_nodes, graph.factor, graph.degrees
+    least = min(each.min() for _, each in degrees.blocks()) if isinstance(degrees, Tall) else degrees.min()
     lowest = least
     if n_nodes <= _ALL_PAIRS_UP_TO:
         factor = np.asarray(factor) if isinstance(factor, Tall) else factor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from numbers import Real
 from typing import Any, Literal, NamedTuple
@@ -17,7 +18,8 @@ from graphuq.graph.features import Array, MatrixLike, check_features, prepare
 from graphuq.graph.kernel import Kernel, affinity, kth_distance
 from graphuq.graph.landmarks import kmeans_centers
 from graphuq.graph.weights import Graph
-from graphuq.passes import each_part
+from graphuq.large import sums
+from graphuq.large.passes import each_part
 from graphuq.tall import Tall, row_blocks
 
 # Exact search compares all pairs: 30,000 nodes in 50 dimensions take about 6 core-seconds, 70,000 about 30.
@@ -41,20 +43,20 @@ def knn(
 ) -> Graph:
     """Sparse weights: nodes i and j are joined if either is among the K nearest neighbors of the other.
 
-    An edge has its full weight (5.1), be it wanted from one side or from both. Ties for the K-th place
-    are broken arbitrarily. Where K or more nodes coincide with node i, its scale tau_i is its distance
-    to the nearest node that does not.
+    An edge has its full weight (5.1), whether one node or both are neighbors of the other. Ties for the K-th place are
+    broken arbitrarily. Where K or more nodes coincide with node i, its scale tau_i is its distance to the nearest node
+    that does not.
 
     Args:
-        X: features, shape (n_nodes, n_features); may be sparse if they are projected. Those of a store are read into
-            memory, and an approximate search is shared with the Dask cluster whose client is open.
+        X: features, shape (n_nodes, n_features); may be sparse if they are projected. Features in a store are read into
+            memory; an approximate search is shared with the cluster of an open Dask client.
         n_neighbors: K, for the edges and for the self-tuning scales tau_i.
         weights: "self_tuning", or a number tau for ``exp(-|x_i - x_j|^2 / (2 tau^2))``.
-        method: how neighbors are found. "approximate" misses about one in a hundred; "auto" is exact up
-            to 30,000 nodes, and in up to 8 dimensions.
+        method: how neighbors are found. "approximate" misses about one in a hundred; "auto" is exact up to 30,000
+            nodes, or in up to 8 dimensions.
         n_components: project the features to this many principal components first.
         self_weights: whether ``a_ii`` is 1 or 0.
-        seed: of the approximate search.
+        seed: seed of the approximate search.
     """
     here = not isinstance(X, Tall)
     X = check_features(X, n_components=n_components)
@@ -74,7 +76,7 @@ def knn(
         small = len(points) <= _EXACT_UP_TO or points.shape[1] <= _TREE_UP_TO
         method = "exact" if small else "approximate"
     if method == "exact":
-        neighbors = exact_neighbors(points, n_neighbors)
+        (neighbors,) = sums.once(lambda: (exact_neighbors(points, n_neighbors),), "exact", points, n_neighbors)
     else:
         neighbors = approximate_neighbors(points, n_neighbors, seed=seed, here=here)
 
@@ -109,27 +111,40 @@ def approximate_neighbors(points: Array, n_neighbors: int, *, seed: int, here: b
     the others only points nearer than the K-th so far count. All but k-means, whose share of the work falls with N, is
     for threads here, or for the open cluster.
     """
-    from sklearn.neighbors import NearestNeighbors
+    n_cells = round(np.sqrt(len(points)))
+    (probes,) = sums.once(
+        lambda: (_probes(points, n_cells, seed=seed, here=here),), "probes", points, seed, _N_PROBES
+    )
+    near, cells = _Nearest.of(points, n_neighbors), _groups(probes[:, :1], n_cells)
+    visits = [(cell, cell) for cell in cells] + list(zip(_groups(probes[:, 1:], n_cells), cells, strict=True))
 
-    centers = kmeans_centers(points, round(np.sqrt(len(points))), seed=seed)
-    search = NearestNeighbors(n_neighbors=min(_N_PROBES, len(centers)), algorithm="brute").fit(centers)
-    blocks = (points[rows] for rows in row_blocks(*points.shape))
-    probes = np.concatenate(list(each_part(partial(search.kneighbors, return_distance=False), blocks, here=here)))
-    near = _Nearest.of(points, n_neighbors)
-    cells = _groups(probes[:, :1], len(centers))
-    for cell, own in zip(
-        cells, each_part(_nearest, (near.visit(cell, cell) for cell in cells), here=here), strict=True
-    ):
-        near.put(cell, cell, *own)
-    visits = list(zip(_groups(probes[:, 1:], len(centers)), cells, strict=True))
-    searched = each_part(_nearer, (near.visit(*each) for each in visits), here=here)
-    for (visitors, cell), found in zip(visits, searched, strict=True):
-        near.take(visitors, cell, *found)
+    def searched(n_done: int, before: sums.Sums | None) -> Iterator[Any]:
+        if before is not None:
+            near.found[...], near.squared[...] = before
+        for work, some in ((_nearest, visits[n_done:n_cells]), (_nearer, visits[max(n_done, n_cells) :])):
+            yield from zip(some, each_part(work, (near.visit(*each) for each in some), here=here), strict=True)
+
+    def taken(_: sums.Sums | None, part: Any) -> sums.Sums:
+        (visitors, cell), found = part
+        (near.put if visitors is cell else near.take)(visitors, cell, *found)
+        return near.found, near.squared
+
+    sums.going_on(searched, taken, "neighbors", points, probes, n_neighbors)
     short = np.flatnonzero(np.isinf(near.squared).any(axis=1))  # their cells hold fewer than K others
     for rows in row_blocks(short.size, len(points)):
         some, every = short[rows], np.arange(len(points))
         near.put(some, every, *_nearest(near.visit(some, every)))
     return near.found
+
+
+def _probes(points: Array, n_cells: int, *, seed: int, here: bool) -> Indices:
+    """The cells to be searched for each point, nearest first, shape (n_nodes, n_probes)."""
+    from sklearn.neighbors import NearestNeighbors
+
+    centers = kmeans_centers(points, n_cells, seed=seed)
+    search = NearestNeighbors(n_neighbors=min(_N_PROBES, n_cells), algorithm="brute").fit(centers)
+    blocks = (points[rows] for rows in row_blocks(*points.shape))
+    return np.concatenate(list(each_part(partial(search.kneighbors, return_distance=False), blocks, here=here)))
 
 
 class _Nearest(NamedTuple):

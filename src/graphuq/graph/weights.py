@@ -24,12 +24,12 @@ _ASYMMETRY = 1e-8  # of the largest weight: above rounding, below what anyone me
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Symmetric, nonnegative weights A between nodes, each joined to something.
+    """Symmetric, nonnegative weights A between nodes; every node has a positive degree.
 
     Attributes:
         weights: A, dense or CSR, shape (n_nodes, n_nodes).
-        features: the points that the nodes are, or None if the weights were given.
-        kernel: the rule that made weights of distances, or None if the weights were given.
+        features: the points of the nodes, or None if the weights were given.
+        kernel: the rule from distances to weights, or None if the weights were given.
         degrees: ``d_i = sum_j a_ij``, all positive, shape (n_nodes,).
     """
 
@@ -67,20 +67,18 @@ class Graph:
     def to_new(self, X_new: MatrixLike) -> Matrix:
         """Weights ``a(x, x_i)`` of new points to the nodes, by the rule of the graph; (n_new, n_nodes).
 
-        A new point that coincides with a node is that node, and gets its row of A. The K-th neighbor of
-        any other point is counted among the nodes. A row of zeros means that no node is near.
+        A new point that coincides with a node is treated as that node and gets its row of A. For any other point, the
+        K-th neighbor is found among the nodes. A row of zeros means that no node is near.
         """
+        return self.place(X_new).weights
+
+    def place(self, X_new: MatrixLike) -> Placement:
+        """The weights of new points to the nodes, the nearest node of each, and how close it is to being that node."""
         if self.features is None or self.kernel is None:
             raise TypeError(
                 "This graph was made from weights and knows no features: give the weights of the new points "
                 "to the nodes directly."
             )
-        return self.place(X_new).weights
-
-    def place(self, X_new: MatrixLike) -> Placement:
-        """The weights of new points to the nodes, the node nearest to each, and how far the point is that node."""
-        if self.features is None or self.kernel is None:
-            raise TypeError("This graph was made from weights and knows no features: no point resembles a node.")
         points = self.features.project(X_new)
         weights: Matrix
         if self.kernel.n_neighbors is None or self._search is None:
@@ -139,7 +137,7 @@ class Placement(NamedTuple):
 
 
 def precomputed(A: MatrixLike) -> Graph:
-    """The graph with weights A, dense or sparse, as they are; self-weights are kept.
+    """The graph with the given weights A, dense or sparse; self-weights are kept.
 
     Rounding errors in the symmetry of A are removed by ``(A + A^T) / 2``.
     """

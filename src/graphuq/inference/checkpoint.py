@@ -14,6 +14,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import FunctionType
 from typing import IO, Any
@@ -66,7 +67,8 @@ class Log:
     def __exit__(self, *_: object) -> None:
         """Let others use the file."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what could not be written has been told
+                self._file.close()
 
     @property
     def n_blocks(self) -> int:
@@ -172,8 +174,13 @@ def _append(file: IO[bytes], number: int, record: Record) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **record)
     body = buffer.getvalue()
-    file.write(HEAD.pack(number, len(body), _checksum(number, body)) + body)
-    file.flush()
+    try:
+        file.write(HEAD.pack(number, len(body), _checksum(number, body)) + body)
+        file.flush()
+    except OSError as error:
+        raise OSError(
+            f"{file.name} could not be written: {error.strerror}. A run with it goes on from there."
+        ) from error
 
 
 def _checksum(number: int, body: bytes) -> int:

@@ -72,9 +72,8 @@ def contradictions(prior: GaussianPrior, model: Model) -> Contradictions:
     near = near[np.argsort(-correlation[near], kind="stable")]
     one = near[np.linspace(0, len(near) - 1, min(MOST_PAIRS, len(near))).astype(int)]
     other = nearest[one]
-    return Contradictions(
-        one, other, _width(prior, nodes[one], nodes[other], deviation[one], deviation[other], model)
-    )
+    width = _width(prior, nodes[one], nodes[other], deviation[one], deviation[other], model)
+    return Contradictions(one, other, width)
 
 
 def _width(prior: GaussianPrior, i: Nodes, j: Nodes, s_i: Array, s_j: Array, model: Model) -> Array:

@@ -1,4 +1,4 @@
-"""Have the chains converged? Draws of shape (chains, draws, quantities) in, R-hat and ESS out (by ArviZ)."""
+"""Have the chains converged? Draws of shape (chains, draws, quantities) in; R-hat and ESS out (by ArviZ)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Diagnostics:
         r_hat, ess_bulk, ess_tail: of each quantity.
         names: what it is.
         nodes: where, -1 for nowhere.
-        shift: how far one more move across contradicting labels would change the probability of a class, and the
-            node where it would; see `contradictions.missed`.
+        shift: by how much one more move across contradictory labels would change the probability of a class, and at
+            which node; see `contradictions.missed`.
     """
 
     r_hat: Array
@@ -49,12 +49,12 @@ class Diagnostics:
 
     @property
     def converged(self) -> bool:
-        """Whether the chains agree and hold enough effective draws for an average to mean something."""
+        """Whether the chains agree and have enough effective draws for an average to be meaningful."""
         return bool(self.worst_r_hat < R_HAT_LIMIT and self.ess_bulk.min() >= ESS_LIMIT and self.balanced)
 
     @property
     def balanced(self) -> bool:
-        """Whether the chains have not missed a part of the posterior where labels contradict each other."""
+        """Whether the chains have reached all parts of the posterior where labels contradict each other."""
         return self.shift[0] <= SHIFT_LIMIT
 
     def __str__(self) -> str:

@@ -20,7 +20,7 @@ from graphuq.inference.target import Target
 class EllipticalSlice:
     """A slice through the ellipse ``z cos(theta) + xi sin(theta)``, xi ~ N(0, I) (Murray et al. 2010).
 
-    It has no setting, follows no gradient and moves at every step; the step is small where Phi is steep.
+    It has no settings, uses no gradient and moves at every step; steps are small where Phi is steep.
     """
 
     def prepare(self, target: Target) -> Target:
@@ -145,12 +145,12 @@ class HMC:
     """Hamiltonian Monte Carlo with trajectories of one mean length (Neal 2011).
 
     Attributes:
-        path_length: mean length of a trajectory, in the time in which N(0, I) turns once in 2 pi: a
-            quarter turn, pi / 2, would make independent draws of the prior. The length varies by half
-            of it to either side, for no direction to come back to where it was at every step.
+        path_length: mean length of a trajectory, in time units in which motion under N(0, I) has period 2 pi: a quarter
+            turn, pi / 2, would make independent draws of the prior. The length varies by up to half in either
+            direction, so that no direction returns to its start at every step.
         step_size: the first one; dual averaging moves it during the warm-up, then its average is kept.
         target_acceptance: the acceptance it moves towards, in (0, 1).
-        max_steps: a trajectory has at most so many steps.
+        max_steps: the largest number of steps in a trajectory.
     """
 
     path_length: float = pi / 2

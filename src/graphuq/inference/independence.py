@@ -36,11 +36,8 @@ def sample_independently(
     Args:
         prior: the Gaussian prior of u.
         model: one with `sites` of one field, such as `Probit` of two classes.
-        n_steps: draws of each chain.
-        n_warmup: steps of each chain before that.
-        thin: steps for each draw.
-        n_chains: independent chains.
-        seed: the same seed gives the same draws.
+        n_steps, thin: draws of each chain, and steps for each of them.
+        n_warmup, n_chains, seed: as those of `sample`.
     """
     began = time.perf_counter()
     rng = np.random.default_rng(seed)

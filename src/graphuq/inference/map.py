@@ -1,7 +1,7 @@
 """From a prior and a model to the most probable u: the minimizer of J(u) = <u, P u>/2 + Phi(u; y) (Sec. 4.4).
 
 Two methods. Gradient flow is Algorithm 4, for any model with a gradient, many trials at a time.
-Newton is for a model that says its Phi is convex, as probit does: J then has one minimizer.
+Newton is for a model that declares its Phi convex, as probit does: J then has one minimizer.
 
 Both stop by the whitened gradient as a share of the whitened u, ``|C^(1/2) grad J| / |C^(-1/2) u|``.
 It has no units, and where Phi is convex it bounds the relative distance to the mode in that norm.
@@ -67,26 +67,18 @@ def find_mode(
     Args:
         prior: the Gaussian N(0, C); P is the inverse of C on its support.
         model: `Probit`, `GinzburgLandau`, or your own with a smooth `phi`.
-        method: "gradient_flow", "newton" (convex Phi only), or "auto": Newton where it can, else the flow.
+        method: "gradient_flow", "newton" (convex Phi only), or "auto": Newton where possible, else the flow.
         start: where the flow starts: "zero", "random" (a draw from the prior), or u at all nodes.
             Newton starts at zero: the mode of probit is unique.
         beta: a fixed step of the flow, as in the paper. By default the first step is one over a bound
             on the curvature of Phi, which does not depend on the graph, and later ones follow the
             curvature met on the way (Barzilai and Borwein). Either is halved where J would rise.
-        n_steps: most steps to take.
+        n_steps: the largest number of steps.
         tolerance: stop when the relative whitened gradient is this small.
         seed: for the random start.
     """
-    return find_modes(
-        prior,
-        [model],
-        method=method,
-        start=start,
-        beta=beta,
-        n_steps=n_steps,
-        tolerance=tolerance,
-        seed=seed,
-    )[0]
+    settings: Any = {"method": method, "start": start, "beta": beta, "n_steps": n_steps, "tolerance": tolerance}
+    return find_modes(prior, [model], **settings, seed=seed)[0]
 
 
 def find_modes(
@@ -100,7 +92,7 @@ def find_modes(
     tolerance: float = 1e-6,
     seed: int = 0,
 ) -> list[Mode]:
-    """The modes of many trials on one prior, as `find_mode`: other labels, other starts, or both.
+    """The modes of many trials on one prior, as by `find_mode`, with different labels, starts, or both.
 
     A random start differs from trial to trial; a given one has shape (n_nodes,) or (n_trials, n_nodes).
     Models of one kind with equally many labels run as one batch.

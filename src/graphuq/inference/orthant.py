@@ -195,11 +195,11 @@ class Orthant:
 
     Attributes:
         time: the length of a trajectory, in (0, 2.5]: an angle.
-        adapt: whether the warm-up may shorten it, which pays where walls are dense, thousands of labels on a few
-            modes, and is done there alone: a field that is held between two close walls grows no further, while the
-            noise that moves these walls still needs all of the time.
-        max_bounces: a trajectory with more is given up and the chain stays where it is. The way back
-            has as many bounces, so the posterior stays invariant; it only guards against endless ones.
+        adapt: whether the warm-up may shorten it. It does so only where walls are dense, as with thousands of labels on
+            a few modes, where it pays. Elsewhere it would harm: a field held between two close walls gains nothing from
+            a longer time, but the noise that moves these walls needs all of it.
+        max_bounces: a trajectory with more is abandoned and the chain stays where it is. The reverse trajectory has as
+            many bounces, so the posterior stays invariant. It only guards against endless trajectories.
     """
 
     time: float = math.pi / 2

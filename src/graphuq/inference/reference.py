@@ -1,4 +1,4 @@
-"""Any sampler, run on the posterior seen from a Gaussian close to it instead of from the prior."""
+"""Any sampler, run on the posterior relative to a Gaussian close to it instead of the prior."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class RelativeTarget:
     offset: jax.Array  # B m
     matrix: jax.Array  # B L
     phi: Any  # Partial: u -> Phi(u; y)
+    reduced: Any  # None, or zeta -> Phi
     slope: jax.Array  # L^T m
     scale: jax.Array
     n_fields: int = static(default=1)
@@ -53,7 +54,21 @@ class RelativeTarget:
 
     def potential(self, zeta: jax.Array) -> jax.Array:
         """The formula above, a number."""
-        return self.phi(self.field(zeta)) + self.prior_energy(zeta) - zeta @ zeta / 2
+        phi = self.phi(self.field(zeta)) if self.reduced is None else self.reduced(zeta)
+        return phi + self.prior_energy(zeta) - zeta @ zeta / 2
+
+
+@pytree
+class _Moved:
+    """A function of z as one of zeta."""
+
+    function: Any
+    mean: jax.Array  # m
+    factor: jax.Array  # L
+
+    def __call__(self, zeta: jax.Array) -> jax.Array:
+        """At ``z = m + L zeta``."""
+        return self.function(self.mean + self.factor @ zeta)
 
 
 @pytree
@@ -68,16 +83,16 @@ class ReferencedProblem:
 
 @dataclass(frozen=True)
 class Referenced:
-    """Run `inner` with a Gaussian N(m, S) close to the posterior in the place of the prior.
+    """Run `inner` with a Gaussian N(m, S) close to the posterior in place of the prior.
 
     In the coordinates zeta of ``z = m + L zeta``, ``L L^T = S``, the posterior is close to N(0, I),
     which is what pCN proposes from: with many labels it accepts nearly every step at beta = 1.
     The draws are exact whatever the Gaussian is; a poor one only makes them slow.
 
     Attributes:
-        inner: any sampler that asks its target for `potential` and `n_latent` alone.
-        reference: N(m, S) on z; by default the one that the model offers, or that of expectation propagation. For
-            a model of your own give one, a Laplace approximation say.
+        inner: any sampler that uses only `potential` and `n_latent` of its target.
+        reference: N(m, S) on z; by default the one that the model offers, or that of expectation propagation. For your
+            own model give one, for example a Laplace approximation.
         inflation: stretches the reference's standard deviations; 1 leaves them as they are.
     """
 
@@ -123,6 +138,7 @@ class Referenced:
             offset=cast(dense @ reference.mean),
             matrix=cast(dense @ factor),
             phi=target.phi,
+            reduced=None if target.reduced is None else _Moved(target.reduced, cast(reference.mean), cast(factor)),
             slope=cast(factor.T @ reference.mean),
             scale=cast(scale),
             n_fields=n_fields,

@@ -1,4 +1,4 @@
-"""Run chains: a prior, a model and a sampler in, `Draws` out, so many or enough of them."""
+"""Run chains: a prior, a model and a sampler in; `Draws` out, a given number or enough of them."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def sample(
     Args:
         prior: the Gaussian prior of u.
         model: the likelihood of the labels.
-        sampler: how to move; by default as the model says: `Orthant` for probit and level-set,
-            `Referenced(Tempered())` for Ginzburg-Landau, `NUTS` for a model of your own that says nothing.
+        sampler: the sampler; by default the model's own: `Orthant` for probit and level-set, `Referenced(Tempered())`
+            for Ginzburg-Landau, `NUTS` for your own model if it names none.
         n_steps: steps of each chain after the warm-up; every `thin`-th is kept as a draw.
         n_warmup: steps of each chain before that, in which the sampler may adapt; none is kept.
             Rounded up to a multiple of five.
-        thin: keep one draw in so many steps.
+        thin: keep one draw every `thin` steps.
         n_chains: independent chains; they run side by side as one matrix computation.
         seed: the same seed gives the same draws.
         start: "prior" (a draw from it), "labels" (the smooth function that fits the labels), or u at
@@ -77,12 +77,13 @@ def sample(
         stop: rules that may end the run before `n_steps`: `EffectiveSize`, `SteadyMean`, `TimeLimit`;
             the first one reached ends it.
         checkpoint: a file from which a killed run resumes with the same draws.
-        progress: show a bar with acceptance and the worst R-hat; None where it takes over a second and a person looks on.
-        dtype: "float32", "float64" for double precision inside the chains, or "auto": double where near rows have
-            contradictory labels, or the noise is small, which single precision would blur.
+        progress: whether to show a bar with acceptance and the worst R-hat; None shows it in a terminal or a notebook
+            if the run takes over a second.
+        dtype: precision inside the chains: "float32", "float64", or "auto", which is double where single precision
+            would lose too much: with contradictory labels of nearby rows, or small noise.
 
-    Ctrl-C ends the run and returns what has been drawn. A posterior that has not converged says so in
-    a warning and in its `diagnostics`.
+    Ctrl-C ends the run and returns the draws so far. If the chains have not converged, a warning and `diagnostics` say
+    so.
     """
     for name, value, least in (
         ("n_steps", n_steps, 1),
@@ -119,7 +120,7 @@ def sample(
     began = time.perf_counter()
 
     with ExitStack() as held, jax.enable_x64(dtype == "float64"):
-        target = Target.of(whitening.field(dtype), model, dtype)
+        target = Target.of(whitening.field(dtype), model, dtype, progress)
         target.check()
         problem = sampler.prepare(target)
         key = jax.random.key(seed)

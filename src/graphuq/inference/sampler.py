@@ -10,7 +10,7 @@ from graphuq.inference.target import Target
 
 
 class Info(NamedTuple):
-    """What a diagnostic needs to know of one step."""
+    """What diagnostics need to know about one step."""
 
     acceptance: jax.Array  # probability with which the proposal was accepted, in [0, 1]
     work: jax.Array  # evaluations of Phi or its gradient, or bounces: what the step cost
@@ -19,9 +19,8 @@ class Info(NamedTuple):
 class Sampler(Protocol):
     """A Markov kernel for a `Target`, for one chain; chains are added by `jax.vmap`.
 
-    A sampler is a frozen dataclass of settings. Its functions are pure: State holds what the next
-    step needs. What is adapted (a step size) is part of the state, is moved by `warm_step` only,
-    and stays as it is in `step`.
+    A sampler is a frozen dataclass of settings. Its functions are pure: State holds what the next step needs. Adapted
+    quantities, such as a step size, are part of the state; only `warm_step` changes them, `step` never does.
     """
 
     def prepare(self, target: Target) -> Any:
@@ -41,5 +40,5 @@ class Sampler(Protocol):
         ...
 
     def draw(self, key: jax.Array, state: Any, problem: Any) -> jax.Array:
-        """The draw z that a state stands for."""
+        """The draw z that a state represents."""
         ...

@@ -231,10 +231,8 @@ def _problem(reduced: Matrix, sites: StarSites) -> StarProblem:
     """By modes, by nodes, or by nodes on an accelerator; a sentence instead of hours, or of no memory left."""
     (n_labeled, k), n_classes = reduced.shape, sites.n_classes
     wide = n_classes * k
-    by_modes, by_nodes = (
-        n_labeled * wide**2 + wide**3,
-        n_classes * (n_labeled * k**2 + n_labeled**2 * k) + n_labeled**3,
-    )
+    by_modes = n_labeled * wide**2 + wide**3
+    by_nodes = n_classes * (n_labeled * k**2 + n_labeled**2 * k) + n_labeled**3
     few_modes = by_modes <= QUICKER_BY_MODES * by_nodes
     work = by_modes / 2 if few_modes else by_nodes
     there = _accelerator.takes_sweeps(work) and by_nodes < min(QUICKER_THERE * work, LARGEST_SWEEP)

@@ -91,11 +91,11 @@ class SteadyMean:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """Stop after so many seconds; 0 stops at the first look.
+    """Stop after so many seconds; 0 stops at the first check.
 
-    The warm-up counts as time, but is always made whole: a run that goes on from its checkpoint is then the one that was
-    never stopped. After it the clock is looked at twenty times in `n_steps`. Where steps are slow, as those of
-    Ginzburg-Landau for many classes, ask for fewer `n_warmup` too.
+    The warm-up counts, but is always completed, so that a run resumed from its checkpoint equals one that was never
+    stopped. After it the clock is checked twenty times in `n_steps`. Where steps are slow, as for Ginzburg-Landau with
+    many classes, reduce `n_warmup` too.
     """
 
     seconds: float

@@ -9,10 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from graphuq._pytree import pytree, static, traced
-from graphuq.models.base import Model, offer, offers
-
-# Of labels that are no more than this share of the nodes u is another product, which takes less time than to gather them.
-FEW_LABELS = 1 / 8
+from graphuq.models.base import Model, ask, offer, offers
 
 
 @pytree
@@ -85,21 +82,20 @@ class Target:
 
     field: Any  # Linear | LinearWithTail | Fields: z -> u at the nodes the model sees
     phi: Any  # Partial: u -> Phi(u; y)
-    labeled: Any = None  # Linear | Fields: z -> u[nodes], of a model that takes it apart
+    reduced: Any = None  # z -> Phi(B z; y), of a model that knows a quicker way than over u
 
     @classmethod
-    def of(cls, field: Linear | LinearWithTail, model: Model, dtype: str = "float32") -> Target:
+    def of(
+        cls, field: Linear | LinearWithTail, model: Model, dtype: str = "float32", progress: bool | None = False
+    ) -> Target:
         """The target of a model, every number in one precision."""
         n_fields = offer(model, "n_fields")
-
-        def of_all(one: Linear | LinearWithTail) -> Any:
-            return one if n_fields == 1 else Fields(one, n_fields)
-
-        labeled = None
-        if isinstance(field, Linear) and offer(model, "takes_labeled"):
-            few = len(model.nodes) <= FEW_LABELS * len(field.matrix)
-            labeled = of_all(Linear(field.matrix[np.asarray(model.nodes)])) if few else None
-        return _cast(cls(of_all(field), traced(model, "phi"), labeled), dtype)
+        reduced = None
+        if isinstance(field, Linear) and offers(model, "reduced"):
+            reduced = ask(model, "reduced", np.asarray(field.matrix, dtype), progress)
+        return _cast(
+            cls(field if n_fields == 1 else Fields(field, n_fields), traced(model, "phi"), reduced), dtype
+        )
 
     @property
     def n_latent(self) -> int:
@@ -113,8 +109,7 @@ class Target:
 
     def potential(self, z: jax.Array) -> jax.Array:
         """``Phi(B z)``, a number."""
-        u = self.field(z)
-        return self.phi(u) if self.labeled is None else self.phi(u, self.labeled(z))
+        return self.phi(self.field(z)) if self.reduced is None else self.reduced(z)
 
     def check(self) -> None:
         """Refuse a phi that is no function JAX can follow from u to one real number."""

@@ -1,4 +1,4 @@
-"""Parallel tempering: a posterior of several modes in, draws that cross between them out."""
+"""Parallel tempering: a posterior with several modes in; draws that cross between them out."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True)
 class Tempered:
-    """Replicas on a ladder from the standard normal to the target, which exchange their places.
+    """Replicas on a ladder from the standard normal to the target, which swap places.
 
         rung k has the law  exp(-t_k potential(z)) N(dz; 0, I),    0 = t_0 < ... < t_K = 1.
 
-    At t = 0 there is one mode and every move makes a nearly independent draw. Such draws climb the ladder and
-    settle in each mode as often as it deserves, however high the barriers between modes are.
+    At t = 0 there is one mode and every move makes a nearly independent draw. These draws climb the ladder and reach
+    each mode in proportion to its probability, however high the barriers between modes.
 
     A step moves every replica by one trajectory, then offers an exchange to every second pair of
     neighbors. Even and odd pairs take turns, which carries replicas up and down the ladder instead of
@@ -53,9 +53,9 @@ class Tempered:
     closer it is, the fewer rungs are needed.
 
     Attributes:
-        n_rungs: replicas of a chain. Twice the number of rejections on a way up the ladder is about
-            best: add rungs where exchanges (the acceptance that is reported) fall under a third.
-        n_leapfrog: gradients in one trajectory.
+        n_rungs: replicas of a chain. About twice the number of rejections on the way up the ladder is best: add rungs
+            if the exchange rate (the reported acceptance) falls below a third.
+        n_leapfrog: gradient evaluations in one trajectory.
         target_acceptance: the acceptance that trajectories move towards in the warm-up, in (0, 1).
     """
 

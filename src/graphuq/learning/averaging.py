@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import Bounds, minimize
 
 from graphuq.learning.evidence import Array, Point, Problem
@@ -39,7 +38,9 @@ def climb(problem: Problem, below: Peak | None = None) -> Point:
     def downhill(x: Array) -> tuple[float, Array]:
         nonlocal here, best
         if not np.array_equal(x, here.theta[free]):
-            here = problem.at(_moved(here.theta, free, x), here.fit)
+            theta = here.theta.copy()
+            theta[free] = x
+            here = problem.at(theta, here.fit)
         if here.log_posterior > best.log_posterior:
             best = here
         return -here.log_posterior / unit, -problem.gradient(here)[free] / unit
@@ -119,10 +120,3 @@ def axial(m: int) -> tuple[Array, Array]:
     points = np.concatenate([np.zeros((1, m)), radius * np.eye(m), -radius * np.eye(m)])
     share = 1 / RADIUS**2 if m else 0.0
     return points, np.concatenate([[1 - share], np.full(2 * m, share / max(2 * m, 1))])
-
-
-def _moved(theta: Array, free: NDArray[np.bool_], x: Array) -> Array:
-    """theta with its free coordinates replaced."""
-    result = theta.copy()
-    result[free] = x
-    return result

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from graphuq._expect import expect, expect_in_graph, expect_numbers
 from graphuq.inference.star_ep import Fit
 from graphuq.inference.whiten import OnModes
+from graphuq.large.side_by_side import beside, first_one
 from graphuq.learning.hyperprior import GAMMA, MISTAKES, Family, Hyperparameters, Hyperprior
 from graphuq.models.base import LEARNED_FIELDS, Model, ask, expect_fields, offer, offers, remade
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
-from graphuq.side_by_side import beside, first_one
 from graphuq.spectrum.result import Spectrum
 from graphuq.tall import Tall
 
@@ -179,6 +179,5 @@ def constant_first(spectrum: Spectrum) -> Spectrum:
     if np.linalg.norm(mirror) < 1e-8:
         return spectrum
     turn = np.eye(n_zero) - 2 * np.outer(mirror, mirror) / (mirror @ mirror)  # takes e_1 to `first`
-    return replace(
-        spectrum, vectors=np.hstack([spectrum.vectors[:, :n_zero] @ turn, spectrum.vectors[:, n_zero:]])
-    )
+    null, others = spectrum.vectors[:, :n_zero], spectrum.vectors[:, n_zero:]
+    return replace(spectrum, vectors=np.hstack([null @ turn, others]))

@@ -49,7 +49,7 @@ DIFFUSION, ALPHA, GRAPH, LINEAR, CONSTANT, MISTAKES, GAMMA = range(len(BOUNDS))
 
 
 class Hyperparameters(NamedTuple):
-    """The numbers that are learned; `mistakes` is delta, the share of labels that are wrong; 0 is a piece left out."""
+    """The learned numbers. `mistakes` is delta, the share of wrong labels. 0 means that a piece is left out."""
 
     tau: float
     alpha: float
@@ -64,7 +64,7 @@ class Hyperparameters(NamedTuple):
 class LogNormal:
     """A number that lies within a factor of its median with probability 0.68; a factor of 1 fixes it.
 
-    `bounds` are where it is looked for, by default those of its kind.
+    `bounds` limit the search, by default to those of its kind.
     """
 
     median: float
@@ -81,17 +81,17 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Hyperprior:
-    """What is believed of the hyper-parameters before a label is seen: weak, but not nothing.
+    """The prior of the hyper-parameters: weakly informative.
 
-    With ten labels the evidence says little, and this decides. The defaults were chosen by log-loss on some tables
-    and reported on others: experiments/tables.py.
+    With ten labels the evidence says little, and this prior decides. The defaults were chosen by log-loss on some
+    tables and evaluated on others: experiments/tables.py.
 
     Attributes:
         diffusion, alpha, graph, linear, constant, mistakes, gamma: see the top of this file; diffusion is in units of
             one over the mean degree for the Laplacian ``D - A``. None leaves a piece, or mistakes, out.
-        beside_linear: what `graph` is where a linear piece explains part of the labels.
-        n_effective: of ``1 / sum_j p_j^2`` modes for each boundary between classes: the one number that graphs of
-            every kind agree on. Classes are told apart by few modes.
+        beside_linear: replaces `graph` where a linear piece explains part of the labels.
+        n_effective: prior of ``1 / sum_j p_j^2``, the effective number of modes, for each boundary between classes. Few
+            modes separate classes, and this number is similar on graphs of every kind.
     """
 
     diffusion: LogNormal = LogNormal(80.0, 5.0)
@@ -114,14 +114,14 @@ class Hyperprior:
 
     @classmethod
     def level_set(cls) -> Hyperprior:
-        """Of the level-set model, whose gamma says how often labels are wrong, and whose u has no scale.
+        """The hyperprior of the level-set model, whose gamma sets how often labels are wrong and whose u has no scale.
 
-        Every label is right at gamma = 0.3 (odds of 2e-10) and none says anything at 30.
+        At gamma = 0.3 every label is right (odds of a mistake 2e-10); at 30 labels carry no information.
         """
         return cls(graph=LogNormal(1.0, 1.0), mistakes=None, gamma=LogNormal(0.75, 1.5, bounds=(0.3, 30.0)))
 
     def structures(self, has_features: bool) -> list[Hyperprior]:
-        """The graph alone, the features alone, and both: the evidence decides between them."""
+        """The graph alone, the features alone, and both; the evidence decides between them."""
         if self.linear is None or not has_features:
             return [self if self.graph is None else replace(self, linear=None)]
         if self.graph is None:

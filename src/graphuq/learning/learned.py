@@ -45,14 +45,14 @@ class Weighed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What `learn` found: a peak, and the posterior averaged over what surrounds it.
+    """What `learn` found: a peak, and the posterior averaged over points around it.
 
     Attributes:
         spectrum: the eigenpairs; on a disconnected graph turned so that q_0 comes first.
         hyperparameters: those at the highest peak.
-        log_deviations: posterior standard deviations of their logarithms, in the same order; 0 for what is fixed.
+        log_deviations: posterior standard deviations of their logarithms, in the same order; 0 if fixed.
         prior: the prior at the peak.
-        model: the likelihood with its noise at the peak; hand both to `sample` for exact draws.
+        model: the likelihood with its noise at the peak; pass prior and model to `sample` for exact draws.
         posterior: the average over hyper-parameters.
         log_evidence: log P(y) at the peak.
     """
@@ -86,19 +86,20 @@ def learn(
 
         log P(y | theta) + log p(theta),
 
-    is climbed along its exact gradient, for each structure: the graph alone, the features alone, both. The posterior
-    then is an average over points around each peak: what few labels leave open is part of the uncertainty. Of more
-    than a thousand labels (fewer of many classes) some are climbed on, and the peaks alone are averaged, each moved by all.
+    is maximized along its exact gradient, for each structure: the graph alone, the features alone, both. The posterior
+    is then an average over points around each peak, so that the uncertainty of the hyper-parameters is included. With
+    more than a thousand labels (fewer with many classes) a subset is used for the maximization; each peak is then moved
+    by a step that uses all labels, and only the peaks are averaged.
 
     Args:
         spectrum: the eigenpairs; more of them cost time, but hardly change the result.
         model: one with sites, such as `Probit`, and the labels; its noise is not used.
-        features: columns in which u may be linear, scaled so that rows have squares that add up to 1 on average,
-            shape (n_nodes, n_linear); without them the prior is that of the graph alone.
-        hyperprior: the log-priors, by default those of the model. A factor of 1 fixes a number.
-        average: whether to average, or to take the highest peak alone.
-        more: from eigenpairs to more of them, or None if there are none: it is asked, and all is learned again, as
-            long as the last modes still carry weight or the labels are not explained.
+        features: columns in which u may be linear, scaled so that the mean squared norm of a row is 1, shape (n_nodes,
+            n_linear); without them the prior is that of the graph alone.
+        hyperprior: the prior of the hyper-parameters, by default that of the model. A factor of 1 fixes a number.
+        average: whether to average, or to use only the highest peak.
+        more: a function from eigenpairs to more of them, or to None if there are none. It is called, and everything is
+            learned again, as long as the last modes carry weight or the labels are not explained.
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect_model(model)
@@ -202,9 +203,7 @@ def _warn(problem: Problem, best: Point, spectrum: Spectrum, converged: bool) ->
     family = problem.family
     at_bound = family.free & ((best.theta <= family.lower) | (best.theta >= family.upper))
     for name, value in zip(np.array(list(BOUNDS))[at_bound], np.exp(best.theta[at_bound]), strict=True):
-        warn(
-            f"The labels drive the hyper-parameter {name} to its bound {value:.3g}: they do not decide it.",
-        )
+        warn(f"The labels drive the hyper-parameter {name} to its bound {value:.3g}: they do not decide it.")
     if best.hyperparameters.graph and not best.hyperparameters.linear:
         warn_of_unlabeled_components(spectrum, problem.model.nodes)
 

@@ -20,26 +20,26 @@ from graphuq._warn import warn
 class Model(Protocol):
     """A likelihood: Phi(u; y) as a function of u at the nodes it looks at.
 
-    A model of your own is a small class with these two; a dataclass if its noise is to be learned. `phi` is written with `jax.numpy`; its gradient is
-    taken by JAX. What else a model may offer, each of it an attribute or a method:
+    Your own model is a small class with `nodes` and `phi`; make it a dataclass if its noise is to be learned. Write
+    `phi` with `jax.numpy`; JAX takes its gradient. A model may offer more, by any of these attributes and methods:
 
     | offer | what it is | without it |
     |---|---|---|
     | ``n_classes`` | the number of classes K | 2 |
-    | ``n_fields`` | columns of u: 1, whose sign is the class, or K, the largest of which is | 1 |
-    | ``y`` | the class of each labeled node, 0 to K - 1 | labels cannot be doubted |
-    | ``numbers`` | names of its numbers that `GraphClassifier` tells, such as "gamma" | none |
+    | ``n_fields`` | columns of u: 1 (its sign is the class) or K (the largest is the class) | 1 |
+    | ``y`` | the class of each labeled node, 0 to K - 1 | labels cannot be checked |
+    | ``numbers`` | names of its numbers for `GraphClassifier` to report, such as "gamma" | none |
     | ``noise`` | standard deviation of the noise that a label adds to u | 0 |
     | ``sees_all_nodes`` | whether `phi` takes u at every node instead of u[nodes] | False |
-    | ``takes_labeled`` | whether `phi` takes u[nodes] as a second argument, if it is known already | False |
-    | ``labels_are_real`` | whether the label of a node is u itself and not its sign | False |
-    | ``sites()`` | closed-form moments: expectation propagation, evidence, learning | `TypeError` |
-    | ``walls()`` | a Gaussian cut by planes: the `Orthant` sampler | `TypeError` |
-    | ``log_likelihood(u)`` | that of each label: leave-one-out by ArviZ | left out of `to_arviz` |
-    | ``curvature()`` | a bound on the second derivative of Phi, and whether Phi is convex: `find_mode` | 1, no |
-    | ``reference(B)`` | a Gaussian close to the posterior of z, u = B z: `Referenced` | that of `sites` |
-    | ``default_sampler()`` | how `sample` moves | `NUTS` |
-    | ``hyperprior()`` | what is believed of the noise before a label is seen: `learn` | `TypeError` |
+    | ``labels_are_real`` | whether the label of a node is u itself rather than its sign | False |
+    | ``sites()`` | closed-form moments, for expectation propagation, evidence and learning | `TypeError` |
+    | ``walls()`` | a Gaussian cut by planes, for the `Orthant` sampler | `TypeError` |
+    | ``log_likelihood(u)`` | the log likelihood of each label, for ArviZ's leave-one-out | missing from `to_arviz` |
+    | ``curvature()`` | a bound on the second derivative of Phi, and whether Phi is convex, for `find_mode` | 1, no |
+    | ``reduced(B, progress)`` | Phi(B z) as a function of z that is a pytree, where it is faster than `phi`; otherwise None | `phi` |
+    | ``reference(B)`` | a Gaussian close to the posterior of z, u = B z, for `Referenced` | that of `sites` |
+    | ``default_sampler()`` | the sampler that `sample` uses | `NUTS` |
+    | ``hyperprior()`` | the prior of the noise, for `learn` | `TypeError` |
     """
 
     @property
@@ -53,12 +53,12 @@ class Model(Protocol):
 
 
 class Walls(NamedTuple):
-    """A likelihood that sees only which side of zero a field is on, or which of several is the largest.
+    """A likelihood that depends only on which side of zero a field is on, or which of several fields is the largest.
 
     Attributes:
-        noise: standard deviation of Gaussian noise that is added to every field before it is looked at.
-        height: what the wrong side costs, per field that is larger than the label's own; infinite forbids it.
-        leader_only: whether only the largest field counts: ranks behind the first cost the same.
+        noise: standard deviation of the Gaussian noise that is added to every field first.
+        height: what the wrong side costs for each field that is larger than the label's own; infinite forbids it.
+        leader_only: whether only the largest field counts, so that all ranks after the first cost the same.
     """
 
     noise: float
@@ -82,7 +82,6 @@ DEFAULTS: dict[str, Any] = {
     "numbers": (),
     "noise": 0.0,
     "sees_all_nodes": False,
-    "takes_labeled": False,
     "labels_are_real": False,
 }
 _MISSING = {
@@ -212,15 +211,12 @@ def check_label_model(model: Any) -> None:
         object.__setattr__(model, name, expect_scale(getattr(model, name), name))
     if model.nodes is None and model.y is None:
         return
-    nodes, y = check_labels(model.nodes, model.y)
+    nodes, y = check_labels(model.nodes, model.y, model.n_classes)
     n_classes = max(2, int(y.max()) + 1) if model.n_classes is None else expect_whole(model.n_classes, "n_classes")
     if y.max() >= n_classes or n_classes < 2:
         raise ValueError(f"A label is {y.max()}, and with n_classes = {n_classes} they go up to {n_classes - 1}.")
-    n_fields = (
-        (1 if n_classes == 2 else n_classes)
-        if model.n_fields is None
-        else expect_whole(model.n_fields, "n_fields")
-    )
+    usual = 1 if n_classes == 2 else n_classes
+    n_fields = usual if model.n_fields is None else expect_whole(model.n_fields, "n_fields")
     if n_fields not in ((1, 2) if n_classes == 2 else (n_classes,)):
         raise ValueError(
             f"n_fields must be {n_classes}, one for each class, or 1 for two classes, got {n_fields}."
@@ -248,8 +244,10 @@ def signs(y: Any) -> Any:
     return 2 * y - 1
 
 
-def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Labeled nodes and their classes, 0 to K - 1, each node once; -1 and +1 stand for the classes 0 and 1.
+def check_labels(
+    nodes: ArrayLike, y: ArrayLike, n_classes: int | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Labeled nodes and their classes, 0 to K - 1, each node once; -1 and +1 stand for the classes 0 and 1 of two.
 
     A node given twice with one label counts once; with two different labels it is refused.
     """
@@ -273,6 +271,8 @@ def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDA
         if not np.isin(values, (-1, 1)).all():
             odd = values[~np.isin(values, (-1, 1))][0]
             raise ValueError(f"Labels are either -1 and +1, or classes from 0; got -1 and {odd:g} together.")
+        if n_classes not in (None, 2):
+            raise ValueError(f"Labels -1 and +1 are of two classes: number {n_classes} classes from 0.")
         values = (values + 1) / 2
     unique, first, inverse = np.unique(indices, return_index=True, return_inverse=True)
     conflict = values != values[first][inverse]
@@ -283,6 +283,6 @@ def check_labels(nodes: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.int64], NDA
         indices, values = indices[keep], values[keep]
     if np.unique(values).size == 1 and not _MUTED.get():
         warn(
-            f"Every label is class {values[0]:.0f}: with one class only, the data cannot say where another one is.",
+            f"Every label is class {values[0]:.0f}: with one class only, the data cannot say where another one is."
         )
     return indices.astype(np.int64), values.astype(np.int64)

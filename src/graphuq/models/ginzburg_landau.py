@@ -9,12 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import SettingError
 from graphuq._pytree import pytree, static
 from graphuq.models.base import Curvature, check_label_model, signs
+from graphuq.models.quartic import Quartic, pays, quartic
 
 if TYPE_CHECKING:
     from graphuq.inference.ep import Gaussian
     from graphuq.inference.sampler import Sampler
+
+# Labels and wells have curvatures 1 / gamma^2 and 1 / epsilon; beside more than 1e16 doubles have no digit for the prior.
+SHARPEST = {"gamma": 1e-8, "epsilon": 1e-16}
 
 
 def double_well(v: jax.Array, epsilon: float) -> jax.Array:
@@ -57,8 +62,8 @@ class GinzburgLandau:
 
         Phi(v; y) = sum_{all i} W_eps(v_i) + sum_{labeled j} |y_j - v_j|^2 / (2 gamma^2)
 
-    The double well looks at every node, labeled or not, and the labels of this model are the real
-    numbers v themselves. With a field for each of K classes the wells are those of `simplex_wells` and the misfit
+    The double well acts at every node, labeled or not, and the labels of this model are the real numbers v
+    themselves. With a field for each of K classes the wells are those of `simplex_wells` and the misfit
     is ``|w_j - p_y|^2 / gamma^2``: for K = 2 the same function of ``v_1 - v_0``.
     """
 
@@ -71,31 +76,36 @@ class GinzburgLandau:
 
     numbers: ClassVar[tuple[str, ...]] = ("gamma", "epsilon")
     sees_all_nodes: ClassVar[bool] = True
-    takes_labeled: ClassVar[bool] = True
     labels_are_real: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_label_model(self)
+        for name, least in SHARPEST.items():
+            if (value := getattr(self, name)) < least:
+                raise SettingError(name, f"of Ginzburg-Landau must be at least {least:g}, got {value:g}.")
 
-    def phi(self, v: jax.Array, labeled: jax.Array | None = None) -> jax.Array:
-        """Minus the log of the well and the likelihood, v at all nodes and perhaps v[nodes]."""
+    def phi(self, v: jax.Array) -> jax.Array:
+        """Minus the log of the well and the likelihood, v at all nodes."""
         wells = double_well if self.n_fields == 1 else simplex_wells
-        return jnp.sum(wells(v, self.epsilon)) - jnp.sum(
-            self._of_labels(v[self.nodes] if labeled is None else labeled)
-        )
+        return jnp.sum(wells(v, self.epsilon)) - jnp.sum(self.log_likelihood(v))
+
+    def reduced(self, B: NDArray[np.floating], progress: bool | None = None) -> Quartic | None:
+        """``Phi(B z)`` as a polynomial of z, where that is faster; the well of K fields has too high a degree."""
+        if self.n_fields != 1 or not pays(*B.shape):
+            return None
+        nodes, y = np.asarray(self.nodes), signs(np.asarray(self.y))
+        return quartic(B, nodes, y, float(self.gamma), float(self.epsilon), progress)
 
     def log_likelihood(self, v: jax.Array) -> jax.Array:
-        """That of each label, up to a constant, shape (n_labeled,)."""
-        return self._of_labels(v[self.nodes])
-
-    def _of_labels(self, v: jax.Array) -> jax.Array:
+        """The log likelihood of each label, up to a constant, shape (n_labeled,)."""
+        v = v[self.nodes]
         if self.n_fields == 1:
             return -((signs(self.y) - v) ** 2) / (2 * self.gamma**2)
         own = jnp.take_along_axis(corner_distances(v), jnp.asarray(self.y)[:, None], axis=1)
         return -own[:, 0] / self.gamma**2
 
     def curvature(self) -> Curvature:
-        """On [-1, 1], or between the corners."""
+        """A bound on [-1, 1], or between the corners."""
         stretch = 1 if self.n_fields == 1 else 2
         return Curvature(stretch * (2 / float(self.epsilon) + 1 / float(self.gamma) ** 2), convex=False)
 
@@ -105,12 +115,13 @@ class GinzburgLandau:
             S^-1 = I + kappa B^T B + B_lab^T B_lab / gamma^2,    m = S B_lab^T y / gamma^2,
             kappa = max(0, mean over nodes of E[W_eps''(v_i)]),    E[W_eps''(v)] = (3 E[v^2] - 1) / eps,
 
-        the expectation being that of N(m, S) itself. It leans to one side at a node only as far as the
-        labels reach, so it lies over all modes of the posterior, and is as wide as they are apart: the place
-        for replicas to set out from. `matrix` is B, of shape (n_nodes, n_latent).
+        the expectation being under N(m, S) itself. It favors one side at a node only as far as the labels reach, so it
+        covers all modes of the posterior and is a good starting law for replicas. `matrix` is B, of shape (n_nodes,
+        n_latent).
 
-        Of K fields each has such a Gaussian, with the label's corner ``2 p_y`` in the place of y and twice the misfit and
-        well of one: only differences between fields matter, and ``v_c - v_k`` is what v is for two classes.
+        With K fields each has such a Gaussian, with the label's corner ``2 p_y`` in place of y and twice the misfit and
+        well of one field: only differences between fields matter, and ``v_c - v_k`` plays the part of v for two
+        classes.
         """
         from scipy.linalg import eigh
         from scipy.optimize import brentq

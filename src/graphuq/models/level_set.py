@@ -45,7 +45,7 @@ class LevelSet:
         return -jnp.sum(self.log_likelihood(u))
 
     def log_likelihood(self, u: jax.Array) -> jax.Array:
-        """That of each label, up to a constant, shape (n_labeled,)."""
+        """The log likelihood of each label, up to a constant, shape (n_labeled,)."""
         if self.n_fields == 1:
             sign = jnp.where(u >= 0, 1.0, -1.0).astype(u.dtype)
             return -((signs(self.y) - sign) ** 2) / (2 * self.gamma**2)
@@ -58,7 +58,7 @@ class LevelSet:
 
     @property
     def sites(self) -> Any:
-        """Of two classes; with more, the step depends on all fields of a node at once and has no closed form."""
+        """Sites for two classes; with more, the step depends on all fields at once and has no closed form."""
         return self._sites if self.n_fields == 1 else None
 
     def _sites(self) -> Sites:
@@ -67,17 +67,17 @@ class LevelSet:
         return Sites.level_set(np.asarray(signs(self.y), float), float(self.gamma))
 
     def curvature(self) -> Curvature:
-        """None: steps have no second derivative, and no mode."""
+        """None: steps have no second derivative, and the posterior has no mode."""
         return Curvature(np.inf, convex=False)
 
     def default_sampler(self) -> Sampler:
-        """Exact trajectories."""
+        """`Orthant`: exact trajectories."""
         from graphuq.inference.orthant import Orthant
 
         return Orthant()
 
     def hyperprior(self) -> Hyperprior:
-        """What is believed of gamma, which is another quantity than that of probit."""
+        """The hyperprior; this gamma is a different quantity from probit's."""
         from graphuq.learning.hyperprior import Hyperprior
 
         return Hyperprior.level_set()

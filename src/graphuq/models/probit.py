@@ -36,14 +36,14 @@ class Probit:
 
     The logarithm of the cdf is taken as one function, so Phi is finite and exact far in the tail.
 
-    With a field for each of K classes the label is the largest of ``g_k = u_k + eta_k``, all with noise of their own,
+    With a field for each of K classes the label is the largest of ``g_k = u_k + eta_k``, each with its own noise,
 
         P(y = c | u) = int phi(x) prod_{k != c} Psi(x + (u_c - u_k) / gamma) dx.
 
-    Two fields are the model of one field that is their difference, at sqrt(2) times its deviation and noise.
+    Two fields give the model of one field, their difference, with sqrt(2) times the standard deviation and noise.
 
-    Labels may be mistakes: `delta` is the probability of one where there are two classes. Among K classes the label
-    is that of rank m, 0 the largest g, with probability ``r^m / sum_i r^i``, ``r = delta / (1 - delta)``: a mistake
+    Labels may be mistakes: with two classes `delta` is the probability of one. With K classes the label is the class of
+    rank m (0 has the largest g) with probability ``r^m / sum_i r^i``, ``r = delta / (1 - delta)``: a mistake most
     likely names the runner-up. delta = 0 is the paper's probit, and gamma -> 0 with delta > 0 its level-set.
     """
 
@@ -72,7 +72,7 @@ class Probit:
         return -jnp.sum(self.log_likelihood(u))
 
     def log_likelihood(self, u: jax.Array) -> jax.Array:
-        """That of each label, shape (n_labeled,)."""
+        """The log likelihood of each label, shape (n_labeled,)."""
         if self.n_fields == 1:
             return self._mistaken(log_normal_cdf(u * signs(self.y) / self.gamma))
         y = jnp.asarray(self.y)[:, None]
@@ -114,12 +114,12 @@ class Probit:
         return jnp.logaddexp(math.log(self.delta), math.log1p(-2 * self.delta) + log_right)
 
     def walls(self) -> Walls:
-        """Planes of the noisy fields, which mistakes alone can cross."""
+        """Planes of the noisy fields, which only mistakes can cross."""
         delta = float(self.delta)
         return Walls(float(self.gamma), math.log((1 - delta) / delta) if delta else math.inf, leader_only=False)
 
     def sites(self) -> Sites | StarSites:
-        """Of one field, or of a star of differences between several."""
+        """Sites of one field, or of a star of differences between several."""
         from graphuq.inference.sites import Sites
         from graphuq.inference.stars import StarSites
 
@@ -129,11 +129,11 @@ class Probit:
         return StarSites(np.asarray(self.y), int(self.n_classes or 0), gamma**2, log_flip, noise_slope=2 * gamma)
 
     def curvature(self) -> Curvature:
-        """At most one over the noise; convex, for the integral of a Gaussian over a convex cone is log-concave."""
+        """At most one over the noise variance; convex without mistakes."""
         return Curvature(1 / float(self.gamma) ** 2, convex=not self.delta)
 
     def default_sampler(self) -> Sampler:
-        """Exact trajectories."""
+        """`Orthant`: exact trajectories."""
         from graphuq.inference.orthant import Orthant
 
         return Orthant()

@@ -1,4 +1,4 @@
-"""What the labels say about every row: one protocol, and three ways to know it.
+"""What the labels say about every row: one protocol, and three implementations.
 
 | leaf | made by | what it holds |
 |---|---|---|

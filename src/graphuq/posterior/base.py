@@ -1,4 +1,4 @@
-"""The protocol of a posterior, and what follows from the probabilities of its classes in the same way for all."""
+"""The protocol of a posterior, and what all posteriors compute alike from the probabilities of their classes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Classes:
 
 @dataclass(frozen=True, eq=False)
 class LabelStatistics:
-    """Of the label at each of some rows: posterior mean, variance, and the Monte-Carlo error of the mean."""
+    """Posterior mean and variance of the label at some rows, and the Monte-Carlo error of the mean."""
 
     mean: Array
     variance: Array
@@ -40,7 +40,7 @@ class LabelStatistics:
 
 
 class Diagnosis(Protocol):
-    """Whether a posterior can be trusted: printed, a sentence."""
+    """Whether a posterior can be trusted; printed, it is a sentence."""
 
     @property
     def converged(self) -> bool:
@@ -49,24 +49,24 @@ class Diagnosis(Protocol):
 
 
 class Posterior(Protocol):
-    """What is known of the classes of rows, given the labels.
+    """What is known about the classes of rows, given the labels.
 
-    Rows are nodes of the graph, given by number (all of them by default), or `NewRows`.
+    Rows are nodes of the graph, given by number (by default all of them), or `NewRows`.
     """
 
     @property
     def model(self) -> Model:
-        """The likelihood; of a mixture, that of its heaviest component."""
+        """The likelihood; for a mixture, that of its heaviest component."""
         ...
 
     @property
     def prior(self) -> GaussianPrior:
-        """The prior; of a mixture, that of its heaviest component."""
+        """The prior; for a mixture, that of its heaviest component."""
         ...
 
     @property
     def components(self) -> tuple[Any, ...]:
-        """The posteriors that it is an average of, heaviest first; itself alone, if it is no mixture."""
+        """The posteriors that a mixture averages, heaviest first; for any other posterior, itself alone."""
         ...
 
     @property
@@ -85,10 +85,11 @@ class Posterior(Protocol):
         ...
 
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
-        """The probability of each class at rows, and its error.
+        """The probability of each class at rows, and its Monte-Carlo error.
 
-        With noise it is that of the label a row like this would get: where classes overlap, gamma keeps it
-        from 0 and 1. Without, it is that of the sign, or of the largest, of u alone: the paper's quantity.
+        With noise it is the probability of the label that a row like this would get: where classes overlap, gamma keeps
+        it away from 0 and 1. Without noise it is that of the sign, or of the largest field, of u alone: the paper's
+        quantity.
         """
         ...
 
@@ -105,7 +106,7 @@ class Posterior(Protocol):
         ...
 
     def labels(self, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
-        """Mean, variance and error of the label itself, noise left out."""
+        """Mean, variance and error of the label itself, without noise."""
         ...
 
     def left_out(self) -> Array:
@@ -122,14 +123,14 @@ class Posterior(Protocol):
 
 
 def chosen_rows(posterior: Posterior, where: ArrayLike | NewRows | None) -> Nodes | NewRows:
-    """The rows asked for: new ones, some nodes, or all."""
+    """The requested rows: new ones, some nodes, or all."""
     if isinstance(where, NewRows):
         return where
     return np.arange(posterior.n_nodes) if where is None else expect_nodes(where, posterior.n_nodes)
 
 
 def blocks(where: Nodes | NewRows, size: int) -> Iterator[Nodes | NewRows]:
-    """The rows, some at a time; one block even of no rows."""
+    """The rows, some at a time; one block even if there are no rows."""
     for first in range(0, max(1, len(where)), size):
         part = slice(first, first + size)
         yield where.part(part) if isinstance(where, NewRows) else where[part]
@@ -139,14 +140,14 @@ def blocks(where: Nodes | NewRows, size: int) -> Iterator[Nodes | NewRows]:
 
 
 def probability(self: Posterior, where: ArrayLike | NewRows | None = None) -> Array:
-    """The probability of each class, shape (n_rows, n_classes): of the label a row like this would get."""
+    """The probability of each class, shape (n_rows, n_classes), for the label that a row like this would get."""
     return self.classes(where).probability
 
 
 def sign_labels(self: Posterior, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
     """Mean, variance and Monte-Carlo error of the label.
 
-    Of two classes the label is -1 or +1 and its mean ``2 P(u_j >= 0) - 1``; of more it is a corner of the simplex
+    For two classes the label is -1 or +1 and its mean ``2 P(u_j >= 0) - 1``. For more it is a corner of the simplex,
     and its mean the probability of each class, shape (n_rows, n_classes). Noise is left out.
     """
     found = self.classes(where, noise=False)
@@ -157,7 +158,7 @@ def sign_labels(self: Posterior, where: ArrayLike | NewRows | None = None) -> La
 
 
 def label_mean(self: Posterior, where: ArrayLike | NewRows | None = None) -> Array:
-    """The posterior mean of the label, ``s_j`` (3.1): its size says how sure we are, its sign of what."""
+    """The posterior mean of the label, ``s_j`` (3.1): its sign is the class, its size says how sure we are."""
     return self.labels(where).mean
 
 
@@ -172,12 +173,12 @@ def mean_label_variance(self: Posterior) -> float:
 
 
 def most_uncertain(self: Posterior, n: int = 10, *, include_labeled: bool = False) -> Nodes:
-    """The nodes whose class is least sure, least sure first: of two classes, those with the smallest ``|s_j|``."""
+    """The nodes whose class is least certain, least certain first; for two classes, by ``|s_j|``."""
     return _ranked(self, include_labeled)[: expect_whole(n, "n")]
 
 
 def least_uncertain(self: Posterior, n: int = 10, *, include_labeled: bool = False) -> Nodes:
-    """The nodes whose class is most sure, most sure first."""
+    """The nodes whose class is most certain, most certain first."""
     return _ranked(self, include_labeled)[::-1][: expect_whole(n, "n")]
 
 

@@ -1,6 +1,6 @@
 """Draws of z in; the probability of every class at any row, its Monte-Carlo error, and R-hat out (Sec. 3.4).
 
-Only z is stored. Everything about a row is computed from it when asked for, in blocks of rows.
+Only z is stored. Everything about a row is computed from it on request, in blocks of rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Draws:
     """Draws from a posterior, as made by `sample`.
 
     Attributes:
-        whitening: what z says about u at every row.
+        whitening: the map from z to u at every row.
         model: the likelihood.
         z: the draws, shape (n_chains, n_draws, n_fields * n_latent), one field after another.
         acceptance: the mean acceptance of the steps behind each draw, shape (n_chains, n_draws).
@@ -57,12 +57,12 @@ class Draws:
 
     @property
     def components(self) -> tuple[Draws]:
-        """Itself alone: it is no mixture."""
+        """Itself alone, since it is not a mixture."""
         return (self,)
 
     @property
     def weights(self) -> Array:
-        """All of it."""
+        """A single weight, one."""
         return np.ones(1)
 
     @property
@@ -91,11 +91,11 @@ class Draws:
         return self.z.shape[1]
 
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
-        """The probability of each class at rows, and its error.
+        """The probability of each class at rows, and its Monte-Carlo error.
 
-        Given z, u_j is Gaussian, so each draw gives the probability of a class in closed form,
-        ``Psi(m_j(z) / sqrt(s_j^2 + gamma^2))``, instead of one sign: an average over draws has less noise, and is
-        never 0 or 1 while anything is left to chance.
+        Given z, u_j is Gaussian, so each draw gives the probability of a class in closed form, ``Psi(m_j(z) /
+        sqrt(s_j^2 + gamma^2))``, instead of just a sign. The average over draws is then less noisy, and never 0 or 1
+        while anything is uncertain.
         """
         extra = float(offer(self.model, "noise")) if noise else 0.0
         starts, total = batch_starts(self.n_draws), self.n_chains * self.n_draws
@@ -117,8 +117,8 @@ class Draws:
     def labels(self, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
         """Mean, variance and Monte-Carlo error of the label at rows.
 
-        The label is the sign of u, or of several fields the largest. Ginzburg-Landau labels of two classes are the
-        real numbers v, so their variance comes from the second moment and not from ``1 - mean^2``.
+        The label is the sign of u, or the largest of several fields. Ginzburg-Landau labels of two classes are the real
+        numbers v, so their variance comes from the second moment and not from ``1 - mean^2``.
         """
         if not offer(self.model, "labels_are_real") or self.n_fields > 1:
             return base.sign_labels(self, where)
@@ -144,8 +144,7 @@ class Draws:
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
         """Draws of u at rows, shape (n_chains, n_draws, n_rows), or (..., n_fields) if there are several.
 
-        They are drawn jointly with z, not with each other: what z leaves open at a row is filled in independently
-        for each row asked for.
+        Each row is drawn jointly with z, but given z the rows are drawn independently of each other.
         """
         m, s = self._conditional(chosen_rows(self, where))
         draws = m + s[:, None] * expect_generator(seed).standard_normal(m.shape)
@@ -166,8 +165,8 @@ class Draws:
     def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
         """An ArviZ object: `u` at some nodes (by default the watched ones), acceptance and work.
 
-        Where the model has a likelihood for each label, it is there as `log_likelihood`, for `az.loo` and `az.compare`.
-        An `InferenceData` of ArviZ before 1.0, a `DataTree` after.
+        If the model has a likelihood for each label, it is included as `log_likelihood`, for `az.loo` and `az.compare`.
+        Returns an `InferenceData` with ArviZ before 1.0, a `DataTree` after.
         """
         try:
             import arviz

@@ -52,14 +52,14 @@ class EPDiagnosis:
 
 @dataclass(frozen=True, eq=False)
 class GaussianPosterior:
-    """The posterior as expectation propagation sees it: what `Draws` counts from draws, in closed form.
+    """The posterior by expectation propagation: what `Draws` estimates from draws, in closed form.
 
     Attributes:
-        whitening: what z says about u at every row.
+        whitening: the map from z to u at every row.
         model: the likelihood.
         fit: the Gaussian of z.
-        n_points: points of the rule that integrates over what several fields have in common.
-        negligible: what the fit counted as noise, see `span.span`; so it is with other labels.
+        n_points: points of the quadrature over what several fields have in common.
+        negligible: what the fit treated as noise, see `span.span`; kept when the labels change.
     """
 
     whitening: Whitening = field(repr=False)
@@ -70,7 +70,7 @@ class GaussianPosterior:
 
     @classmethod
     def of(cls, prior: GaussianPrior, model: Model, **settings: Any) -> GaussianPosterior:
-        """Of labels with closed-form moments: the cost does not depend on the size of the graph."""
+        """The posterior of labels with closed-form moments; the cost does not depend on the size of the graph."""
         check_problem(prior, model)
         with blas_threads(len(model.nodes) ** 2 * prior.n_modes):
             whitening = whiten(prior, model.nodes)
@@ -78,7 +78,7 @@ class GaussianPosterior:
             return cls(whitening, model, ask(model, "sites").fit(factor, **settings))
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> GaussianPosterior:
-        """The posterior of other labels under the same prior and noise, found from this one where they are the same."""
+        """The posterior given other labels under the same prior and noise; starts from this one where labels agree."""
         expect_fields(self.model, "nodes", "y")
         model = remade(self.model, nodes=nodes, y=y)
         nodes, y = model.nodes, np.asarray(model.y)
@@ -111,12 +111,12 @@ class GaussianPosterior:
 
     @property
     def components(self) -> tuple[GaussianPosterior]:
-        """Itself alone: it is no mixture."""
+        """Itself alone, since it is not a mixture."""
         return (self,)
 
     @property
     def weights(self) -> Array:
-        """All of it."""
+        """A single weight, one."""
         return np.ones(1)
 
     @property
@@ -131,13 +131,13 @@ class GaussianPosterior:
 
     @property
     def blurred(self) -> bool:
-        """Whether noise hides what single precision loses."""
+        """Whether the noise is large enough that single precision loses nothing that matters."""
         most = float(self.prior.marginal_variance(self.model.nodes).max(initial=0))
         return self.n_classes > 3 and float(offer(self.model, "noise")) ** 2 > LEAST_NOISE * most
 
     @property
     def rows_at_once(self) -> int:
-        """How many rows are answered together: of several fields as many as their integral takes."""
+        """How many rows are computed together; with several fields, as many as their integral can take."""
         n_fields, most = int(offer(self.model, "n_fields")), max(1, BLOCK_NUMBERS // self.whitening.n_latent)
         if n_fields == 1:
             return most
@@ -173,8 +173,8 @@ class GaussianPosterior:
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
         """Draws of u at rows from the Gaussian, shape (1, 1000, n_rows) or (1, 1000, n_rows, n_fields).
 
-        Rows and fields are drawn jointly; of more than 1,000 rows what z leaves open (nothing, where z are modes) is in
-        common to 1,000 at a time.
+        Rows and fields are drawn jointly. Beyond 1,000 rows, the part that z does not determine (none, where z are
+        modes) is drawn jointly within each 1,000 rows only.
         """
         rng = expect_generator(seed)
         z, parts = self.fit.draw(N_LATENT_DRAWS, rng), []

@@ -20,15 +20,15 @@ from graphuq.prior import GaussianPrior, NewRows
 
 # A new label is taken in by the heaviest components, so many that all their sites together are no more than this.
 MOST_SITES, FEWEST_COMPONENTS = 2000, 3
-# What is believed of the temperature of many classes, a median and a factor: chosen, as the hyperprior was, on tables that
-# are not reported. And its value where no class has a second label: nothing then says how far a class reaches, and
-# timidity is at its worst.
-TEMPERATURE, TEMPERATURE_OF_SINGLES = (0.7, 1.35), 0.4
+# What is believed of the temperature of K classes: it lies within a factor of (2 / K)^exponent. Both were chosen, as the
+# hyperprior was, on data that are not reported. And its value where no class has a second label: nothing then says how
+# far a class reaches, and timidity is at its worst.
+TEMPERATURE, TEMPERATURE_OF_SINGLES = (0.3, 1.2), 0.4
 
 
 @dataclass(frozen=True)
 class MixtureDiagnosis:
-    """What the components say of themselves."""
+    """The diagnostics of the components."""
 
     components: tuple[Any, ...]
 
@@ -43,20 +43,20 @@ class MixtureDiagnosis:
 
 
 def closed(each: Draws | GaussianPosterior) -> GaussianPosterior:
-    """Draws as expectation propagation sees them; what is in closed form already stays."""
+    """Draws replaced by expectation propagation; what is in closed form already stays."""
     return GaussianPosterior.of(each.prior, each.model) if isinstance(each, Draws) else each
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """The posterior averaged over hyper-parameters: what few labels leave open about them is part of the answer.
+    """The posterior averaged over hyper-parameters, so that their uncertainty is part of the answer.
 
     Attributes:
         components: the posterior at each choice of hyper-parameters, heaviest first.
         weights: their posterior probabilities, shape (n_components,), adding up to one.
-        temperature: T of the answers ``p_k^(1/T) / sum_l p_l^(1/T)``: those that include noise, and `left_out`.
-        drawn_from: the mixture in closed form whose heaviest components these are draws of: other labels may give the
-            lighter ones their weight back.
+        temperature: T in ``p_k^(1/T) / sum_l p_l^(1/T)``, applied to answers that include noise and to `left_out`.
+        drawn_from: the mixture in closed form whose heaviest components were drawn; with other labels its lighter ones
+            may regain weight.
     """
 
     components: tuple[GaussianPosterior | Draws, ...] = field(repr=False)
@@ -82,11 +82,11 @@ class Mixture:
         return replace(self, components=tuple(map(closed, self.components)))
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Mixture:
-        """The mixture of other labels in closed form: each component anew, and weighed by how its evidence has changed.
+        """The mixture given other labels, in closed form: components are recomputed and reweighted by evidence.
 
-        A component whose sweeps do not converge is left out, unless that is true of all. So are the lightest ones
-        where there are so many sites that a person would wait for them: `learn` averages over all again. Those that
-        hardly weigh any more stay, since a label that is taken back gives them their weight back.
+        A component whose sweeps do not converge is dropped, unless none converges. So are the lightest ones where there
+        are so many sites that a person would have to wait; `learn` averages over all again. Components of very small
+        weight are kept, since removing a label may restore it.
         """
         if self.drawn_from is not None:
             return self.closed().with_labels(nodes, y)
@@ -98,16 +98,16 @@ class Mixture:
         log_weights = np.log(self.weights[: len(kept)]) + gains - np.where(trusted | ~trusted.any(), 0.0, np.inf)
         weights = np.exp(log_weights - log_weights.max())
         order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
-        found = replace(
-            self, components=tuple(components[i] for i in order), weights=weights[order] / weights.sum()
-        )
+        chosen = tuple(components[i] for i in order)
+        found = replace(self, components=chosen, weights=weights[order] / weights.sum())
         return found if self.temperature == 1 else found.tempered()
 
     def tempered(self) -> Mixture:
-        """With the temperature at which the labels, each left out, are most probable; of two classes as it is.
+        """The same with the temperature at which the left-out labels are most probable; with two classes unchanged.
 
-        A flat Gaussian of many fields is too timid, which leaving out shows; a class of one label is never right without
-        it, and says nothing. On two classes a temperature neither helps nor harms.
+        A flat Gaussian of many fields is too timid, the more so the more classes there are, which leaving labels out
+        reveals. A class with a single label cannot be predicted without it, so it is not used. With two classes a
+        temperature neither helps nor harms.
         """
         if self.n_classes == 2:
             return self
@@ -115,9 +115,10 @@ class Mixture:
         judged = np.bincount(y)[y] > 1
         if not judged.any():
             return replace(self, temperature=TEMPERATURE_OF_SINGLES)
-        median, factor = TEMPERATURE
+        exponent, factor = TEMPERATURE
         bare = replace(self, temperature=1.0).left_out()[judged]
-        return replace(self, temperature=temperature(bare, y[judged], median=median, spread=float(np.log(factor))))
+        median, spread = (2 / self.n_classes) ** exponent, float(np.log(factor))
+        return replace(self, temperature=temperature(bare, y[judged], median=median, spread=spread))
 
     @property
     def prior(self) -> GaussianPrior:
@@ -140,7 +141,7 @@ class Mixture:
         return self.components[0].n_classes
 
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
-        """The probability of each class at rows: that of each component, weighed."""
+        """The probability of each class at rows: the weighted average over components."""
         probability, square = 0.0, 0.0
         for weight, each in zip(self.weights, self.components, strict=True):
             found = each.classes(where, noise=noise)
@@ -154,14 +155,14 @@ class Mixture:
         return self._tempered(np.asarray(sum(w * p for w, p in zip(self.weights, probabilities, strict=True))))
 
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
-        """Mean and variance of the latent fields at rows: the variance between components counts too."""
+        """Mean and variance of the latent fields at rows, including the variance between components."""
         parts = [each.moments(where) for each in self.components]
         means, variances = (np.array(each) for each in zip(*parts, strict=True))
         mean = np.tensordot(self.weights, means, 1)
         return mean, np.tensordot(self.weights, variances + (means - mean) ** 2, 1)
 
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
-        """Draws of u at rows, from components as often as they weigh; one chain."""
+        """Draws of u at rows, from components in proportion to their weights; one chain."""
         rng = expect_generator(seed)
         counts = rng.multinomial(N_LATENT_DRAWS, self.weights)
         parts = []
@@ -174,7 +175,8 @@ class Mixture:
     def left_out(self) -> Array:
         """The probability of each class at each labeled node given all labels but its own.
 
-        Hyper-parameters that made a label probable lose that advantage: their weights are divided by it.
+        Leaving out a label removes its part of the evidence, so each component's weight is divided by the probability
+        that it gave to the label.
         """
         y = np.asarray(self.model.y)  # type: ignore[attr-defined]
         found = np.array([each.left_out() for each in self.components])
@@ -196,7 +198,7 @@ class Mixture:
         return Classes(q, np.minimum(((1 - q) * relative + q * others) / self.temperature, 1.0))
 
     def diagnostics(self) -> MixtureDiagnosis:
-        """What the components say of themselves."""
+        """The diagnostics of the components."""
         return MixtureDiagnosis(tuple(each.diagnostics() for each in self.components))
 
     labels = base.sign_labels

@@ -1,4 +1,4 @@
-"""A posterior in; the rows whose answer would teach it most, and what more answers are worth, out."""
+"""A posterior in; the most informative rows to ask about, and what more answers are worth, out."""
 
 from graphuq.queries.choosing import LEARN_AGAIN, STRATEGIES, ExpectedGain, expected_gain, next_queries
 from graphuq.queries.spreading import spread

@@ -1,4 +1,4 @@
-"""A posterior in; the rows whose answer is expected to mend most, and what they mend, out."""
+"""A posterior in; the rows whose answers are expected to help most, and by how much, out."""
 
 from __future__ import annotations
 
@@ -58,27 +58,27 @@ def next_queries(
     spectrum: Spectrum | None = None,
     seed: int = 0,
 ) -> Nodes:
-    """The rows to ask a person about, best first; fewer than n where fewer have no label.
+    """The rows to ask a person about, best first; fewer than n if fewer are unlabeled.
 
     | strategy | the row |
     |---|---|
-    | loss | whose answer is expected to take most off the error and the log-loss, each as a share of what it is now |
+    | loss | whose answer is expected to reduce the error and the log-loss most, each relative to its present value |
     | error | whose answer is expected to leave the fewest rows wrong |
     | variance | whose answer is expected to leave the least mean label variance (3.2) |
-    | margin, entropy | whose own class is least sure |
-    | v_optimality, sigma_optimality | that says most of the others, whatever its class |
+    | margin, entropy | whose own class is least certain |
+    | v_optimality, sigma_optimality | that says most about the others, whatever its class |
     | random | any |
 
-    With fewer than eight labels "loss" spreads the questions over the graph, where its spectrum is given. A batch holds no
-    near-duplicates: after each choice what its answer would say is taken away from the rest. From the 101st on, the least sure
-    rows follow.
+    With fewer than eight labels, "loss" spreads the questions over the graph if its spectrum is given. A batch holds no
+    near-duplicates: after each choice, the information in its answer no longer counts for the others. After the first
+    100, the least certain rows follow.
 
     Args:
         posterior: of any kind.
         n: how many.
         strategy: one of the above.
         candidates: rows to choose from, by default all without a label.
-        probability: what `posterior.probability()` returns, where that is at hand.
+        probability: the result of `posterior.probability()`, if already computed.
         spectrum: the eigenpairs of the graph.
         seed: of random choices and draws.
     """
@@ -116,9 +116,9 @@ class ExpectedGain:
     """What some more answers are worth.
 
     Attributes:
-        n_rows: rows there are.
-        errors: the expected share of rows whose class is wrong, those with a label counted as right: now, after one more
-            answer to the best question, after two, and so on.
+        n_rows: the number of rows.
+        errors: the expected share of wrong rows, counting labeled rows as right: now, after one more answer to the best
+            question, after two, and so on.
     """
 
     n_rows: int
@@ -135,7 +135,7 @@ class ExpectedGain:
         return tuple(self.n_rows * each for each in self.errors)
 
     def in_words(self) -> str:
-        """What is wrong now, what would be after one more and after all answers, and whether to go on."""
+        """How many rows are wrong now, after one more answer and after all of them, and whether to go on."""
         now, one, last = self.n_wrong[0], self.n_wrong[min(1, self.n_answers)], self.n_wrong[-1]
         if now < 0.5:
             return f"Hardly any of {self.n_rows:,} rows is expected to be wrong: you can stop."
@@ -152,7 +152,7 @@ class ExpectedGain:
 def expected_gain(
     posterior: Posterior, n: int = 1, *, probability: Array | None = None, seed: int = 0
 ) -> ExpectedGain:
-    """What n more answers, at most 100, are expected to correct, if the rows to ask are chosen by `next_queries`."""
+    """What n more answers, at most 100, are expected to correct if `next_queries` chooses the rows."""
     expect_posterior(posterior)
     expect_seed(seed)
     number = expect_whole(n, "n", most=N_WEIGHED)
@@ -181,11 +181,8 @@ def _given(posterior: Posterior, probability: Array | None) -> Array:
 
 def _open_rows(posterior: Posterior, candidates: ArrayLike | None) -> Nodes:
     """The rows without a label that may be asked."""
-    rows = (
-        np.arange(posterior.n_nodes)
-        if candidates is None
-        else np.unique(expect_nodes(candidates, posterior.n_nodes))
-    )
+    n_nodes = posterior.n_nodes
+    rows = np.arange(n_nodes) if candidates is None else expect_nodes(candidates, n_nodes)
     return np.setdiff1d(rows, posterior.model.nodes)
 
 

@@ -133,9 +133,8 @@ class Moved(NamedTuple):
     probability: Array  # (n_asked, n_classes)
     answer: NDArray[np.int64]  # which class, (n_asked, n)
     push: Array  # V_c^-1 (m_ca - m_c), (n_asked, n, n_classes)
-    root: (
-        Array  # of V_c^-1 (V_c - V_ca) V_c^-1, one answer after the other, (n_asked, n_classes, n * N_DIRECTIONS)
-    )
+    # of V_c^-1 (V_c - V_ca) V_c^-1, one answer after the other, (n_asked, n_classes, n * N_DIRECTIONS)
+    root: Array
 
 
 def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, temperature: float) -> Joint:

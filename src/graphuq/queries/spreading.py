@@ -1,4 +1,4 @@
-"""A graph or a prior in; rows that together say most of all others, whatever their classes are, out."""
+"""A graph or a prior in; rows that together say most about all others, whatever their classes, out."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def spread(
     taken: ArrayLike | Sequence[int] = (),
     among: ArrayLike | None = None,
 ) -> Nodes:
-    """So many rows spread over the graph, each the one that says most of all rows given those before it.
+    """Choose n rows spread over the graph, each the one that says most about all rows given those before it.
 
-    For tables without labels, or with few: nothing but the graph is known then.
+    For tables with no labels or few, where only the graph is known.
 
     Args:
         where: a graph, or its spectrum.
-        n: how many; fewer where fewer are left.
-        taken: rows that are known already, which are not asked again.
+        n: how many; fewer if fewer are left.
+        taken: rows that are already known and are not chosen again.
         among: rows to choose from, by default all.
     """
     expect(where, (Spectrum, graphs.Graph, graphs.LowRankGraph), "where", "a graph, or the Spectrum of one")

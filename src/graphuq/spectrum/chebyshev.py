@@ -9,6 +9,7 @@ together, so repeated eigenvalues come out complete.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from graphuq._progress import progress_bar
 from graphuq._threads import blas_threads
 from graphuq._warn import warn
 from graphuq.laplacian import Laplacian
+from graphuq.large import sums
 from graphuq.spectrum import accelerator
 from graphuq.spectrum.lapack import dense
 from graphuq.spectrum.processor import LARGEST_LOG, Floats, Matrix, OnProcessor, summed
@@ -51,14 +53,15 @@ def leading(
     """The first `n_modes` eigenpairs of L (2.3), sparse or dense.
 
     Args:
-        L: the Laplacian. A small one, or one of which a large part is wanted, goes to LAPACK.
+        L: the Laplacian. LAPACK is used if it is small, or if many of its modes are wanted.
         n_modes: how many, q_0 included.
-        tolerance: largest residual ``|L q_j - lambda_j q_j|`` allowed, for ``D - A`` as a share of its
-            largest eigenvalue. An eigenvalue is then right to about the residual squared over the gap. From
-            1e-4 on vectors are in single precision, which halves time and memory.
-        seed: of the random start; the same seed gives the same vectors.
-        progress: show a bar of converged modes; None where it takes over a second and a person looks on.
-        start: fewer modes of the same Laplacian, found before: they are kept, and the others found beside them.
+        tolerance: largest residual ``|L q_j - lambda_j q_j|`` allowed, for ``D - A`` relative to its largest
+            eigenvalue. The error of an eigenvalue is then about the residual squared over the gap. With 1e-4 or more,
+            vectors are in single precision, which halves time and memory.
+        seed: seed of the random start; the same seed gives the same vectors.
+        progress: whether to show a bar of converged modes; None shows it in a terminal or a notebook if it takes over a
+            second.
+        start: fewer modes of the same Laplacian, found before; they are kept, and only the others are computed.
     """
     expect(L, Laplacian, "L", "a Laplacian, as laplacian.normalized(graph) makes")
     n_nodes = L.degrees.size
@@ -80,69 +83,84 @@ def leading(
         # puts neighbors close in memory: products of a large graph run faster
         order = reverse_cuthill_mckee(matrix, symmetric_mode=True)
         matrix = matrix[order][:, order]
-    rng = np.random.default_rng(seed)
-    dtype = np.float32 if tolerance >= _LOOSE else np.float64
-    cut, upper = _cut_and_end(matrix.astype(dtype), width / n_nodes, rng)
-    allowed = tolerance if L.is_normalized else tolerance * upper
+    told = matrix if isinstance(matrix, np.ndarray) else (matrix.data, matrix.indices, matrix.indptr, order)
+
+    def iterated(n_done: int, kept: sums.Sums | None) -> Iterator[_Block]:
+        block = _start(start, matrix, Z.shape[1], width, order, seed, tolerance) if kept is None else _Block(*kept)
+        return _iterate(matrix, Z[order], block, n_wanted, allowed(block), range(n_done, _MAX_ITERATIONS), bar)
+
+    def allowed(block: _Block) -> float:
+        return tolerance if L.is_normalized else tolerance * block.upper
+
     with progress_bar(n_modes, shown=progress, unit="mode", steady=False) as bar:
-        block = _start(start, Z.shape[1], (n_nodes, width), order, cut, upper, rng, dtype)
-        found = _iterate(matrix, Z[order], block, n_wanted, cut, upper, allowed, bar)
-    vectors = np.empty(found.vectors.shape)
-    vectors[order] = found.vectors
+        asked = (told, L.is_normalized, n_modes, tolerance, seed, None if start is None else start.values)
+        block = _Block(*sums.going_on(iterated, lambda _, block: block, "spectrum", asked))
+    if not block.done:
+        worst = block.residuals[:n_wanted]
+        warn(
+            f"{np.count_nonzero(worst > allowed(block))} of {n_wanted} eigenpairs did not reach a residual of "
+            f"{allowed(block):.1e} in {_MAX_ITERATIONS} iterations; the largest is {worst.max():.1e}. Allow a larger "
+            "tolerance, or use spectrum.dense if the graph is small.",
+            RuntimeWarning,
+        )
+    found: Any = np.asarray(block.vectors)[:, :n_wanted]
+    vectors = np.empty_like(found)
+    vectors[order] = found
     method = f"chebyshev(tolerance={tolerance:g}, seed={seed})"
-    return assemble(L, Z, found.values, vectors, method, found.residuals)
+    return assemble(L, Z, block.values[:n_wanted], vectors, method, block.residuals[:n_wanted])
 
 
 class _Block(NamedTuple):
-    """Vectors with their Rayleigh quotients and residuals, as far as these are known."""
+    """Vectors with their Rayleigh quotients and residuals, as far as these are known, and what the next filter needs."""
 
     vectors: Floats
     values: Array
     residuals: Array
+    cut: float
+    upper: float
+    margin: float = 0.0
+    worst: float = np.inf
+    done: bool = False  # then only those wanted are left
 
 
 def _start(
     found: Spectrum | None,
+    matrix: Matrix,
     n_null: int,
-    shape: tuple[int, int],
+    width: int,
     order: NDArray[np.integer[Any]],
-    cut: float,
-    upper: float,
-    rng: np.random.Generator,
-    dtype: Any,
+    seed: int,
+    tolerance: float,
 ) -> _Block:
     """The modes found before, beyond the null space, and random vectors."""
-    n_found = 0 if found is None else min(found.n_modes - n_null, shape[1])
-    block = _Block(np.empty(shape, dtype), np.full(shape[1], cut), np.full(shape[1], upper))
+    rng, n_nodes = np.random.default_rng(seed), matrix.shape[0]
+    dtype: Any = np.float32 if tolerance >= _LOOSE else np.float64
+    cut, upper = _cut_and_end(matrix.astype(dtype), (n_null - 1 + width) / n_nodes, rng)
+    n_found = 0 if found is None else min(found.n_modes - n_null, width)
+    block = _Block(np.empty((n_nodes, width), dtype), np.full(width, cut), np.full(width, upper), cut, upper)
     if found is not None and n_found > 0:
         kept = slice(n_null, n_null + n_found)
         block.vectors[:, :n_found] = found.vectors[order, kept]
         block.values[:n_found], block.residuals[:n_found] = found.values[kept], found.residuals[kept]
     n_found = max(n_found, 0)
-    for rows in range(0, shape[0], _ROWS):
+    for rows in range(0, n_nodes, _ROWS):
         part = block.vectors[rows : rows + _ROWS, n_found:]
         part[...] = rng.standard_normal(part.shape, dtype=dtype)
     return block
 
 
 def _iterate(
-    matrix: Matrix,
-    Z: Array,
-    block: _Block,
-    n_wanted: int,
-    cut: float,
-    upper: float,
-    allowed: float,
-    bar: Any,
-) -> _Block:
+    matrix: Matrix, Z: Array, block: _Block, n_wanted: int, allowed: float, iterations: range, bar: Any
+) -> Iterator[_Block]:
     """Filter and rotate a block of vectors, orthogonal to the null space Z, until those wanted converge."""
-    vectors, values, residuals = block
+    if block.done or not iterations:
+        return
+    vectors, values, residuals, cut, upper, margin, worst, _ = block
     width = vectors.shape[1]
-    margin, worst = 0.0, np.inf
     place: Any = (accelerator.OnAccelerator if accelerator.is_worth_it(matrix) else OnProcessor)(
         matrix, Z, vectors
     )
-    for _ in range(_MAX_ITERATIONS):
+    for _ in iterations:
         degrees = _degrees(values, residuals / (_AIM * allowed), n_wanted, cut, upper)
         every = max(1, int(LARGEST_LOG / float(_growth(0.0, cut, upper))))  # then a filter is scaled down
         W, LW = place.filtered(vectors, degrees, residuals > _SINGLE * upper, (cut, upper, every))
@@ -150,7 +168,9 @@ def _iterate(
         converged = residuals[:n_wanted] <= allowed
         bar.update(Z.shape[1] + int(converged.sum()) - bar.n)
         if converged.all() and _orthonormal(np.asarray(vectors)):
-            break
+            few = np.asarray(vectors)[:, :n_wanted], values[:n_wanted], residuals[:n_wanted]
+            yield _Block(*few, cut, upper, done=True)
+            return
 
         # The last guard vectors are rough and would put the cut too high. Where all of them share
         # the last wanted eigenvalue nothing moves until the cut is above it.
@@ -159,14 +179,7 @@ def _iterate(
         if worst > before / 2 and degrees[n_wanted - 1] < _MAX_DEGREE:
             margin = max(2 * margin, 0.02 * (upper - last))
         cut = min(float(max(min(guard, cut), last + margin)), 0.99 * upper)
-    else:
-        warn(
-            f"{n_wanted - converged.sum()} of {n_wanted} eigenpairs did not reach a residual of {allowed:.1e} in "
-            f"{_MAX_ITERATIONS} iterations; the largest is {worst:.1e}. Allow a larger tolerance, or use "
-            "spectrum.dense if the graph is small.",
-            RuntimeWarning,
-        )
-    return _Block(np.asarray(vectors)[:, :n_wanted], values[:n_wanted], residuals[:n_wanted])
+        yield _Block(vectors, values, residuals, cut, upper, margin, worst)
 
 
 def _cut_and_end(matrix: Matrix, share: float, rng: np.random.Generator) -> tuple[float, float]:
@@ -196,7 +209,8 @@ def _cut_and_end(matrix: Matrix, share: float, rng: np.random.Generator) -> tupl
     order = np.argsort(nodes, axis=None)
     below = np.cumsum(weights.ravel()[order]) / n_probes
     upper = 1.01 * end
-    return min(float(np.interp(share, below, nodes.ravel()[order])), 0.99 * upper), upper
+    cut = float(np.interp(share, below, nodes.ravel()[order]))
+    return min(max(cut, 1e-6 * upper), 0.99 * upper), upper  # above 0, where the null space is a large share
 
 
 def _growth(values: Array | float, cut: float, upper: float) -> Array:

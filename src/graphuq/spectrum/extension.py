@@ -27,16 +27,16 @@ _N_ASKED = 300
 def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -> Array:
     """Eigenvectors of a graph at new points, shape (n_new, n_modes) (Fowlkes et al. 2004).
 
-    The eigenvector equation at a node holds its value in terms of its neighbors'. Read at a new point x
-    of weights ``a(x, i)`` to the nodes and degree ``d_x``, their sum, it gives for the normalized L
+    The eigenvector equation expresses the value at a node by those of its neighbors. At a new point x with weights
+    ``a(x, i)`` to the nodes and degree ``d_x``, their sum, it gives for the normalized L
 
         q_j(x) = sum_i a(x, i) q_j(i) / sqrt(d_x d_i) / (1 - lambda_j),
 
     and ``q_j(x) = sum_i a(x, i) q_j(i) / (d_x - lambda_j)`` for ``D - A``. A node gets its own value back.
 
-    No extension exists where lambda_j is 1 (or d_x), and near there errors multiply: that of q_j is its
-    residual over ``|1 - lambda_j|``. Where that divisor (or ``|1 - lambda_j / d_x|``) is below 1e-3, or
-    1e-9 for low-rank weights, the value is set to zero; so are all values at a point without weights.
+    No extension exists where lambda_j is 1 (or d_x), and nearby errors are amplified: the error of q_j is its residual
+    over ``|1 - lambda_j|``. Where that divisor (or ``|1 - lambda_j / d_x|``) is below 1e-3, or 1e-9 for low-rank
+    weights, the value is set to zero; so are all values at a point without weights.
 
     Args:
         spectrum: the eigenvectors.
@@ -57,7 +57,8 @@ def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -
         return np.asarray(made.source.function(X_new))
     F, factor = graph.factor, graph.feature_map(X_new)
     inner = sum(F[rows].T @ _scaled(spectrum, rows) for rows in row_blocks(*spectrum.vectors.shape))
-    return _divide(spectrum, factor @ inner, factor @ F.sum(axis=0), _LEAST_DIVISOR_LOW_RANK)
+    degrees = np.ravel(factor @ graph.total)
+    return _divide(spectrum, factor @ inner, degrees, _LEAST_DIVISOR_LOW_RANK, graph.least_degree)
 
 
 def extend_weights(spectrum: Spectrum, weights: MatrixLike) -> Array:
@@ -86,10 +87,11 @@ def extend_weights(spectrum: Spectrum, weights: MatrixLike) -> Array:
 def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[np.bool_]:
     """Which modes have a value at a new point that is more than noise, shape (n_modes,).
 
-    That value is an average of the mode over neighbors, of weights w_i, divided by ``1 - lambda_j``, or, for ``D - A``,
-    by ``1 - lambda_j / d_x``, at a node x in the middle of all. What the average says shrinks with the divisor, its noise does not: it stays at ``1 / sqrt(n)`` with
-    ``n = 1 / sum_i w_i^2`` effective neighbors. A mode is believed where its signal has half the power of its
-    noise. The first mode that tells points apart is always believed, and those up to half its divisor.
+    That value is an average of the mode over neighbors, with weights w_i, divided by ``1 - lambda_j``, or, for ``D -
+    A``, by ``1 - lambda_j / d_x`` at a typical node x. The signal in the average shrinks with the divisor, but its
+    noise does not: it stays at ``1 / sqrt(n)`` with ``n = 1 / sum_i w_i^2`` effective neighbors. A mode is believed if
+    its signal has at least half the power of its noise. The first mode that separates points is always believed, and so
+    are those down to half its divisor.
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect(graph, (Graph, LowRankGraph), "graph", "the graph that the spectrum was made from")
@@ -113,14 +115,18 @@ def _scaled(spectrum: Spectrum, rows: slice) -> Array:
     return vectors / np.sqrt(spectrum.degrees[rows, None]) if spectrum.normalized else vectors
 
 
-def _divide(spectrum: Spectrum, sums: Array, degrees: Array, least: float) -> Array:
-    """The weighted sums over nodes, divided by what the eigenvector equation has at the new points."""
+def _divide(spectrum: Spectrum, sums: Array, degrees: Array, least: float, least_degree: float = 0.0) -> Array:
+    """The weighted sums over nodes, divided by what the eigenvector equation has at the new points.
+
+    Their degrees are raised to the least degree as those of nodes are.
+    """
     alone = ~(degrees > 0)
     if alone.any():
         n = np.count_nonzero(alone)
         told = f"{n:,} new points have" if n > 1 else "1 new point has"
         warn(f"{told} no weight to any node: nothing is known of {'them' if n > 1 else 'it'}.")
-    degrees = np.where(alone, 1.0, degrees)[:, None]
+    degrees = np.where(alone, 1.0, np.maximum(degrees, least_degree))[:, None]
     factor = 1 - spectrum.values / (1.0 if spectrum.normalized else degrees)
     sums = sums / (np.sqrt(degrees) if spectrum.normalized else degrees)
-    return np.divide(sums, factor, out=np.zeros_like(sums), where=np.abs(factor) >= least)
+    posed = (np.abs(factor) >= least) & ~alone[:, None]  # low-rank weights to a point may cancel, or be negative
+    return np.divide(sums, factor, out=np.zeros_like(sums), where=posed)

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator, svds
 
 from graphuq._expect import expect, expect_count, expect_whole
 from graphuq.graph import LowRankGraph
-from graphuq.passes import summed
+from graphuq.large.passes import summed
 from graphuq.spectrum.result import Array, Spectrum, signs
 from graphuq.tall import Tall, spread, tall
 
@@ -30,25 +30,25 @@ def low_rank(
 ) -> Spectrum:
     """The spectrum of ``L = I - S S^T`` with ``S = D^{-1/2} F``, for weights ``A = F F^T`` (2.1).
 
-    The left singular vectors of S are eigenvectors of L with eigenvalues ``1 - sigma_j^2``. All other
-    eigenvalues are exactly 1, which the result says in `rest` unless `n_modes` cuts some off.
+    The left singular vectors of S are eigenvectors of L with eigenvalues ``1 - sigma_j^2``. All other eigenvalues are
+    exactly 1, which the result records in `rest` unless `n_modes` cuts some off.
 
-    S is never formed: its singular vectors come from a Gram matrix, summed over blocks of rows in one pass.
-    That squares sigma_j, but sigma_j^2 is what is wanted, to rounding of 1; a second pass makes the vectors
-    of small sigma_j orthonormal. q_0 is ``D^{1/2} 1``, normalized, and is removed from S first. On a
-    disconnected graph it is the first vector of the null space. The eigenvectors of features in a store
-    are not stored: a row of them is a product with a row of features, see `Eigenrows`.
+    S is never formed: its singular vectors come from a Gram matrix, summed over blocks of rows in one pass. This
+    squares sigma_j, but sigma_j^2 is all that is needed, accurate to the rounding of 1; a second pass makes the vectors
+    of small sigma_j orthonormal. q_0 is ``D^{1/2} 1``, normalized, and is removed from S first. On a disconnected graph
+    it is the first vector of the null space. For features in a store the eigenvectors are not stored: a row of them is
+    a product with a row of features, see `Eigenrows`.
 
-    Where `graph.nystrom` has raised a degree above its row sum, L is that of weights with the
-    difference as a self-weight: q_0 is exact, and the residuals tell what that does to the others.
+    Where `graph.nystrom` has raised a degree above its row sum, L belongs to weights with the difference as a
+    self-weight: q_0 is exact, and the residuals show the effect on the other vectors.
 
-    Of a sparse F, which may have many columns, the leading singular vectors are found by products with it alone.
+    For a sparse F, which may have many columns, the leading singular vectors are found by products with F alone.
 
     Args:
         graph: the weights, from `graph.cosine` or `graph.nystrom`.
-        n_modes: how many, q_0 included; by default all whose eigenvalue is not 1, of a sparse F up to 300.
-        at_most: how many if there are more.
-        progress: show a bar of blocks read, of features in a store.
+        n_modes: how many, q_0 included; by default all whose eigenvalue is not 1, for a sparse F up to 300.
+        at_most: the largest number of modes to return by default.
+        progress: whether to show a bar of blocks read, for features in a store.
     """
     expect(graph, LowRankGraph, "graph", "a low-rank graph, as graph.cosine(X) makes")
     F = graph.factor

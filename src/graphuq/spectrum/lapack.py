@@ -14,9 +14,9 @@ from graphuq.spectrum.result import Spectrum, assemble, null_space
 def dense(L: Laplacian, *, n_modes: int | None = None) -> Spectrum:
     """All eigenpairs of L (2.3), or the first `n_modes`, from one dense eigenproblem.
 
-    The null space Z is known in closed form. LAPACK sees ``L + s Z Z^T`` with s above the spectrum,
-    which moves it out of the way: the other eigenvectors are then orthogonal to Z to rounding, however
-    small the gap above zero. Time grows as N^3 and memory as N^2: 2,000 nodes take about a second.
+    The null space Z is known in closed form. LAPACK gets ``L + s Z Z^T`` with s above the spectrum, which moves Z out
+    of the way: the other eigenvectors are then orthogonal to Z up to rounding, however small the gap above zero. Time
+    grows as N^3 and memory as N^2: 2,000 nodes take about a second.
     """
     expect(L, Laplacian, "L", "a Laplacian, as laplacian.normalized(graph) makes")
     n_nodes = L.degrees.size

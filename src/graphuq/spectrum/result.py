@@ -1,6 +1,6 @@
-"""The eigenpairs of a graph Laplacian, with what is needed to trust, extend and store them.
+"""The eigenpairs of a graph Laplacian, with what is needed to check, extend and store them.
 
-All have in common an exact null space, ascending values, fixed signs, and known residuals.
+Every spectrum has an exact null space, ascending values, fixed signs, and known residuals.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ class Spectrum:
         n_components: connected components of the graph.
         normalized: whether L is the symmetric normalized Laplacian (2.1) or ``D - A``.
         method: how the eigenpairs were computed.
-        rest: the common value of every eigenvalue not listed, where that is known exactly
-            (1 for low-rank weights), else None.
+        rest: the common value of all eigenvalues not listed, if known exactly (1 for low-rank weights), else None.
     """
 
     values: Array = field(repr=False)
@@ -62,7 +61,7 @@ class Spectrum:
         return self.values.shape[0]
 
     def truncate(self, n_modes: int) -> Spectrum:
-        """The first `n_modes` eigenpairs; what is known of the rest is forgotten."""
+        """The first `n_modes` eigenpairs; `rest` is dropped."""
         if expect_count(n_modes, "n_modes", self.n_modes, "the modes of this spectrum") == self.n_modes:
             return self
         return replace(
@@ -74,7 +73,7 @@ class Spectrum:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one file, whole or not at all."""
+        """Write one file, completely or not at all."""
         facts, arrays = self.pack()
         archive.write(expect_path(path), FORMAT, facts, arrays)
 

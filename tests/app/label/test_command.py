@@ -1,6 +1,7 @@
 """`graphuq label` at a shell: what it refuses, and what it leaves behind."""
 
 import csv
+import os
 import re
 import socket
 import sys
@@ -148,6 +149,26 @@ def test_results_are_what_fit_makes(table):
     words = ["fit", labeled, "--label", "kind", "--id", "name", "--out", table.parent / "fit", "--modes", "20"]
     assert CliRunner().invoke(app, list(map(str, words))).exit_code == 0
     assert (desk.out / "predictions.csv").read_text() == (table.parent / "fit" / "predictions.csv").read_text()
+
+
+def test_results_that_cannot_be_written_are_no_success(table, monkeypatch):
+    """Exit code 2, as of `fit`; the name of a table that is no text is shown as far as it is."""
+    from graphuq.app.label import run
+
+    odd = table.rename(table.with_name(os.fsdecode(b"\xff.csv")))
+    titles = []
+
+    def answered(running, *_, **more):
+        running.session.do("1", "me", "answer", 20, NAMES[0])
+        titles.append(running.session.state()["title"])
+        (table.parent / "out").mkdir()
+        (table.parent / "out" / "thesis.txt").write_text("years of work")
+
+    monkeypatch.setattr(run, "serve", answered)
+    code, told = label(odd, "--no-open")
+    assert (code, titles) == (2, ["kind of each row in ?.csv"])
+    assert "graphuq: " in told
+    assert "holds something that graphuq did not write, thesis.txt" in told
 
 
 def test_no_results_before_two_classes(table):

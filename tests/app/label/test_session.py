@@ -263,15 +263,24 @@ def test_what_cannot_be_is_refused_in_a_sentence(make):
         session.do("k", "me", "add", name="ant")
     with pytest.raises(Refused, match="'ANT' differs from 'ant' only in capitals or spaces"):
         session.do("k", "me", "add", name="ANT")
+    session.do("accent", "me", "add", name="\u00e9mu")
+    with pytest.raises(Refused, match="capitals, spaces or how letters are encoded"):
+        session.do("k", "me", "add", name="e\u0301mu")
+    session.do("no accent", "me", "remove", name="\u00e9mu")
     for name, why in (
         ("", "needs a name"),
+        ("\u200d", "needs a name"),
+        ("\u200c \u200d", "needs a name"),
+        ("a\u200b", "cannot be shown"),
         ("x" * (MAX_NAME + 1), "at most"),
         ("NA", "marks rows"),
         ("-1", "marks rows"),
     ):
         with pytest.raises(Refused, match=why):
             checked_name(name)
-    assert checked_name("  two\n words ") == "two words"
+    assert checked_name("  two\n words ") == checked_name("two words \u200c") == "two words"
+    for name in ("\u0645\u06cc\u200c\u062e\u0648\u0631\u062f", "\U0001f469\u200d\U0001f467"):  # Persian, a family
+        assert checked_name(name) == name
     for k in range(MAX_CLASSES - 3):
         session.do(f"many {k}", "me", "add", name=f"class {k}")
     with pytest.raises(Refused, match="the most that can"):
@@ -295,16 +304,19 @@ def test_all_is_there_after_the_end(make):
     assert [n for n, _, _ in again.state()["progress"]] == [3, 4]
 
 
-def test_a_failure_of_the_model_is_told_and_questions_go_on(make, monkeypatch, capsys):
+@pytest.mark.parametrize("kind", [ValueError, OSError])
+def test_a_failure_of_the_model_is_told_and_questions_go_on(make, monkeypatch, capsys, kind):
     def broken(*_):
-        raise ValueError("no such luck")
+        raise kind("no such luck")
 
     monkeypatch.setattr(fits, "learned", broken)
     session = make(GIVEN)
     assert session.adviser.settled()
     assert session.state()["failure"] == "no such luck"
     assert session.question("me") is not None
-    assert "no such luck" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "no such luck" in told
+    assert ("Traceback" in told) == (kind is ValueError)  # a full disk is no fault of the program
 
 
 def test_some_rows_of_a_large_table_follow_answers(make, monkeypatch):

@@ -2,6 +2,7 @@ from copy import copy
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -10,8 +11,8 @@ from graphuq import GraphClassifier, graph, laplacian, sample, spectrum
 from graphuq.app.report import plots
 from graphuq.app.report.content import MAX_POINTS, _shown
 from graphuq.app.report.words import Suspicious, sentences
+from graphuq.estimator.settings import without_effect
 from graphuq.posterior import Mixture
-from graphuq.settings import without_effect
 from tests.app.report.fits import blobs, content_of, few, fit, moons, numbers, of_kind
 
 
@@ -156,7 +157,7 @@ def test_numbers_and_verbs_agree(unsure, told):
     suspicious = [Suspicious(0, 0, 1, 0.1)]
     found = sentences(("lower", "upper"), np.array([5, 5]), p, np.arange(190), None, suspicious, True)
     assert found[1] == f"The answer: {told}"
-    assert found[2] == "1 of the given labels contradicts the others: see below."
+    assert found[2] == "1 of the given labels contradicts the others: see Suspicious labels below."
 
 
 @pytest.mark.parametrize(
@@ -264,11 +265,27 @@ def test_a_report_from_python(tmp_path):
     with pytest.raises(ValueError, match="exists already: choose another name, or replace it with force=True"):
         classifier.report(path)
     assert classifier.report(str(path), force=True, title="Moons").read_text().count("<bdi>Moons</bdi>") == 1
+    odd = classifier.report(path, force=True, title="M\udcff\udcffns")  # as of a file whose name is no text
+    assert "<bdi>M??ns</bdi>" in odd.read_text()
     with pytest.raises(ValueError, match="names must have one entry for each of the 200 rows of fit, got 3"):
         classifier.report(tmp_path / "other.html", names=["a", "b", "c"])
     with pytest.raises(NotFittedError):
         clone(classifier).report(tmp_path / "other.html")
     assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_report_shows_the_table_from_before_a_pipeline(tmp_path):
+    X, _ = moons()
+    scaled = pd.DataFrame(X, columns=[f"scaled {k}" for k in range(X.shape[1])])
+    classifier = GraphClassifier(prior="matern", inference="ep").fit(scaled, np.arange(200) // 20 % 2)
+    raw = pd.DataFrame(
+        {"town": ["Ulm", None] * 100, "income": [1234.5, np.nan] * 100, "member": [True, False] * 100}
+    )
+    page = classifier.report(tmp_path / "page.html", X=raw).read_text(encoding="utf-8")
+    assert '"columns": ["town", "income", "member"]' in page
+    assert '"cells": ["Ulm", "1234", "True"]' in page
+    assert '"cells": ["", "", "False"]' in page
+    assert "scaled 0" not in page
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -301,7 +318,7 @@ def test_a_model_without_sites_and_with_too_few_draws(classifier):
 
 def test_of_a_large_graph_the_telling_rows_are_drawn():
     ranked, labeled = np.arange(10, 20_000), np.arange(10)
-    shown = _shown(ranked, labeled, np.random.default_rng(0))
+    shown = _shown(ranked, labeled)
     assert len(shown) == len(set(shown)) == MAX_POINTS
     assert set(labeled) | set(ranked[:20]) | set(ranked[-20:]) <= set(shown)
 

@@ -308,6 +308,26 @@ def test_rows_with_pictures_of_several_classes_show_whole(three):
 
 @needs_browser
 @pytest.mark.parametrize("pictures", [False, True])
+@pytest.mark.parametrize(("name", "n_lines"), [("Gelegenheitskäufer", 1), ("Grundstücksverkehrsgenehmigung", 2)])
+def test_a_class_of_one_word_stands_on_one_line_on_a_desktop(name, n_lines, pictures, three):
+    shown = np.zeros((200, 8, 8), dtype=np.uint8) if pictures else None
+    cells = [["15.51", "the second cell of a row"]] * 200
+    content = content_of(three, columns=["Umsatz", "Besuche"], cells=cells, pictures=shown, truth=None)
+    found, failures = probe(
+        render(renamed(content, name, name + "s", name + "n")),
+        """
+        const box = document.querySelector(".scroll:has(.rows)");
+        const lines = (each) => Math.round(each.getBoundingClientRect().height / parseFloat(getComputedStyle(each).lineHeight));
+        return [box.scrollWidth - box.clientWidth, ...new Set([...box.querySelectorAll("tbody .class bdi")].map(lines))];
+        """,
+        width=1280,
+    )
+    assert failures == []
+    assert found == [0, n_lines]
+
+
+@needs_browser
+@pytest.mark.parametrize("pictures", [False, True])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_rows_show_whole_whatever_their_classes_are_called(width, pictures, three):
     """Class, runner-up, truth and like rows side by side on a desktop; one under the other on a phone."""

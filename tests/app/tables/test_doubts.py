@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphuq.app.tables import Table
 from graphuq.app.tables.doubts import copied, notes_on
+from graphuq.app.tables.read import Table
 from graphuq.classes import read_labels
 
 N = 40

@@ -1,13 +1,15 @@
 import csv
+import re
 from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from graphuq.app.tables import Encoding, Table, beside, fit_encoding, scaling_in_words, write_csv
 from graphuq.app.tables.doubts import filled_in
-from graphuq.app.tables.write import guarded, unguarded
+from graphuq.app.tables.encode import Encoding, fit_encoding, scaling_in_words
+from graphuq.app.tables.read import Table
+from graphuq.app.tables.write import beside, guarded, unguarded, write_csv
 
 TABLE = Table(
     Path("t.csv"),
@@ -53,6 +55,23 @@ def test_text_that_is_no_category_is_refused():
         ValueError, match=r"^Column 'kind' holds text \('a'\)\. This would work: --category kind\.$"
     ):
         fit_encoding(TABLE, ["kind"])
+
+
+@pytest.mark.parametrize(
+    ("cell", "what"),
+    [
+        ("{} kg", "numbers with a unit, or with marks between digits ('7 kg'): write plain numbers"),
+        ("-{}km/h", "numbers with a unit, or with marks between digits ('-7km/h'): write plain numbers"),
+        ("1\u202f{:03}", "numbers with a unit, or with marks between digits ('1\\u202f007'): write plain numbers"),
+        ("1\u2019{:03}", "numbers with a unit, or with marks between digits ('1\u2019007'): write plain numbers"),
+        ("{}x{}", "another text in nearly every row ('7x7'), as names (--id) do"),
+        ("house {}", "another text in nearly every row ('house 7'), as names (--id) do"),
+    ],
+)
+def test_numbers_in_another_dress_are_no_names(cell, what):
+    table = Table(Path("t.csv"), {"x": np.array([cell.format(k, k) for k in range(7, 32)], dtype=object)})
+    with pytest.raises(ValueError, match=re.escape(f"Column 'x' holds {what}")):
+        fit_encoding(table, ["x"])
 
 
 def test_all_that_is_wrong_is_told_at_once_with_what_would_work():

@@ -9,10 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from openpyxl import Workbook
+from openpyxl.worksheet.formula import ArrayFormula
 from pyarrow import parquet
 
 from graphuq import memory
-from graphuq.app.tables import fit_encoding, read_table, text, write_csv
+from graphuq.app.tables import text
+from graphuq.app.tables.encode import fit_encoding
+from graphuq.app.tables.read import read_table
+from graphuq.app.tables.write import write_csv
 
 
 def written(tmp_path, content, name="t.csv"):
@@ -211,7 +215,11 @@ def test_excel(tmp_path):
     assert table.text("code").tolist() == ["7", "9007199254740991"]
     np.testing.assert_array_equal(table.column("x"), [1.5, np.nan])
     assert table.column("name").tolist() == ["Müller", ""]  # a formula that was never computed has no value
-    assert table.notes == ["t.xlsx has 2 sheets, and the first, 'Sheet', was read: --sheet names another."]
+    assert table.notes == [
+        "Formulas of t.xlsx that have no value are read as empty cells (1): if they should have one, open the file in a "
+        "spreadsheet program and save it.",
+        "t.xlsx has 2 sheets, and the first, 'Sheet', was read: --sheet names another.",
+    ]
     with pytest.raises(
         ValueError, match=r"no column 'kind': there are .* 2 sheets, and the first, 'Sheet', was read"
     ):
@@ -224,6 +232,49 @@ def test_excel(tmp_path):
             ValueError, match=r"u\.xlsx is not an Excel file, is locked by a password, or is damaged"
         ):
             read_table(written(tmp_path, content, "u.xlsx"))
+
+
+def test_formulas_of_several_cells_have_no_value_either(tmp_path):
+    book = Workbook()
+    for line in (["x", "twice"], [1, None], [2, None]):
+        book.active.append(line)
+    book.active["B2"] = ArrayFormula("B2:B3", "=A2:A3*2")
+    book.save(tmp_path / "t.xlsx")
+    assert (
+        "Formulas of t.xlsx that have no value are read as empty cells (1)"
+        in read_table(tmp_path / "t.xlsx").notes[0]
+    )
+
+
+def test_a_sheet_that_does_not_say_how_large_it_is(tmp_path):
+    """As of openpyxl's write_only: its lines end where their cells do."""
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet()
+    for line in (["x", "y"], [1], [2, 3], [4, 5, 6]):
+        sheet.append(line)
+    book.save(tmp_path / "t.xlsx")
+    table = read_table(tmp_path / "t.xlsx")
+    np.testing.assert_array_equal(table.column("x"), [1, 2, 4])
+    np.testing.assert_array_equal(table.column("y"), [np.nan, 3, 5])
+    np.testing.assert_array_equal(table.column("column 3"), [np.nan, np.nan, 6])
+
+
+@pytest.mark.parametrize("said", [b"A1", b"A1:B3"])
+def test_a_sheet_that_says_it_is_smaller_than_it_is(tmp_path, said):
+    """As some programs write: cells outside of what they say are read."""
+    book = Workbook()
+    for line in (["x", "y", "z"], [1, 2, 3], [4, 5, 6], [7, 8, 9]):
+        book.active.append(line)
+    book.save(tmp_path / "whole.xlsx")
+    with zipfile.ZipFile(tmp_path / "whole.xlsx") as whole, zipfile.ZipFile(tmp_path / "t.xlsx", "w") as changed:
+        for name in whole.namelist():
+            changed.writestr(
+                name, whole.read(name).replace(b'dimension ref="A1:C4"', b'dimension ref="%s"' % said)
+            )
+    table = read_table(tmp_path / "t.xlsx")
+    assert {name: column.tolist() for name, column in table.columns.items()} == {
+        "x": [1, 4, 7], "y": [2, 5, 8], "z": [3, 6, 9]
+    }  # fmt: skip
 
 
 def test_charts_are_no_sheets_to_read(tmp_path):
@@ -255,7 +306,7 @@ def test_a_sheet_by_its_name(tmp_path):
     table = read_table(tmp_path / "t.xlsx", sheet="data")
     assert list(table.columns) == ["column 1", "kind", "x"]
     assert table.notes == ["Column 1 of t.xlsx has no name, and is called 'column 1'."]
-    with pytest.raises(ValueError, match=r"t\.xlsx has no sheet 'Data': there are 'Sheet', 'data'"):
+    with pytest.raises(ValueError, match=r"t\.xlsx has no sheet 'Data': there are 'Sheet' and 'data'"):
         read_table(tmp_path / "t.xlsx", sheet="Data")
     with pytest.raises(ValueError, match=r"A sheet is one of an Excel file, and t\.csv is none"):
         read_table(written(tmp_path, "a,b\n1,2\n"), sheet="data")
@@ -319,7 +370,7 @@ def test_the_nearest_column_is_suggested(tmp_path):
     with pytest.raises(ValueError, match=r"no column 'Party': did you mean 'party'\?"):
         table.column("Party")
     for far in ("zzzz", "lable"):
-        with pytest.raises(ValueError, match="there are 'party', 'age'"):
+        with pytest.raises(ValueError, match="there are 'party' and 'age'"):
             table.column(far)
 
 
@@ -380,6 +431,9 @@ def test_bad_npz(tmp_path):
     np.savez(tmp_path / "v.npz", X=np.ones(3, complex))
     with pytest.raises(ValueError, match="neither numbers nor text"):
         read_table(tmp_path / "v.npz")
+    np.savez(tmp_path / "w.npz", X=np.ones(3), y=np.array([["a"], [""], ["b"]]))
+    with pytest.raises(ValueError, match=r"'y' of w\.npz must hold one text a row, got the shape \(3, 1\)"):
+        read_table(tmp_path / "w.npz")
 
 
 def test_parquet(tmp_path):

@@ -21,10 +21,10 @@ from scipy.stats import rankdata
 from graphuq import calibration, queries, uncertainty
 from graphuq.app.label import fits
 from graphuq.app.report import plots
-from graphuq.app.shell import sentence
+from graphuq.app.shell import sentence, tell
 from graphuq.estimator import GraphClassifier
 from graphuq.posterior.kept import Kept, refreshed
-from graphuq.suspicion import MAX_LEFT_OUT, SuspiciousLabels, suspicious_labels
+from graphuq.posterior.left_out import MAX_LEFT_OUT, SuspiciousLabels, suspicious_labels
 
 Array = NDArray[Any]
 Nodes = NDArray[np.int64]
@@ -189,7 +189,7 @@ class Adviser:
                 self._learn(situation) if self.learning else self._weigh(version, situation)
                 self.failure = ""
             except Exception as error:  # the page goes on without advice, and says so
-                traceback.print_exc(file=sys.stderr)
+                tell(sentence(error)) if isinstance(error, OSError) else traceback.print_exc(file=sys.stderr)
                 with self._news:
                     self.failure, self._failed_at = sentence(error), version  # until there is another label
                     self.advice = replace(self.advice, version=version)

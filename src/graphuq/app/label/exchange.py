@@ -10,9 +10,9 @@ from typing import Any
 from graphuq import uncertainty
 from graphuq.app.fitting import ROW
 from graphuq.app.label.session import MAX_CLASSES, Session, checked_name
-from graphuq.app.tables import Marks, beside, read_table, write_csv
-from graphuq.app.tables.text import USUAL, ending
-from graphuq.app.tables.write import called_ours, guarded, unguarded
+from graphuq.app.tables.read import read_table
+from graphuq.app.tables.text import USUAL, Marks, ending
+from graphuq.app.tables.write import beside, called_ours, guarded, unguarded, write_csv
 from graphuq.classes import UNLABELED_TEXT, listed
 from graphuq.files import check_target, whole_file
 
@@ -125,9 +125,8 @@ def _columns(session: Session) -> dict[str, list[Any]]:
     kinds = {
         "skipped": tally.skipped, "not sure": tally.unsure, "in the table": session.table_labels, "answered": tally.answers
     }  # fmt: skip
-    status = {
-        row: kind for kind, rows in kinds.items() for row in rows
-    }  # an answer counts for more than the table
+    # the last one counts: an answer for more than the table
+    status = {row: kind for kind, rows in kinds.items() for row in rows}
     found: dict[str, list[Any]] = {name: [""] * n_rows for name in ("class", "probability", "uncertainty")}
     if classifier is not None:
         p = classifier.label_distributions_

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.classes import Labels, relabel
+from graphuq.classes import Labels
 from graphuq.estimator import GraphClassifier
-from graphuq.seen import Seen, read_rows
-from graphuq.settings import check_settings
+from graphuq.estimator.seen import Seen, read_rows
+from graphuq.estimator.settings import check_settings
 
 
 def seen(classifier: GraphClassifier, X: NDArray[np.float64], tell: Callable[[str], None]) -> GraphClassifier:
@@ -35,17 +35,14 @@ def told(classifier: GraphClassifier, given: Mapping[int, str]) -> GraphClassifi
 
     None where those are of fewer than two classes.
     """
-    labels = classifier.labels_
-    before = dict(zip(labels.nodes.tolist(), classifier.classes_[labels.y].tolist(), strict=True))
-    known = set(classifier.classes_.tolist())
-    after = {row: name for row, name in given.items() if name in known}
-    if len(set(after.values())) < 2:
+    before, known = classifier.labels_, classifier.classes_.tolist()
+    numbers = {row: known.index(name) for row, name in given.items() if name in known}
+    nodes = np.array(sorted(numbers), dtype=np.int64)
+    y = np.array([numbers[row] for row in nodes.tolist()])
+    if len(np.unique(y)) < 2:
         return None
-    changed = [row for row in {*before, *after} if before.get(row) != after.get(row)]
-    if not changed:
+    if np.array_equal(nodes, before.nodes) and np.array_equal(y, before.y):
         return classifier
-    names = np.array([after.get(row) for row in changed], dtype=object)
-    now = relabel(labels, changed, names, n_rows=classifier.graph_.n_nodes)
     posterior: Any = classifier.posterior_
     # Not `partial_fit_labels`: where labels contradict each other that would draw, while someone waits.
-    return copy.copy(classifier)._believe(now, posterior.with_labels(now.nodes, now.y))
+    return copy.copy(classifier)._believe(Labels(before.classes, nodes, y), posterior.with_labels(nodes, y))

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq.app.question import Data, Question
-from graphuq.app.tables import Table
-from graphuq.classes import in_words
+from graphuq.app.tables.read import Table
+from graphuq.classes import names_listed
 
 MAX_LETTERS = 4000  # of a cell that are shown
 MAX_NUMBERS = 400  # of a curve
@@ -117,10 +117,10 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         ([name for name in new if name not in old], "with the new"),
     ):
         if names:
-            found.append(f"it is now {told} column{'s' if len(names) > 1 else ''} {in_words(np.array(names))}")
+            found.append(f"it is now {told} column{'s' if len(names) > 1 else ''} {names_listed(names)}")
     changed = [name for name in old if name in new and old[name] != new[name]]
     if changed and before["rows"] == now["rows"]:
-        found.append(f"cells of {in_words(np.array(changed))} changed")
+        found.append(f"cells of {names_listed(changed)} changed")
     for name, value in before["settings"].items():
         if (other := now["settings"].get(name)) != value:
             found.append(f"{name} was {_told(value)} and is {_told(other)}")

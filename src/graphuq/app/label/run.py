@@ -19,9 +19,9 @@ from graphuq.app.fitting import write_results
 from graphuq.app.label import fits
 from graphuq.app.label.look import differences, identity, look_at
 from graphuq.app.label.session import Session, checked_name
-from graphuq.app.label.store import Store, open_store
+from graphuq.app.label.store import Refused, Store, open_store
 from graphuq.app.question import Data, Question, read_data
-from graphuq.app.shell import sentence
+from graphuq.app.shell import printable, sentence
 from graphuq.app.wording import words_of_the_shell
 from graphuq.estimator import GraphClassifier
 from graphuq.files import whole_folder
@@ -68,7 +68,6 @@ def opened(
     Where it is to be served `at` a host and a port, these are taken before any work.
     """
     began = time.perf_counter()
-    folder.refuse_objects(classifier)
     classes = [checked_name(name) for name in desk.classes]
     path = answers_file(desk.out)
     if desk.out.exists() and not path.exists() and not force:
@@ -78,7 +77,7 @@ def opened(
     tell(f"Reading {desk.question.table.name}")
     question = desk.question
     if desk.picture_column is not None and desk.picture_column not in question.drop:
-        question = replace(question, drop=(*question.drop, desk.picture_column))
+        question = replace(question, drop=[*question.drop, desk.picture_column])
     data = read_data(question, any_labels=True)
     look = look_at(data, question, show=desk.show, pictures=desk.pictures, picture_column=desk.picture_column)
     with ExitStack() as stack:
@@ -94,7 +93,7 @@ def opened(
         # few labels decide little: that is why more are asked for; here, since threads share what is ignored
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        title = f"{question.label} of each row in {question.table.name}"
+        title = printable(f"{question.label} of each row in {question.table.name}")
         session = Session(seen, data.X, _given(data), look, store, title=title)
         stack.callback(session.adviser.stop)
         for name in classes:
@@ -134,11 +133,11 @@ class Opened:
         """Learn from all labels, and write the folder that `fit` makes; returns its summary."""
         labels = self.session.labels()
         if len(set(labels.values())) < 2:
-            raise ValueError(
+            raise Refused(
                 "There are no results before two classes have a label each: go on, the answers are kept."
             )
         if len(labels) == len(self.data.X):
-            raise ValueError("Every row has a class, so there is nothing to find out: export the labels instead.")
+            raise Refused("Every row has a class, so there is nothing to find out: export the labels instead.")
         with whole_folder(self.desk.out, replace=True, foreign=folder.foreign) as part:
             classifier = fits.learned(self.session.adviser.seen, labels)
             seconds = time.perf_counter() - self.began
@@ -183,17 +182,18 @@ def serve(running: Opened, host: str, tell: Tell, *, browse: bool = True) -> Non
 def leave(running: Opened, tell: Tell) -> None:
     """Write the results at the end, if there are any: answers are safe either way."""
     n = len(running.session.store.tally.answers)
+    many = f"{n:,} answers" if n != 1 else "1 answer"
     if not n:
         tell("No answers, so nothing is written: graphuq fit makes the results of the table as it is.")
         return
     try:
         tell("Writing the results (the answers are safe already; Ctrl-C leaves without)")
         running.write()
-        tell(f"{n:,} answers, and the results: {running.desk.out}")
-    except (ValueError, OSError) as error:
+        tell(f"{many}, and the results: {running.desk.out}")
+    except Refused as error:
         tell(sentence(error))
     except KeyboardInterrupt:
-        tell(f"{n:,} answers are kept: the same command goes on with them.")
+        tell(f"{many} kept: the same command goes on from there.")
 
 
 def check_server() -> None:

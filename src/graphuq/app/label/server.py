@@ -66,10 +66,9 @@ class Guard:
         host = request.headers.get("host", "")
         if not may_be_called(host, self._host):
             return 421, "This page is not known under that name."
-        origin = request.headers.get("origin")
-        if origin is not None and origin != f"http://{host}":
-            return 403, "This page does not answer other pages."
-        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        own = f"http://{host}"
+        site = request.headers.get("sec-fetch-site", "none")
+        if request.headers.get("origin", own) != own or site not in ("none", "same-origin"):
             return 403, "This page does not answer other pages."
         length = request.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > MAX_BODY:

@@ -15,8 +15,9 @@ from graphuq.app.label.look import Look
 from graphuq.app.label.store import ABOUT_ROWS, Refused, Store
 from graphuq.app.report.content import MAX_POINTS
 from graphuq.app.report.plots import packed, sureness
+from graphuq.app.shell import JOINERS, printable
 from graphuq.app.tables.text import MISSING
-from graphuq.classes import UNLABELED_TEXT, alike
+from graphuq.classes import UNLABELED_TEXT, alike, differing
 from graphuq.estimator import GraphClassifier
 from graphuq.graph.distances import nearest_among
 
@@ -87,8 +88,9 @@ class Session:
                     raise Refused(f"{name!r} is a class already.")
                 others = (each for each in self.classes() if each != name and alike((each, name), "Classes"))
                 if (other := next(others, None)) is not None:
+                    how = differing((name, other))
                     raise Refused(
-                        f"{name!r} differs from {other!r} only in capitals or spaces: choose that, or a name of its own."
+                        f"{name!r} differs from {other!r} only in {how}: choose that, or a name of its own."
                     )
                 if len(self.classes()) >= MAX_CLASSES:
                     raise Refused(f"There are {MAX_CLASSES} classes, the most that can be told apart here.")
@@ -253,12 +255,12 @@ class Session:
 
 def checked_name(name: str) -> str:
     """The name of a class, or a sentence that says why it cannot be one."""
-    name = " ".join(name.split())
+    name = " ".join(name.split()).strip(f" {JOINERS}")
     if not name:
         raise Refused("A class needs a name.")
     if len(name) > MAX_NAME:
         raise Refused(f"A class can have {MAX_NAME} letters at most, and this one has {len(name):,}.")
-    if not name.isprintable():
+    if printable(name) != name:
         raise Refused("The name of a class holds letters that cannot be shown.")
     if name.lower() in MISSING or name in UNLABELED_TEXT:
         raise Refused(f"{name!r} marks rows without a class in a table: choose another name.")

@@ -134,7 +134,8 @@ class Store:
         """
         now = time.time()
         with self._transaction() as run:
-            run("DELETE FROM reserved WHERE at < ? AND tab <> ?", (now - SILENT, tab))
+            # A clock that was set back would keep for others what was taken before.
+            run("DELETE FROM reserved WHERE abs(at - ?) > ? AND tab <> ?", (now, SILENT, tab))
             taken = dict(run("SELECT row, tab FROM reserved").fetchall())
             row = next((row for row, owner in taken.items() if owner == tab and not self.tally.closed(row)), None)
             if row is None:
@@ -186,8 +187,8 @@ class Store:
                 last = self.tally.undoable[tab][-1]
                 row, name, target = last.row, last.name, last.id
             elif kind in ABOUT_ROWS:
-                heard = time.time() - SILENT
-                owner = run("SELECT tab FROM reserved WHERE row = ? AND at >= ?", (row, heard)).fetchone()
+                heard = (row, time.time(), SILENT)
+                owner = run("SELECT tab FROM reserved WHERE row = ? AND abs(at - ?) <= ?", heard).fetchone()
                 if not again and self.tally.closed(row):
                     raise Refused("Someone else answered this row meanwhile: their answer stays.")
                 if asked and owner is not None and owner[0] != tab:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from graphuq._expect import called, expect, expect_numbers, expect_path
+from graphuq.classes import is_missing, read_labels
 
 
 def write_report(
@@ -25,14 +27,12 @@ def write_report(
     """Write the report of a classifier that was fitted in Python; see `GraphClassifier.report`."""
     from graphuq.app.report.content import MAX_CELLS, TableRows, collect
     from graphuq.app.report.page import render
-    from graphuq.classes import read_labels
     from graphuq.files import check_target, whole_file
 
     target, n_rows = expect_path(path), classifier.graph_.n_nodes
-    check_target(target, force=True)
-    if target.exists() and not force:
-        raise ValueError(f"{target} exists already: choose another name, or replace it with force=True.")
-    cells = None if X is None else expect_numbers(X, "X")
+    check_target(target, force, by="force=True")
+    named = getattr(X, "columns", None)  # a data frame may hold text too, which is only shown
+    cells = None if X is None else expect_numbers(X, "X") if named is None else np.asarray(X, dtype=object)
     if cells is not None and cells.ndim != 2:
         raise ValueError(f"X must be the table of fit, got the shape {cells.shape}.")
     if title is not None:
@@ -46,23 +46,31 @@ def write_report(
         expect(truth, Collection, "truth", "a list of classes")
     if columns is None:
         width = 0 if cells is None else cells.shape[1]
-        columns = [str(name) for name in getattr(classifier, "feature_names_in_", range(1, width + 1))][:width]
+        known = getattr(classifier, "feature_names_in_", range(1, width + 1)) if named is None else named
+        columns = [str(name) for name in known][:width]
     for what, given in (("names", names), ("X", X), ("truth", truth)):
         if given is not None and (n := given.shape[0] if hasattr(given, "shape") else len(given)) != n_rows:
             raise ValueError(f"{what} must have one entry for each of the {n_rows} rows of fit, got {n}.")
-    known = None
+    right = None
     if truth is not None:
         labels = read_labels(truth, classes=classifier.classes_)
-        known = np.full(n_rows, -1)
-        known[labels.nodes] = labels.y
+        right = np.full(n_rows, -1)
+        right[labels.nodes] = labels.y
     rows = TableRows(
         names=[str(row) for row in (range(n_rows) if names is None else names)],
         columns=[str(name) for name in columns][:MAX_CELLS],
-        cells=[] if cells is None else [[f"{cell:.4g}" for cell in row[:MAX_CELLS]] for row in cells],
-        truth=known,
+        cells=[] if cells is None else [[_cell(cell) for cell in row[:MAX_CELLS]] for row in cells],
+        truth=right,
     )
     told = title or f"The class of {n_rows:,} rows, from {len(classifier.labels_.nodes):,} known"
     page = render(collect(classifier, rows, title=told, settings={}))
     with whole_file(target) as part:
         part.write_text(page, encoding="utf-8")
     return target
+
+
+def _cell(cell: Any) -> str:
+    """A number, text or a time as it stands on the page; a gap is empty."""
+    if is_missing(cell):
+        return ""
+    return f"{cell:.4g}" if isinstance(cell, Real) and not isinstance(cell, bool) else str(cell)[:200]

@@ -18,13 +18,12 @@ from graphuq.app.report.palette import SHAPES
 from graphuq.app.report.words import Suspicious, measures, sentences, tiles
 from graphuq.app.wording import VAGUE, verdict
 from graphuq.estimator import GraphClassifier
+from graphuq.estimator.settings import without_effect
 from graphuq.graph.distances import nearest_among
 from graphuq.inference.diagnostics import Diagnostics
 from graphuq.models.base import offers
 from graphuq.posterior import Draws, Mixture, Posterior
-from graphuq.self_check import SelfCheck, self_check
-from graphuq.settings import without_effect
-from graphuq.suspicion import MAX_LEFT_OUT, suspicious_labels
+from graphuq.posterior.left_out import MAX_LEFT_OUT, SelfCheck, self_check, suspicious_labels
 
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
@@ -114,7 +113,6 @@ def collect(
     settings: Mapping[str, Any],
     notes: Sequence[str] = (),
     comparison: Sequence[Sequence[str]] = (),
-    seed: int = 0,
 ) -> Content:
     """Compute what the report shows.
 
@@ -125,7 +123,6 @@ def collect(
         settings: facts about the run that the classifier does not know.
         notes: what was warned of in the fit.
         comparison: a table of other models, its head first.
-        seed: for which rows are drawn where there are too many.
     """
     posterior, labels, p = classifier.posterior_, classifier.labels_, classifier.label_distributions_
     classes = tuple(str(name) for name in classifier.classes_)
@@ -133,7 +130,7 @@ def collect(
     unlabeled = np.setdiff1d(np.arange(len(p)), labels.nodes)
     ranked = uncertainty.ranked(p, among=unlabeled)
     least, most = ranked[:N_LISTED], ranked[::-1][:N_LISTED]
-    shown = _shown(ranked, labels.nodes, np.random.default_rng(seed))
+    shown = _shown(ranked, labels.nodes)
     judged = confusion = None
     if rows.truth is not None and (known := unlabeled[rows.truth[unlabeled] >= 0]).size:
         judged = calibration.summary(p[known], rows.truth[known])
@@ -186,13 +183,13 @@ def collect(
     )
 
 
-def _shown(ranked: Nodes, labeled: Nodes, rng: np.random.Generator) -> Nodes:
+def _shown(ranked: Nodes, labeled: Nodes) -> Nodes:
     """The nodes that are drawn: all, or the labeled, the least and most certain, and some others."""
     if ranked.size + labeled.size <= MAX_POINTS:
         return np.sort(np.concatenate([ranked, labeled]))
     extremes = np.concatenate([ranked[:500], ranked[-N_LISTED:]])
     first = np.concatenate([labeled[: MAX_POINTS // 2], extremes])
-    others = np.setdiff1d(ranked, first)
+    rng, others = np.random.default_rng(0), np.setdiff1d(ranked, first)
     return np.sort(np.concatenate([first, rng.choice(others, MAX_POINTS - len(first), replace=False)]))
 
 
@@ -205,14 +202,12 @@ def _nodes(shown: Nodes, classifier: GraphClassifier, rows: TableRows) -> list[d
     answer, margin, variance = uncertainty.most_probable(p), uncertainty.margin(p), uncertainty.label_variance(p)
     error = _errors(classifier, shown, answer)
     # The answer comes first, whatever else is equally probable.
-    first = np.argsort(np.where(np.arange(p.shape[1]) == answer[:, None], -2.0, -p), axis=1, kind="stable")[
-        :, :N_TOLD
-    ]
+    order = np.argsort(np.where(np.arange(p.shape[1]) == answer[:, None], -2.0, -p), axis=1, kind="stable")
     return [
         {
             "node": int(node),
             "name": rows.names[node],
-            "p": [[int(k), round(float(p[i, k]), 6)] for k in first[i]],
+            "p": [[int(k), round(float(p[i, k]), 6)] for k in order[i, :N_TOLD]],
             "class": int(answer[i]),
             "confidence": round(float(p[i, answer[i]]), 6),
             "margin": round(float(margin[i]), 4),

@@ -22,7 +22,7 @@ from graphuq.app.report.content import N_MARGINALS, Content
 from graphuq.app.report.palette import SHAPES, variables
 from graphuq.app.report.plots import sureness
 from graphuq.app.wording import percent
-from graphuq.suspicion import MAX_LEFT_OUT
+from graphuq.posterior.left_out import MAX_LEFT_OUT
 
 GENERATOR = '<meta name="generator" content="graphuq'  # how a page of ours is known
 MAX_LEGEND = 12  # classes of a legend that are shown without asking
@@ -46,7 +46,7 @@ def render(content: Content) -> str:
         "has_truth": content.confusion is not None,
         "has_nearest": bool(content.nearest),
     }
-    return _template().render(
+    page = _template().render(
         content=content,
         nodes=nodes,
         n_classes=n_classes,
@@ -79,6 +79,7 @@ def render(content: Content) -> str:
         data=_json({**content.plots, "nodes": content.nodes}),
         version=__version__,
     )
+    return page.encode("utf-8", "replace").decode("utf-8")  # a file may have a name that is no text
 
 
 @cache

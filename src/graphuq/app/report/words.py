@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from graphuq import uncertainty
 from graphuq.calibration import Summary
 from graphuq.classes import listed
-from graphuq.self_check import SelfCheck
+from graphuq.posterior.left_out import SelfCheck
 
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
@@ -50,7 +50,7 @@ def sentences(
         judged: how right the answers are, where that is known.
         suspicious: labels that contradict the others.
         converged: whether the posterior can be trusted.
-        checked: how well each label is foreseen from the others.
+        checked: how well each label is predicted from the others.
     """
     named = [f"“{name}”" for name in classes]
     told = [
@@ -75,7 +75,9 @@ def sentences(
         told.append(str(checked))
     if suspicious:
         one = "s" if len(suspicious) == 1 else ""
-        told.append(f"{len(suspicious):,} of the given labels contradict{one} the others: see below.")
+        told.append(
+            f"{len(suspicious):,} of the given labels contradict{one} the others: see Suspicious labels below."
+        )
     if not converged:
         told.append("The computation has not converged: read every number on this page as provisional.")
     return told

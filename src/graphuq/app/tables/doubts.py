@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from graphuq.app.tables.encode import MIN_UNIQUE, NEARLY
 from graphuq.app.tables.read import Table
 from graphuq.classes import Labels, alike
-from graphuq.rows import fingerprints
+from graphuq.estimator.rows import fingerprints
 
 ENOUGH_LABELS = 10  # with fewer, many a column tells the classes apart by chance
 
@@ -55,7 +55,7 @@ def filled_in(table: Table, names: Sequence[str]) -> list[str]:
 
 
 def copied(X: NDArray[np.float64], labels: Labels) -> list[str]:
-    """A note where most labels are those of copies: each is foreseen from its copy, and no check can show otherwise."""
+    """A note where most labels are those of copies: each is predicted from its copy, and no check can show otherwise."""
     times = Counter(rows := fingerprints(X[labels.nodes]))
     n = sum(times[row] > 1 for row in rows)
     if n <= len(rows) / 2:
@@ -80,6 +80,5 @@ def gives_away(text: NDArray[Any], labels: Labels) -> bool:
         return True
     values = np.unique(text[text != ""].astype(str))
     pairs = set(zip(told, labels.y.tolist(), strict=True))
-    return len(told) >= ENOUGH_LABELS and len(pairs) == labels.n_classes == len(values) == len(
-        {v for v, _ in pairs}
-    )
+    n_values = len({value for value, _ in pairs})
+    return len(told) >= ENOUGH_LABELS and len(pairs) == labels.n_classes == len(values) == n_values

@@ -21,9 +21,14 @@ MOST_TOLD = 8  # columns, or rows, that a sentence names
 SEVERAL_WORDS = 4  # a cell, and it is a sentence rather than the name of something
 MIN_UNIQUE, NEARLY = 10, 0.9  # so many rows, of which such a share differs, hold names
 
+_NUMBER = r"[+-]?[\d.,'’\s]*\d[\d.,'’\s]*"
+_UNIT = "numbers with a unit, or with marks between digits"
 _WRITTEN_AS = {
-    r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ]\d.*)?|\d{1,2}:\d{2}(:\d{2})?": "dates or times",
-    r"[$€£¥]?\s*[+-]?[\d.,' ]*\d[\d.,' ]*\s*(%|[$€£¥]|[A-Z]{3})?": "numbers with a unit, or with marks between digits",
+    r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ]\d.*)?|\d{1,2}:\d{2}(:\d{2})?": (
+        "dates or times",
+        ", such as the days since a first date",
+    ),
+    rf"[$€£¥]?\s*{_NUMBER}(%|[$€£¥]|[A-Z]{{3}})?": (_UNIT, ""),
 }
 
 S = TypeVar("S")
@@ -232,9 +237,8 @@ def _gap(table: Table, name: str, gaps: Any) -> str:
 
 def _unknown(table: Table, name: str, unknown: NDArray[np.bool_]) -> str:
     rows = np.flatnonzero(unknown)
-    told = ", ".join(table.called(row) for row in rows[:MOST_TOLD]) + (
-        " and others" if len(rows) > MOST_TOLD else ""
-    )
+    told = ", ".join(table.called(row) for row in rows[:MOST_TOLD])
+    told += " and others" if len(rows) > MOST_TOLD else ""
     return f"column {name!r} holds {table.text(name)[rows[0]]!r} or other new categories in row{'s' * (len(rows) > 1)} {told}"
 
 
@@ -260,33 +264,31 @@ def _numeric(table: Table, name: str, *, fitted: bool = False) -> Array:
 
 def _text(table: Table, name: str, wrong: list[str]) -> ColumnError:
     """What text in a column may be: a few cells among numbers, names of rows, or categories."""
-    values = table.column(name)
+    values, drop = table.column(name), f"--drop {quote(name)}"
     present, told = int(np.sum(values != "")), repr(str(wrong[0])[:40])
     if len(wrong) < present / 2:
         many = f"{len(wrong):,} of {present:,} cells"
-        return ColumnError(
-            f"column {name!r} holds numbers, and text ({told}) in {many}: empty those", f"--drop {quote(name)}"
-        )
-    for pattern, what in _WRITTEN_AS.items():
+        return ColumnError(f"column {name!r} holds numbers, and text ({told}) in {many}: empty those", drop)
+    names = present >= MIN_UNIQUE and len(set(values)) > NEARLY * present
+    if names and len({re.sub(f"^{_NUMBER}", "", cell) for cell in wrong}) == 1:  # as "5 kg", "7 kg"
+        return ColumnError(f"column {name!r} holds {_UNIT} ({told}): write plain numbers instead", drop)
+    for pattern, (what, such_as) in _WRITTEN_AS.items():
         if all(re.fullmatch(pattern, cell) for cell in wrong):
             return ColumnError(
-                f"column {name!r} holds {what} ({told}): write plain numbers instead", f"--drop {quote(name)}"
+                f"column {name!r} holds {what} ({told}): write plain numbers instead{such_as}", drop
             )
     if np.median([len(cell.split()) for cell in wrong]) >= SEVERAL_WORDS:
         return ColumnError(
             f"column {name!r} holds free text ({told}), which is compared by the words in it: turn it into numbers, as "
             "scikit-learn's TfidfVectorizer does, and save those as an NPZ file or fit them in Python; or leave it out",
-            f"--drop {quote(name)}",
+            drop,
         )
-    if present >= MIN_UNIQUE and len(set(values)) > NEARLY * present:
+    if names:
         return ColumnError(
-            f"column {name!r} holds another text in nearly every row ({told}), as names (--id) do",
-            f"--drop {quote(name)}",
+            f"column {name!r} holds another text in nearly every row ({told}), as names (--id) do", drop
         )
     if len({*values, ""}) == 2:
-        return ColumnError(
-            f"column {name!r} holds one text ({told}), which tells no rows apart", f"--drop {quote(name)}"
-        )
+        return ColumnError(f"column {name!r} holds one text ({told}), which tells no rows apart", drop)
     return ColumnError(f"column {name!r} holds text ({told})", f"--category {quote(name)}")
 
 

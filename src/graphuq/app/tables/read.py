@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -30,6 +30,7 @@ from graphuq.app.tables.text import (
     is_missing,
     read_text,
 )
+from graphuq.classes import names_listed
 
 EXCEL = (".xlsx", ".xlsm")
 EXACT = 2**53  # up to here a float64 holds every whole number
@@ -71,7 +72,7 @@ class Table:
         if name in self.columns:
             return self.columns[name]
         near = get_close_matches(name, self.columns, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {_listed(self.columns)}."
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {names_listed(list(self.columns))}."
         raise ValueError(" ".join([f"{self.source.name} has no column {name!r}: {hint}", *self.notes]))
 
     def called(self, row: int) -> str:
@@ -143,12 +144,9 @@ def _read_npz(path: Path) -> Content:
         raise ValueError(f"The arrays of {path.name} differ in length: {told}. Each needs one entry a row.")
     words = {name: array for name, array in arrays.items() if array.dtype.kind == "U" and array.ndim == 1}
     cells = {name: [str(cell).strip() for cell in array] for name, array in words.items()}
-    columns, notes = columns_of(cells)
-    return (
-        {name: columns[name] if name in cells else _plain(path, name, arrays[name]) for name in arrays},
-        cells,
-        notes,
-    )
+    text, notes = columns_of(cells)
+    columns = {name: text[name] if name in cells else _plain(path, name, arrays[name]) for name in arrays}
+    return columns, cells, notes
 
 
 def _plain(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -156,6 +154,8 @@ def _plain(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any]:
         return _whole_numbers(array.tolist())
     if array.dtype.kind in "biuf":
         return array.astype(np.float64)
+    if array.dtype.kind == "U":
+        raise ValueError(f"{name!r} of {path.name} must hold one text a row, got the shape {array.shape}.")
     raise ValueError(f"{name!r} of {path.name} holds {array.dtype}, neither numbers nor text.")
 
 
@@ -208,19 +208,41 @@ def _read_excel(path: Path, sheet: str | None = None) -> Content:
         reader.read()
         sheets = [each.title for each in reader.wb.worksheets]
         chosen = sheets[0] if sheets and sheet is None else sheet
-        lines = [list(line) for line in reader.wb[chosen].values] if chosen in sheets else []
+        lines = _lines(reader.wb[chosen]) if chosen in sheets else []
+        n_empty = 0
+        if any(None in line for line in lines):
+            formulas = Reader(stream, read_only=True)
+            formulas.read()
+            n_empty = sum(
+                value is None and formula is not None
+                for values, line in zip(lines, _lines(formulas.wb[chosen]), strict=True)
+                for value, formula in zip(values, line, strict=True)
+            )
     if not sheets:
         raise ValueError(f"{path.name} has no sheet with rows.")
     if chosen not in sheets:
-        raise ValueError(f"{path.name} has no sheet {chosen!r}: there are {_listed(sheets)}.")
+        raise ValueError(f"{path.name} has no sheet {chosen!r}: there are {names_listed(sheets)}.")
     lines = [[_cell(value) for value in line] for line in lines if any(value is not None for value in line)]
+    longest = max(map(len, lines), default=0)
+    lines = [line + [""] * (longest - len(line)) for line in lines]
     cells, notes = by_column(path, lines[0] if lines else [], lines[1:])
     columns, more = columns_of(cells)
+    if n_empty:
+        notes.append(
+            f"Formulas of {path.name} that have no value are read as empty cells ({n_empty}): if they should have one, open the "
+            "file in a spreadsheet program and save it."
+        )
     if len(sheets) > 1 and sheet is None:
         notes.append(
             f"{path.name} has {len(sheets)} sheets, and the first, {chosen!r}, was read: --sheet names another."
         )
     return columns, cells, notes + more
+
+
+def _lines(sheet: Any) -> list[list[Any]]:
+    """The cells of a sheet, which may say that it is smaller than it is, and whose lines may differ in length."""
+    sheet.reset_dimensions()
+    return [list(line) for line in sheet.values]
 
 
 def _cell(value: Any) -> str:
@@ -238,8 +260,3 @@ _READERS: dict[str, Callable[[Path], Content]] = {
     ".pq": _read_parquet,
     **dict.fromkeys(EXCEL, _read_excel),
 }
-
-
-def _listed(names: Iterable[str], most: int = 8) -> str:
-    every = [repr(name) for name in names]
-    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")

@@ -153,11 +153,8 @@ def _decoded(path: Path) -> tuple[str, list[str], str]:
             raise ValueError(
                 f"{path.name} is neither UTF-8 ({bad}) nor Windows-1252 text: save it as CSV in UTF-8."
             ) from None
-        return (
-            text,
-            [f"{path.name} is not UTF-8 ({bad}) and was read as Windows-1252: see if names look right."],
-            MARK,
-        )
+        note = f"{path.name} is not UTF-8 ({bad}) and was read as Windows-1252: see if names look right."
+        return text, [note], MARK
     if "\0" in text:
         raise ValueError(f"{path.name} is no text: it holds zero bytes. Save it as CSV in UTF-8.")
     return text, [], MARK if told else ""

@@ -50,11 +50,8 @@ def unguarded(cell: str) -> str:
 
 def _quoted(cell: str, marks: Marks) -> str:
     """csv.writer would leave a carriage return bare, and what follows it would begin a line."""
-    return (
-        '"' + cell.replace('"', '""') + '"'
-        if any(letter in cell for letter in (marks.separator, *'"\r\n'))
-        else cell
-    )
+    special = any(letter in cell for letter in (marks.separator, *'"\r\n'))
+    return '"' + cell.replace('"', '""') + '"' if special else cell
 
 
 def _cell(value: Any, marks: Marks) -> str:

@@ -21,15 +21,15 @@ from graphuq import _accelerator, uncertainty
 from graphuq._expect import RowError, expect_flag, expect_path
 from graphuq._progress import stages_told
 from graphuq.classes import Labels
+from graphuq.estimator.rows import read_features
 from graphuq.files import lock, made_folder, whole_file
+from graphuq.large.passes import check_finite, each_block
 from graphuq.learning.evidence import learned_basis
 from graphuq.memory import check_disk, check_room
-from graphuq.passes import check_finite, each_block
 from graphuq.posterior.base import Classes
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import NewRows
-from graphuq.rows import read_features
 from graphuq.tall import Array, Tall, in_parts, is_store, needed, some_rows, spread, tall
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _asked(
     classifier: GraphClassifier, X: Tall, ask: Any, chosen: list[slice], tell: Callable[[str], None]
 ) -> Iterator[Any]:
     """The answers of some blocks, and how far they are."""
-    from graphuq.settings import shows_bars
+    from graphuq.estimator.settings import shows_bars
 
     if chosen:
         tell(f"answers of {sum(rows.stop - rows.start for rows in chosen):,} rows")

@@ -11,6 +11,8 @@ import numpy as np
 
 from graphuq._progress import stages_told
 from graphuq.classes import Labels
+from graphuq.estimator.seen import Seen
+from graphuq.estimator.settings import make_prior, refuse_ignored_noise, shows_bars
 from graphuq.inference.run import sample, sample_enough
 from graphuq.learning import LogNormal, learn
 from graphuq.learning.learned import warn_of_unlabeled_components
@@ -19,8 +21,6 @@ from graphuq.models.base import LEARNED_FIELDS, ask, expect_fields, has_evidence
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.posterior.mixture import AnyPosterior, closed
 from graphuq.prior import GaussianPrior
-from graphuq.seen import Seen
-from graphuq.settings import make_prior, refuse_ignored_noise, shows_bars
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier

@@ -33,12 +33,12 @@ from graphuq import (
     posterior,
     prior,
 )
+from graphuq.estimator.rows import warn_of_units
 from graphuq.inference.independence import sample_independently
 from graphuq.inference.sampler import Info
 from graphuq.learning import Hyperprior, LogNormal, learn
 from graphuq.models import LevelSet, Probit
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
-from graphuq.rows import warn_of_units
 
 # Enough draws for the quick sampler to be kept, so that nothing is compiled.
 QUICK = {"n_steps": 500, "n_chains": 8}
@@ -416,7 +416,7 @@ def test_components_of_a_mixture_are_drawn_from_seeds_of_their_own(three, monkey
         seeds.append(seen.seed)
         return GaussianPosterior.of(prior, model)
 
-    monkeypatch.setattr("graphuq.beliefs._sampled", sampled)
+    monkeypatch.setattr("graphuq.estimator.beliefs._sampled", sampled)
     deepcopy(three).draw()
     assert len(set(seeds)) == len(seeds) > 1
     assert seeds[0] == three._seen.seed
@@ -426,7 +426,7 @@ def test_three_classes_learned_and_drawn(three, monkeypatch):
     """Exact draws at the heaviest hyper-parameters agree with expectation propagation there."""
     where, new = some_rows(three), three.locate(IRIS[:4] + 0.01)[2]
     check_every_answer(three.posterior_, 3, where, new)
-    monkeypatch.setattr("graphuq.beliefs.DRAWN_WEIGHT", 1e-6)
+    monkeypatch.setattr("graphuq.estimator.beliefs.DRAWN_WEIGHT", 1e-6)
     drawn = deepcopy(three).set_params(inference="sample", n_steps=400, n_chains=4).draw()
     (draws,) = drawn.posterior_.components
     assert draws.z.shape[:2] == (4, 400)
@@ -438,8 +438,8 @@ def test_three_classes_learned_and_drawn(three, monkeypatch):
 
 
 def test_sampling_a_learned_prior_draws_from_its_mixture(monkeypatch):
-    monkeypatch.setattr("graphuq.beliefs.sample", sample_without_compiling)
-    monkeypatch.setattr("graphuq.beliefs.DRAWN_WEIGHT", 0.25)
+    monkeypatch.setattr("graphuq.estimator.beliefs.sample", sample_without_compiling)
+    monkeypatch.setattr("graphuq.estimator.beliefs.DRAWN_WEIGHT", 0.25)
     quick = GraphClassifier().fit(X, Y).posterior_
     drawn = GraphClassifier(inference="sample", **QUICK).fit(X, Y)
     assert isinstance(drawn.posterior_, Mixture)
@@ -722,7 +722,7 @@ def test_new_labels_are_taken_in_without_a_draw(monkeypatch):
 
 
 def test_who_asked_for_sampling_gets_draws(monkeypatch):
-    monkeypatch.setattr("graphuq.beliefs.sample", sample_without_compiling)
+    monkeypatch.setattr("graphuq.estimator.beliefs.sample", sample_without_compiling)
     classifier = GraphClassifier(**SETTINGS | {"inference": "sample", "prior": "matern", "tau": 0.3}).fit(X, Y)
     classifier.partial_fit_labels(0, "upper")
     assert isinstance(classifier.posterior_, Draws)
@@ -732,7 +732,7 @@ def test_who_asked_for_sampling_gets_draws(monkeypatch):
 
 def test_drawn_mixtures_stay_mixtures_with_new_labels(monkeypatch):
     """The weights follow the labels as those of a cold start do."""
-    monkeypatch.setattr("graphuq.beliefs.sample", sample_without_compiling)
+    monkeypatch.setattr("graphuq.estimator.beliefs.sample", sample_without_compiling)
     classifier = GraphClassifier(n_steps=20, n_chains=2).fit(X, Y).set_params(inference="sample")
     before = classifier.posterior_ = replace(classifier.posterior_, temperature=0.8)
     after = classifier.draw().partial_fit_labels(0, "upper").posterior_
@@ -764,7 +764,7 @@ def test_labels_that_cannot_be_reconciled_are_drawn(settings, monkeypatch):
     classifier = GraphClassifier(n_steps=20, n_chains=2, **settings).fit(X, Y)
     before = classifier.posterior_
     monkeypatch.setattr(
-        "graphuq.beliefs.sample_enough", lambda *a, time_limit, **k: sample_without_compiling(*a, **k)
+        "graphuq.estimator.beliefs.sample_enough", lambda *a, time_limit, **k: sample_without_compiling(*a, **k)
     )
     monkeypatch.setattr(GaussianPosterior, "diagnostics", lambda self: SimpleNamespace(converged=False))
     after = classifier.partial_fit_labels(0, "upper").posterior_
@@ -814,7 +814,7 @@ def test_wrong_new_labels_are_refused_and_change_nothing(three):
     upper = np.flatnonzero(IRIS_Y != 0)
     for nodes, y, message in (
         (0, 7, "7 is none of the classes of fit, 0, 1 and 2"),
-        ([len(IRIS)], [1], f"0 to {len(IRIS) - 1}"),
+        ([len(IRIS)], [1], f"between 0 and {len(IRIS) - 1}"),
         ([1, 2], [1], "2 nodes and 1 classes"),
         ([1, 1], [1, 2], "must differ"),
         (np.intersect1d(upper, three.labels_.nodes), [-1] * 10, "Only one class would stay"),
@@ -1024,7 +1024,7 @@ def test_hard_posteriors_go_to_the_models_own_sampler(monkeypatch):
         return sample_independently(prior, Probit([0, 5], [1.0, -1.0], gamma=1.0), n_steps=500)
 
     monkeypatch.setattr("graphuq.inference.run.sample", record)
-    monkeypatch.setattr("graphuq.beliefs.sample", record)
+    monkeypatch.setattr("graphuq.estimator.beliefs.sample", record)
     GraphClassifier(**SETTINGS).fit(X, Y)
     assert not called
     GraphClassifier(**SETTINGS | {"inference": "sample"}).fit(X, Y)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from graphuq import spectrum
 from graphuq._expect import SettingError
 from graphuq._warn import warn
+from graphuq.estimator.rows import fingerprints, read_features
+from graphuq.estimator.settings import first_modes, make_graph, make_spectrum, modes_that_fit, seed_of, shows_bars
 from graphuq.feature_piece import FeaturePiece, looked_at
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.memory import room
 from graphuq.prior import NewRows
-from graphuq.rows import fingerprints, read_features
-from graphuq.settings import first_modes, make_graph, make_spectrum, modes_that_fit, seed_of, shows_bars
 from graphuq.spectrum.result import Spectrum
 from graphuq.stages import timed
 from graphuq.tall import Tall, is_store, numbered, spread, tall

@@ -33,7 +33,8 @@ def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
         told = re.sub(r":?\narray=.*?\n(?=Reshape)", ". ", str(error), flags=re.DOTALL)
         told = re.sub(r"(?<=Complex data not supported)\n.*", ".", told, flags=re.DOTALL)
         known = isinstance(error, ValueError) or hasattr(X, "__array__") or isinstance(X, list | tuple)
-        if found := re.match(r"could not convert string to float: (?:np\.str_\()?('[^']*')", told):
+        known &= not told.startswith("float()")  # which tells of a cell, and not where it lies
+        if found := re.match(r"could not convert string to float: (?:np\.\w+\()?(b?'[^']*')", told):
             raise ValueError(
                 f"X holds text, {found[1][:60]}, and features are numbers: turn texts into a sparse matrix, with "
                 "scikit-learn's TfidfVectorizer say, and categories into columns, with its OneHotEncoder."
@@ -66,8 +67,7 @@ def _refuse_others(X: Any) -> None:
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])
         raise ValueError(f"X has more than one column {twice!r}: give each its own name.")
-    kinds = getattr(X, "dtypes", None)  # of the columns of a data frame
-    kinds = [getattr(X, "dtype", None)] if kinds is None else list(kinds)
+    kinds = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", ())  # of each column of a frame
     for k, kind in enumerate(kinds):
         if re.match(r"<m8|date|time|period|duration", str(kind), flags=re.IGNORECASE):
             raise TypeError(

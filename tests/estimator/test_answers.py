@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -17,11 +19,15 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from graphuq import GraphClassifier, answers, graph, passes, stores
+from graphuq import GraphClassifier, graph
 from graphuq import tall as talls
 from graphuq._expect import RowError
 from graphuq.app import folder as models
-from graphuq.passes import SchedulerLost, cluster
+from graphuq.estimator import answers
+from graphuq.graph import neighbors
+from graphuq.large import passes, stores, sums
+from graphuq.large.passes import SchedulerLost, cluster
+from graphuq.large.sums import kept_sums
 from graphuq.posterior import GaussianPosterior, gaussian
 from graphuq.tall import tall
 from tests.decay import decayed
@@ -327,7 +333,7 @@ def test_a_store_that_was_written_to_is_answered_anew(file, tmp_path, monkeypatc
 def test_once_a_refused_row_is_mended_the_same_folder_is_filled(name, bad, tmp_path, known):
     new = X[:120] + 0.05
     new[bad, 1] = np.nan
-    with pytest.raises(RowError, match=f"the first of them row {bad}"):
+    with pytest.raises(RowError, match=f"NaN or infinite values in row {bad}\\."):
         known.write_proba(tmp_path / name, new)
     assert (tmp_path / name).exists() == (bad == 77)  # where a block was answered
     new[bad, 1] = 1.0
@@ -395,7 +401,7 @@ def test_a_store_of_one_row_and_of_none(tmp_path, known):
 def test_new_rows_that_cannot_be_answered_are_told(tmp_path, known):
     bad = X[:120] + 0.05
     bad[77, 1] = np.inf
-    with pytest.raises(RowError, match=r"rows 50 to 99 has NaN or infinite values in 1 rows, .* row 77"):
+    with pytest.raises(RowError, match=r"rows 50 to 99 has NaN or infinite values in row 77\."):
         known.write_proba(tmp_path / "out", bad)
     with pytest.raises(ValueError, match=r"X has 3 features, but GraphClassifier is expecting 4"):
         known.write_proba(tmp_path / "other", X[:, :3])
@@ -405,7 +411,7 @@ def test_new_rows_that_cannot_be_answered_are_told(tmp_path, known):
         known.write_proba(tmp_path / "other", np.ma.masked_greater(X, 2))
     far = np.tile(X + 0.05, (8, 1))
     far[3000] = 0.0
-    with pytest.raises(RowError, match=r"all zeros .* the first of them row 3000"):
+    with pytest.raises(RowError, match=r"Row 3000 of X is all zeros"):
         known.write_proba(tmp_path / "zeros", far)
     assert not (tmp_path / "other").exists()
 
@@ -415,11 +421,11 @@ def test_a_block_with_missing_numbers_is_named(tmp_path):
     bad[213, 2] = np.nan
     array = zarr.create_array(tmp_path / "x.zarr", shape=X.shape, chunks=(50, 4), dtype=float)
     array[:] = bad
-    with pytest.raises(RowError, match=r"rows 200 to 249 has NaN or infinite values in 1 rows, .* row 213"):
+    with pytest.raises(RowError, match=r"rows 200 to 249 has NaN or infinite values in row 213\."):
         GraphClassifier(graph="cosine").fit(array, Y)
     bad[213] = 0.0
     array[:] = bad
-    with pytest.raises(RowError, match=r"all zeros and have no direction, the first of them row 213"):
+    with pytest.raises(RowError, match=r"Row 213 of X is all zeros and has no direction"):
         GraphClassifier(graph="cosine").fit(array, Y)
 
 
@@ -444,7 +450,7 @@ def test_what_will_not_fit_is_refused_before_work(file, tmp_path, monkeypatch):
 def test_modes_that_do_not_fit_are_done_without(monkeypatch):
     many = np.random.default_rng(0).standard_normal((2500, 3))
     y = np.where(np.arange(2500) % 50 == 0, (many[:, 0] * many[:, 1] > 0).astype(int), -1)
-    monkeypatch.setattr("graphuq.settings.room", lambda: 32.0 * 2500 * 90)
+    monkeypatch.setattr("graphuq.estimator.settings.room", lambda: 32.0 * 2500 * 90)
     with pytest.warns(UserWarning, match=r"memory for 90 eigenvectors"):
         found = GraphClassifier().fit(many, y)
     assert found.spectrum_.n_modes == 90
@@ -454,7 +460,7 @@ def test_a_mapped_file_that_would_fill_the_memory_stays_on_disk(file, monkeypatc
     mapped = np.load(file, mmap_mode="r")
     known = GraphClassifier(**QUICK).fit(mapped, Y)
     assert known._seen.store is None
-    monkeypatch.setattr("graphuq.seen.room", lambda: 20_000.0)
+    monkeypatch.setattr("graphuq.estimator.seen.room", lambda: 20_000.0)
     found = GraphClassifier(**QUICK).fit(mapped, Y)
     assert found._seen.store is not None
     np.testing.assert_allclose(found.label_distributions_, known.label_distributions_, atol=1e-10)
@@ -474,6 +480,21 @@ class KillsOnce:
         return rows
 
 
+@dataclass(frozen=True)
+class DiesOnce:
+    """Work on a part, but the first process of a cluster that does it dies."""
+
+    work: Any
+    flag: Path
+    parent: int
+
+    def __call__(self, part):
+        if os.getpid() != self.parent and not self.flag.exists():
+            self.flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.work(part)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_of_processes_gives_the_same_numbers_though_a_worker_is_killed(
     file, tmp_path, known, monkeypatch
@@ -484,8 +505,13 @@ def test_a_cluster_of_processes_gives_the_same_numbers_though_a_worker_is_killed
     with cluster(workers=2):
         with monkeypatch.context() as patched:
             patched.setattr(passes, "in_threads", None)  # nor is anything searched here
-            neighbors = search(tall(tmp_path / "coarse.npy"))
-        assert abs(neighbors.weights - search(coarse).weights).max() == 0
+            found = search(tall(tmp_path / "coarse.npy"))
+        assert abs(found.weights - search(coarse).weights).max() == 0
+        with monkeypatch.context() as patched:
+            patched.setattr(neighbors, "_nearer", DiesOnce(neighbors._nearer, tmp_path / "died", os.getpid()))
+            found = search(tall(file))
+        assert (tmp_path / "died").exists()
+        assert abs(found.weights - search(X).weights).max() == 0
         assert passes.client() is not None
         of_chunks = GraphClassifier(graph="cosine").fit(of_dask(tmp_path), Y)
         np.testing.assert_allclose(of_chunks.label_distributions_, known.label_distributions_, atol=1e-10)
@@ -521,9 +547,10 @@ def end(scheduler, out):
     scheduler.kill()
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_dead_scheduler_is_told_and_what_was_finished_stays(file, tmp_path, known):
-    told = tmp_path / "scheduler.json"
+@contextmanager
+def scheduling(folder):
+    """A scheduler in a process of its own, with a worker: the process, and its address."""
+    told = folder / "scheduler.json"
     common = ["--scheduler-file", str(told), "--no-dashboard"]
     command = [sys.executable, "-m"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -544,22 +571,62 @@ def test_a_dead_scheduler_is_told_and_what_was_finished_stays(file, tmp_path, kn
     try:
         while not (told.exists() and told.read_text().endswith("}")):
             time.sleep(0.05)
-        address = json.loads(told.read_text())["address"]
-        fitted = GraphClassifier(graph="cosine").fit(tall(file), Y)
-        columns = fitted._seen.linear.columns(tall(file).mapped(OnlyFirst(os.getpid()), 4))
-        fitted._seen = replace(fitted._seen, columns=columns)
-        Thread(target=end, args=(scheduler, tmp_path / "out"), daemon=True).start()
-        with cluster(scheduler=address), pytest.raises(SchedulerLost, match=r"does not answer any more. What was"):
-            fitted.write_proba(tmp_path / "out")
+        yield scheduler, json.loads(told.read_text())["address"]
     finally:
         for process in (scheduler, worker):
             process.kill()
             process.wait()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_dead_scheduler_is_told_and_what_was_finished_stays(file, tmp_path, known):
+    fitted = GraphClassifier(graph="cosine").fit(tall(file), Y)
+    columns = fitted._seen.linear.columns(tall(file).mapped(OnlyFirst(os.getpid()), 4))
+    fitted._seen = replace(fitted._seen, columns=columns)
+    with scheduling(tmp_path) as (scheduler, address):
+        Thread(target=end, args=(scheduler, tmp_path / "out"), daemon=True).start()
+        with cluster(scheduler=address), pytest.raises(SchedulerLost, match=r"does not answer any more. What was"):
+            fitted.write_proba(tmp_path / "out")
     assert len(list((tmp_path / "out").glob("*.parquet"))) == 1
     fitted.write_proba(tmp_path / "out")
     np.testing.assert_allclose(
         parquet.read_table(tmp_path / "out")["p_1"], known.label_distributions_[:, 1], atol=1e-10
     )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_search_goes_on_when_its_scheduler_has_died(file, tmp_path, monkeypatch):
+    plain, kept = sums.write, []
+    search = graph.knn(n_neighbors=5, method="approximate")
+    undisturbed = search(X)
+    with scheduling(tmp_path) as (scheduler, address):
+
+        def write(path, n_done, made):
+            plain(path, n_done, made)
+            kept.append(n_done)
+            if n_done == 5:
+                scheduler.kill()
+                scheduler.wait()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(sums, "KEEP_AFTER", -1.0)
+            patched.setattr(sums, "write", write)
+            with (
+                pytest.raises(SchedulerLost),
+                kept_sums(tmp_path / "sums", "x"),
+                cluster(scheduler=address),
+            ):
+                search(tall(file))
+    assert 5 <= kept[-1] < 40
+    with kept_sums(tmp_path / "sums", "x"):
+        monkeypatch.setattr(neighbors, "kmeans_centers", lambda *_: pytest.fail("cells were made again"))
+        take = Mock(side_effect=neighbors._Nearest.take)
+        monkeypatch.setattr(neighbors._Nearest, "take", lambda *given: take(*given))
+        put = Mock(side_effect=neighbors._Nearest.put)
+        monkeypatch.setattr(neighbors._Nearest, "put", lambda *given: put(*given))
+        found = search(tall(file))
+    assert put.call_count + take.call_count == 40 - kept[-1]
+    assert abs(found.weights - undisturbed.weights).max() == 0
 
 
 @pytest.mark.filterwarnings("ignore")

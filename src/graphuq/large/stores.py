@@ -76,7 +76,10 @@ def _of_parquet(files: list[Path]) -> Tall:
         schema = file.schema_arrow
         for column in schema:
             if not _is_number(column.type):
-                raise TypeError(f"Column {column.name!r} of {path} holds {column.type}, and features are numbers.")
+                raise TypeError(
+                    f"Column {column.name!r} of {path} holds {column.type}, and features are numbers: all columns of a store "
+                    "are taken for features, so write it without those that are none."
+                )
         if names is not None and names != schema.names:
             raise ValueError(f"{path} has other columns than {files[0]}: {', '.join(schema.names[:8])}.")
         names = schema.names

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -21,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq import sums
 from graphuq._expect import RowError
 from graphuq._progress import progress_bar
 from graphuq._threads import Made, Part, blas_threads, in_threads
+from graphuq.large import sums
+from graphuq.large.sums import Sums
 from graphuq.memory import check_room
-from graphuq.sums import Sums
 from graphuq.tall import PART_ROWS, Array, Tall, needed
 
 Work = Callable[[slice, Array], Any]
@@ -81,17 +80,15 @@ def summed(X: Tall, work: Callable[[Array], Sums], *, shown: bool | None = False
     Work is handed no more rows at a time than stay in the cache. Inside `sums.kept_sums` what takes long goes on where an
     earlier run was stopped.
     """
-    slices, place = X.slices(), sums.place(work, X.bounds)
-    n_done, total = sums.read(place)
-    kept = time.monotonic()
-    for found in each_block(X, _InParts(work), chosen=slices[n_done:], shown=shown, desc=desc):
-        n_done, total = n_done + 1, found if total is None else _added(total, found)
-        late = time.monotonic() - kept > sums.KEEP_AFTER
-        if place is not None and (late or (n_done == len(slices) and place.exists())):
-            sums.write(place, n_done, total)
-            kept = time.monotonic()
-    assert total is not None  # there are rows
-    return total
+    slices = X.slices()
+
+    def blocks(n_done: int, _: Sums | None) -> Iterator[Sums]:
+        return each_block(X, _InParts(work), chosen=slices[n_done:], shown=shown, desc=desc)
+
+    def added(total: Sums | None, found: Sums) -> Sums:
+        return found if total is None else _added(total, found)
+
+    return sums.going_on(blocks, added, work, X.bounds)
 
 
 def each_block(
@@ -134,9 +131,10 @@ def check_finite(rows: slice, X: Array) -> None:
         return
     bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
     if bad.size:
+        many = f"{bad.size:,} rows, the first of them " if bad.size > 1 else ""
         raise RowError(
-            f"The block of rows {rows.start:,} to {rows.stop - 1:,} has NaN or infinite values in {bad.size:,} rows, "
-            "the first of them row {}. Fill in or remove those rows.",
+            f"The block of rows {rows.start:,} to {rows.stop - 1:,} has NaN or infinite values in {many}row "
+            "{}. Fill in what is missing, or remove such rows.",
             rows.start + int(bad[0]),
         )
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from functools import partial
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -100,9 +98,8 @@ def without_effect(classifier: GraphClassifier, n_classes: int | None = None) ->
     """
     graph, prior = classifier.graph, classifier.prior
     template = unlabeled(classifier.model, classifier)
-    named = (
-        template is not classifier.model
-    )  # a model of a user's own takes no settings, and may offer no evidence
+    # a model of a user's own takes no settings, and may offer no evidence
+    named = template is not classifier.model
     n_classes = n_classes or len(getattr(classifier, "classes_", ()))
     if named and n_classes:
         template = replace(template, n_fields=1 if n_classes == 2 else n_classes)
@@ -146,45 +143,41 @@ def refuse_ignored_noise(model: Any) -> None:
 
 def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.LowRankGraph:
     """The similarity graph that a classifier asks for."""
-    named = classifier.graph
+    named, (n_rows, n_features) = classifier.graph, X.shape
+    if callable(named):
+        made = named(X)
+        made = made if isinstance(made, graphs.Graph | graphs.LowRankGraph) else graphs.precomputed(made)
+        if made.n_nodes != n_rows:
+            raise ValueError(f"The graph has {made.n_nodes} nodes and X has {n_rows} rows: they must be the same.")
+        return made
     if named == "precomputed":
         return graphs.precomputed(X)
     if named == "cosine":
         return graphs.cosine(X, progress=shows_bars(classifier))
-    n_components, sparse = classifier.n_components, issparse(X)
-    if n_components is None and sparse and min(X.shape) > 2:
-        n_components = min(SPARSE_COMPONENTS, min(X.shape) - 1)
+    settings: dict[str, Any] = {"n_components": classifier.n_components}
+    if classifier.n_components is None and issparse(X) and min(n_rows, n_features) > 2:
+        settings["n_components"] = min(SPARSE_COMPONENTS, n_rows - 1, n_features - 1)
     if named in ("gaussian", "nystrom"):
-        assert classifier.width is not None  # checked
-        if named == "gaussian":
-            return graphs.gaussian(X, tau=classifier.width, n_components=n_components)
-        n_landmarks, shown = min(N_LANDMARKS, X.shape[0]), shows_bars(classifier)
-        tau, seed = classifier.width, _graph_seed(classifier)
-        return graphs.nystrom(
-            X, tau=tau, n_landmarks=n_landmarks, n_components=n_components, seed=seed, progress=shown
-        )
-    if named == "knn" and isinstance(X, Tall):
-        n_rows, n_features = X.shape
+        settings["tau"] = classifier.width
+    if named in ("knn", "nystrom"):
+        settings["seed"] = _graph_seed(classifier)
+    if named == "gaussian":
+        return graphs.gaussian(X, **settings)
+    if named == "nystrom":
+        return graphs.nystrom(X, n_landmarks=min(N_LANDMARKS, n_rows), progress=shows_bars(classifier), **settings)
+    if isinstance(X, Tall):
         numbers = NEIGHBOR_COPIES * n_features + NEIGHBOR_MATRICES * classifier.n_neighbors
         check_room(
             n_rows * (8.0 * numbers + MODE_BYTES * first_modes(classifier, n_rows)),
             f"The graph of nearest neighbors of {n_rows:,} rows, with its eigenvectors,",
             "Use fewer n_modes, or the graph cosine or nystrom.",
         )
-    if named in ("knn", "self_tuning"):
-        build = partial(graphs.knn, seed=_graph_seed(classifier)) if named == "knn" else graphs.self_tuning
-        n_neighbors = min(classifier.n_neighbors, X.shape[0] - 1)
-        if n_neighbors < classifier.n_neighbors:
-            told = f"is {classifier.n_neighbors:,}, and there are {X.shape[0]:,} rows: all others are neighbors of each."
-            warn(SettingWarning("n_neighbors", told))
-        return build(X, n_neighbors=n_neighbors, n_components=n_components)
-    build_own: Callable[[Any], Any] = classifier.graph
-    made = build_own(X)
-    if not isinstance(made, graphs.Graph | graphs.LowRankGraph):
-        made = graphs.precomputed(made)
-    if made.n_nodes != X.shape[0]:
-        raise ValueError(f"The graph has {made.n_nodes} nodes and X has {X.shape[0]} rows: they must be the same.")
-    return made
+    n_neighbors = min(classifier.n_neighbors, n_rows - 1)
+    if n_neighbors < classifier.n_neighbors:
+        told = f"is {classifier.n_neighbors:,}, and there are {n_rows:,} rows: all others are neighbors of each."
+        warn(SettingWarning("n_neighbors", told))
+    build = graphs.knn if named == "knn" else graphs.self_tuning
+    return build(X, n_neighbors=n_neighbors, **settings)
 
 
 def seed_of(classifier: GraphClassifier) -> int:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from graphuq import GraphClassifier, graph
-from graphuq.settings import make_graph
+from graphuq.estimator.settings import make_graph
 
 X = np.random.default_rng(0).standard_normal((520, 3))
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from graphuq.self_check import self_check
+from graphuq.posterior.left_out import self_check
 
 
 def checked(n_labels, confidence, n_right):
-    """Of so many labels, half of them of each class, all foreseen with one confidence, so many rightly."""
+    """Of so many labels, half of them of each class, all predicted with one confidence, so many rightly."""
     y = np.arange(n_labels) % 2
     says = np.where(np.arange(n_labels) < n_right, y, 1 - y)
     p = np.where(np.arange(2) == says[:, None], confidence, 1 - confidence)

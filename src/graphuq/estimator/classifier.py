@@ -1,4 +1,4 @@
-"""Rows of features and a few classes in; the class of every row, and of new ones, and how sure it is out."""
+"""Rows of features and a few classes in; the class of every row and of new ones, and how sure it is, out."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from graphuq import answers, queries, uncertainty
 from graphuq import graph as graphs
+from graphuq import queries, uncertainty
 from graphuq._expect import expect_numbers
 from graphuq._progress import stages_told
-from graphuq.beliefs import drawn, infer, model_of, with_labels
 from graphuq.classes import Labels, read_labels, refuse_one_versus_rest, relabel
+from graphuq.estimator import answers
+from graphuq.estimator.beliefs import drawn, infer, model_of, with_labels
+from graphuq.estimator.rows import average_equal, read_features, warn_of_contradictions, warn_of_units
+from graphuq.estimator.seen import Seen, read_rows, remember
+from graphuq.estimator.settings import COMPARES_COLUMNS, check_settings
 from graphuq.posterior import Draws
 from graphuq.posterior.kept import Kept, refreshed
+from graphuq.posterior.left_out import SelfCheck, SuspiciousLabels, self_check, suspicious_labels
 from graphuq.posterior.mixture import AnyPosterior
 from graphuq.prior import NewRows
-from graphuq.rows import average_equal, read_features, warn_of_contradictions, warn_of_units
-from graphuq.seen import Seen, read_rows, remember
-from graphuq.self_check import SelfCheck, self_check
-from graphuq.settings import COMPARES_COLUMNS, check_settings
 from graphuq.spectrum.result import Spectrum
 from graphuq.stages import peak_gigabytes, timed
-from graphuq.suspicion import SuspiciousLabels, suspicious_labels
 from graphuq.tall import Tall, is_store
 
 Array = NDArray[np.float64]
@@ -39,64 +39,64 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     A similarity graph of the rows gives a Gaussian prior on functions of the rows that vary little
     between similar ones; the labels turn it into a posterior. Any number of classes.
 
-    Unlabeled rows are part of the data: pass all rows to `fit`, with y = -1, NaN or None where the class
-    is not known (for text also ""). No class can be called -1.
+    Unlabeled rows are part of the data: pass all rows to `fit`, with y = -1, NaN or None where the class is unknown
+    (for text also ""). No class can be called -1.
 
-    Features are compared as they are: bring them to one scale first, with scikit-learn's StandardScaler say, where their
-    units differ, as `graphuq fit` does. Labels have no weights: `fit` takes no `sample_weight`. To cross-validate use
-    `LabeledKFold` and `LabeledScorer`.
+    Features are compared as given: if their units differ, scale them first, for example with scikit-learn's
+    StandardScaler (`graphuq fit` does so). Labels have no weights: `fit` takes no `sample_weight`. To cross-validate,
+    use `LabeledKFold` and `LabeledScorer`.
 
     Args:
-        graph: how similar rows are: "knn" (nearest neighbors, for any size), "self_tuning" or
-            "gaussian" (all pairs), "nystrom" (all pairs, through 500 landmarks), "cosine" (all pairs, nonnegative
-            features), or "precomputed": X is then
-            the matrix of weights between rows, or a `Graph`, and in `predict` of new rows to the rows of `fit`, or the
-            whole matrix of `fit` again, for its rows.
-            Or a function of X that returns a graph or a matrix of weights, such as ``graph.knn(n_neighbors=20)``.
-        n_neighbors: neighbors of a row in the graph, or that set its scale; at most all other rows.
+        graph: how similarity is measured: "knn" (nearest neighbors, for any size), "self_tuning" or "gaussian" (all
+            pairs), "nystrom" (all pairs, through 500 landmarks), "cosine" (all pairs, nonnegative features), or
+            "precomputed": X is then the matrix of weights between rows, or a `Graph`; in `predict` it holds the weights
+            of new rows to the rows of `fit`, or is the whole matrix of `fit` again, to answer for its rows. Or a
+            function of X that returns a graph or a matrix of weights, such as ``graph.knn(n_neighbors=20)``.
+        n_neighbors: neighbors that a row is joined to, or that set its scale; at most all other rows.
         width: the distance at which rows still count as similar, for "gaussian" and "nystrom".
-        n_components: project the features to so many principal components first; sparse X, such as counts of words, to
-            100 unless told otherwise, but for "cosine", which needs no dense copy.
+        n_components: project the features to this many principal components first. The default for sparse X, such as
+            word counts, is 100, except for "cosine", which needs no dense copy.
         prior: "learned" (a sum of a matern prior on the graph and a linear function of the features, whose
-            hyper-parameters are learned from the labels, as is the labels' noise), "matern" with the `tau` and
-            `alpha` given, or the paper's "approximate", "project" or "full". Or a function of a spectrum that
-            returns a prior, such as ``prior.matern(tau=0.1, alpha=2)``.
-        n_modes: eigenvectors of the graph to use; all of a small graph's. "full" always uses all.
+            hyper-parameters are learned from the labels, as is the labels' noise), "matern" with the given `tau` and
+            `alpha`, or the paper's "approximate", "project" or "full". Or a function of a spectrum that returns a
+            prior, such as ``prior.matern(tau=0.1, alpha=2)``.
+        n_modes: how many eigenvectors of the graph to use; a small graph may have fewer. "full" always uses all.
         tau: inverse length scale of "matern".
         alpha: smoothness of "matern".
         model: how labels follow from the function: "probit", "level_set" or "ginzburg_landau". Or a model
             without labels, such as ``models.Probit(gamma=0.2)``, or a class of your own.
-        gamma: standard deviation of the noise of labels; None to learn it, or, where nothing is
-            learned, for the model's own (0.1, for Ginzburg-Landau 0.6). A learned prior has deviation 1 along the
-            graph where probit's gamma is given, and is in units of the noise where it is not.
+        gamma: standard deviation of the label noise. None learns it or, where nothing is learned, uses the model's
+            default (0.1, for Ginzburg-Landau 0.6). If probit's gamma is given, a learned prior has standard deviation 1
+            along the graph; if not, the prior is in units of the noise.
         epsilon: width of the wells of "ginzburg_landau".
-        inference: "ep" answers by expectation propagation, "sample" draws `n_steps` by `sampler`. "auto" answers
-            a learned prior by expectation propagation, averaged over hyper-parameters; and draws under any other,
-            until R-hat is below 1.01 with 400 effective draws, for up to 20 times `n_steps` or `time_limit`.
+        inference: "ep" uses expectation propagation, "sample" makes `n_steps` draws with `sampler`. "auto" uses
+            expectation propagation for a learned prior, averaged over hyper-parameters; for any other prior it draws
+            until R-hat is below 1.01 with 400 effective draws, for at most 20 times `n_steps` or `time_limit`.
         sampler: how to draw, such as `PCN()`; by default the model's own.
         n_steps: draws of each chain.
         n_chains: independent chains.
-        time_limit: seconds after which "auto" stops drawing, and says so.
-        random_state: of draws, of choices among rows to ask about, of the landmarks of "nystrom" and of an approximate
-            search for neighbors; the same number gives the same answer. What else is chosen at random (the start of
-            eigenvectors, rows that stand for all others, labels to begin learning with) is the same for all numbers.
-        verbose: tell each stage of what takes long on standard error, with bars where that is a terminal; False for never,
-            and None, the default, what takes over a second in a terminal or a notebook.
+        time_limit: seconds after which "auto" stops drawing, with a warning.
+        random_state: seed of the draws, of random choices among rows to ask about, of the landmarks of "nystrom" and of
+            an approximate neighbor search; the same number gives the same answer. Other random choices (the start of
+            the eigenvectors, rows that represent all others, labels to begin learning with) do not depend on it.
+        verbose: whether to report the stages of long work on standard error, with bars in a terminal. False never does;
+            None, the default, reports what takes over a second in a terminal or a notebook.
 
     Attributes:
         classes_: the classes, in order.
         transduction_: the class of every row of `fit`.
-        label_distributions_: their probabilities, shape (n_rows, n_classes), columns as in `classes_`.
+        label_distributions_: the probability of each class at these rows, shape (n_rows, n_classes), columns as in
+            `classes_`.
         label_errors_: the Monte-Carlo errors of these.
         posterior_: the `Posterior`: `Draws`, a `GaussianPosterior` or a `Mixture`.
-        hyperparameters_: gamma, tau, alpha, graph, linear, constant, mistakes, epsilon, as far as they apply; gamma is the
-            one given, or, of a learned prior, 1, the unit of graph and linear.
-        hyperparameter_spread_: of those that were learned, the factor within which they are known.
-        graph_, spectrum_: the similarity graph and its eigenpairs: of a large graph as many as carry weight.
+        hyperparameters_: gamma, tau, alpha, graph, linear, constant, mistakes, epsilon, as far as they apply. gamma is
+            the value given or, for a learned prior, 1, the unit of graph and linear.
+        hyperparameter_spread_: for each learned one, the factor within which it is known.
+        graph_, spectrum_: the similarity graph and its eigenpairs; for a large graph, those that carry weight.
         stages_, peak_gigabytes_: the seconds that each part of `fit` took, and the most memory this process has held.
         labels_: the labeled rows and their classes.
         n_iter_: steps of each chain, or sweeps of expectation propagation.
-        n_features_in_, feature_names_in_: of X.
+        n_features_in_, feature_names_in_: number and names of the columns of X.
     """
 
     posterior_: AnyPosterior
@@ -151,8 +151,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
         Args:
             X: features, shape (n_rows, n_features), or weights (n_rows, n_rows) if precomputed. Features in a store (a
-                Zarr or Dask array, a mapped file that would fill the memory, a `tall.tall`) stay there: they are
-                read in blocks, by the Dask cluster whose client is open, or here; see `write_proba`.
+                Zarr or Dask array, a mapped file that would fill the memory, a `tall.tall`) stay there: they are read
+                in blocks, by the cluster of an open Dask client or by this process; see `write_proba`.
             y: a class for each labeled row; -1, NaN or None for the others, see `read_labels`.
         """
         check_settings(self)
@@ -180,14 +180,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def partial_fit_labels(self, nodes: ArrayLike, y: Any) -> GraphClassifier:
-        """Take in the classes of some more rows of `fit`; the graph, its spectrum and hyper-parameters stay.
+        """Add labels to rows of `fit`; the graph, its spectrum and the hyper-parameters stay.
 
-        Where the model allows expectation propagation this takes milliseconds on a graph of any size: the answers,
-        of new rows too, are those of expectation propagation from here on, until `draw` replaces them by draws.
-        The weights of a mixture over hyper-parameters follow the evidence of the new labels. Other models, and
-        labels that expectation propagation cannot reconcile, are sampled at once.
+        Where the model allows expectation propagation this takes milliseconds on a graph of any size. From then on all
+        answers, also at new rows, come from expectation propagation, until `draw` replaces them by draws. The weights
+        of a mixture over hyper-parameters are updated by the evidence of the new labels. Other models, and labels that
+        expectation propagation cannot reconcile, are sampled at once.
 
-        A row that was labeled before is labeled anew, or, where y is -1, NaN or None, not at all.
+        A row that has a label gets the new one; y = -1, NaN or None removes it.
 
         Args:
             nodes: row numbers, from 0.
@@ -200,16 +200,16 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             return self._believe(labels, with_labels(self, self._seen, self.posterior_, labels))
 
     def draw(self) -> GraphClassifier:
-        """Sample the posterior: answers then come from exact draws, of a mixture from those of its heaviest components.
+        """Sample the posterior, of a mixture its heaviest components: answers then come from exact draws.
 
-        The temperature of a mixture, which more than two classes have, stays: it is applied to what the draws say.
+        The temperature of a mixture, used with more than two classes, stays and is applied to the draws' probabilities.
         """
         check_is_fitted(self)
         with stages_told(self.verbose):
             return self._believe(self.labels_, drawn(self, self._seen, self.posterior_))
 
     def most_uncertain(self, n: int = 10) -> NDArray[np.int64]:
-        """The rows of `fit` without a label whose class is least sure, least sure first."""
+        """The unlabeled rows of `fit` whose class is least certain, least certain first."""
         check_is_fitted(self)
         unlabeled = np.setdiff1d(np.arange(self.graph_.n_nodes), self.labels_.nodes)
         return uncertainty.most_uncertain(self.label_distributions_, n, among=unlabeled)
@@ -217,7 +217,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def next_queries(
         self, n: int = 1, *, strategy: str = "loss", candidates: ArrayLike | None = None
     ) -> NDArray[np.int64]:
-        """The rows of `fit` without a label to ask a person about, best first; see `queries.next_queries`."""
+        """The unlabeled rows of `fit` to ask a person about, best first; see `queries.next_queries`."""
         check_is_fitted(self)
         known: dict[str, Any] = {
             "probability": self.label_distributions_,
@@ -236,8 +236,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def relearn(self) -> GraphClassifier:
         """Learn the hyper-parameters again from all labels given since; the graph and its spectrum stay.
 
-        It takes as long as `fit` less its graph. To go on answering meanwhile, relearn a copy (`copy.copy`), and hand
-        it the labels that came in the meantime by `partial_fit_labels`.
+        It takes as long as `fit` without building the graph. To keep answering meanwhile, relearn a copy (`copy.copy`),
+        then give it the labels that arrived in the meantime by `partial_fit_labels`.
         """
         check_is_fitted(self)
         return self._infer(self.labels_)
@@ -248,23 +248,24 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return suspicious_labels(self.posterior_, n=n)
 
     def write_proba(self, path: Any, X: Any = None, *, force: bool = False) -> Any:
-        """Write the probabilities of every row, a block at a time, and go on where an earlier call was stopped.
+        """Write the probabilities of every row, a block at a time, continuing where an earlier call was stopped.
 
         Args:
-            path: a folder of Parquet files, or, if its name ends in ".zarr", a Zarr array; returned.
+            path: a folder for Parquet files or, if its name ends in ".zarr", a Zarr array; it is returned.
             X: new rows, in memory or in a store, as `tall.tall` takes them; by default the rows of `fit`.
-            force: replace what was written there for another fit, or other rows.
+            force: replace what was written there for another fit or other rows.
         """
         check_is_fitted(self)
         return answers.write(self, path, X, force=force)
 
     def report(self, path: Any, **settings: Any) -> Any:
-        """Write a page about the answers, with a map, the rows worth checking and what to trust; returns its path.
+        """Write a page with a map, the rows worth checking and what can be trusted; returns its path.
 
         Args:
-            path: the file to write, such as "report.html"; one that exists is kept unless ``force=True``.
-            settings: all optional: `X` (the table of `fit`, to show its values) and `columns` (what these are called),
-                `names` of the rows, `truth` (the classes, where known, to judge the answers by), `title`.
+            path: the file to write, such as "report.html"; an existing one is kept unless ``force=True``.
+            settings: all optional: `X` (the rows of `fit`, to show their values: those that went into it, or a data frame
+                from before a pipeline, with text too) and `columns` (their names), `names` of the rows, `truth` (the
+                true classes, where known, to judge the answers by), `title`.
         """
         check_is_fitted(self)
         from graphuq.app.report import write_report
@@ -272,7 +273,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return write_report(self, path, **settings)
 
     def self_check(self) -> SelfCheck:
-        """Whether the probabilities are too sure, too timid or about right, judged by leaving out each label."""
+        """Whether probabilities are too sure, too timid or about right, judged by leaving out each label."""
         check_is_fitted(self)
         return self_check(self.posterior_)
 
@@ -283,7 +284,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def spectrum_(self) -> Spectrum:
-        """Its eigenpairs: of a large graph as many as carry weight."""
+        """Its eigenpairs; for a large graph, those that carry weight."""
         return self._seen.spectrum
 
     @property
@@ -293,7 +294,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def label_distributions_(self) -> Array:
-        """The probabilities of the classes at every row of `fit`, not to be written to."""
+        """The probability of each class at every row of `fit`; read-only."""
         check_is_fitted(self)
         if self._distributions is None and self._seen.store is not None:
             self._distributions, self._errors = answers.in_memory(self)
@@ -326,7 +327,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return first.n_draws if isinstance(first, Draws) else first.fit.n_sweeps
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each row, of `fit` or new."""
+        """The most probable class of each row, whether from `fit` or new."""
         found = self.predict_proba(X)
         return self.classes_[uncertainty.most_probable(found)]
 
@@ -339,7 +340,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return uncertainty.label_variance(self.predict_proba(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of rows classified right, among those whose class is given."""
+        """The share of rows classified correctly, among those whose class is given."""
         check_is_fitted(self)
         check_consistent_length(X, y, sample_weight)
         truth = read_labels(y, classes=self.classes_)
@@ -354,9 +355,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return float(np.average(right, weights=weights))
 
     def locate(self, X: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_], NewRows | None]:
-        """Which rows of `fit` rows of X are (-1 if none), which are new, and the new ones as `posterior_` takes them.
+        """The row of `fit` that each row of X is (-1 if none), which are new, and these as `posterior_` takes them.
 
-        A row of features that was in `fit` is the node it was there; of weights, all rows of `fit` in order are.
+        A row of features that was in `fit` is matched to its node. Weights are matched only if they are all rows of
+        `fit` in order.
         """
         check_is_fitted(self)
         X = read_features(self, X, reset=False)
