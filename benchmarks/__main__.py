@@ -3,6 +3,7 @@
 It ends with a table of docs/reproduction/performance.json, which benchmarks that keep a record add to.
 """
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +15,12 @@ HELPERS = {"__init__", "__main__", "exact_answers", "page", "problems", "record"
 
 def main() -> int:
     everything = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in HELPERS)
-    chosen = sys.argv[1:] or everything
+    parser = argparse.ArgumentParser(prog="graphuq bench", description="Run every benchmark in turn, or some.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(everything)}")
+    chosen = parser.parse_args().names or everything
     unknown = sorted(set(chosen) - set(everything))
     if unknown:
-        print(f"No benchmark {', '.join(unknown)}: choose from {', '.join(everything)}.", file=sys.stderr)
-        return 2
+        parser.error(f"no benchmark {', '.join(unknown)}: choose from {', '.join(everything)}.")
     failed = []
     for name in chosen:
         print(f"\n== {name}", flush=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphuq import baselines, datasets, graph, laplacian, prior, spectrum
-from graphuq.app.demo import few_labels
 from graphuq.inference.watch import watched_nodes
 from graphuq.inference.whiten import whiten
 from graphuq.models import LevelSet, Model, Probit
@@ -70,7 +69,7 @@ def mnist(seed: int = 0, *, n_per_digit: int | None = 2000, n_labels: int = 160,
 def fours_and_nines(n_labels: int) -> tuple[datasets.Dataset, np.ndarray, np.ndarray]:
     """4,000 images of MNIST, so many of them labeled, half of each digit: the data, the nodes and their labels."""
     digits = datasets.mnist_pair(4, 9, n_per_digit=2000, seed=0)
-    return digits, *few_labels(digits.y, {1: n_labels // 2, -1: n_labels // 2}, seed=0)
+    return digits, *datasets.few_labels(digits.y, {1: n_labels // 2, -1: n_labels // 2}, seed=0)
 
 
 def plume(seed: int = 0, *, n_nodes: int | None = None, n_labels: int = 8000, n_modes: int = 50) -> Problem:

@@ -42,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=SCRATCH / "work", help="for finished trials")
     asked = parser.parse_args(given)
     if asked.names == ["page"]:
+        if asked.all or asked.quick or asked.full:
+            parser.error("the page is made of records that are there: leave out --all, --quick and --full.")
         records = asked.out or RECORDS
         if not any(records.glob("*.json")):
             parser.error(f"there is no record in {records}: run some experiments first.")

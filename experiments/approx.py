@@ -38,11 +38,10 @@ def trials(config: Config) -> list[Trial]:
 
 def run(config: Config, trial: Trial) -> dict[str, Any]:
     from experiments import problems
-    from graphuq import prior
-    from graphuq.app.demo import few_labels
+    from graphuq import datasets, prior
 
     votes, modes = problems.voting()
-    nodes, y = few_labels(votes.y, {1: config.n_democrats, -1: config.n_republicans}, seed=trial["seed"])
+    nodes, y = datasets.few_labels(votes.y, {1: config.n_democrats, -1: config.n_republicans}, seed=trial["seed"])
     priors = {
         "full": prior.full(modes),
         "projection": prior.project(modes, n_modes=config.n_modes),

@@ -28,8 +28,8 @@ from graphuq.graph import Graph
 from graphuq.learning import Learned, learn
 from graphuq.models import Probit
 from graphuq.posterior import GaussianPosterior
+from graphuq.posterior.left_out import suspicious_labels
 from graphuq.spectrum import Spectrum
-from graphuq.suspicion import suspicious_labels
 
 TITLE = "accuracy and calibration of graphuq against other tools"
 OURS = "graphuq, learned"

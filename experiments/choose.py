@@ -28,12 +28,12 @@ from experiments.hyperprior import rows as separable_rows
 from experiments.spectra import cached
 from experiments.table_scores import mean_and_error
 from graphuq import GraphClassifier, calibration, feature_piece, laplacian, spectrum
+from graphuq.estimator.settings import LEARNED_TOLERANCE
 from graphuq.feature_piece import FeaturePiece
 from graphuq.graph import knn
 from graphuq.learning import Hyperprior, LogNormal, learn, learned
 from graphuq.models import Probit
 from graphuq.posterior import Mixture, mixture
-from graphuq.settings import LEARNED_TOLERANCE
 from graphuq.spectrum import Spectrum
 
 Array = NDArray[np.float64]
@@ -47,8 +47,10 @@ LEFT_OUT = ("linear", "mistakes", "n_effective")
 SMOOTH_SHARES, SMOOTH_DISTANCES = (0.0, 0.2, 0.6, 0.8), (0.5, 4.0)
 NEIGHBORS = (7, 10, 15)
 ENOUGH_MODES = (4e-2, 4e-3, 4e-4)
-TEMPERATURES = ((1.0, 1.35), (0.85, 1.35), (0.55, 1.35), (0.7, 1.1), (0.7, 2.0))
+TEMPERATURES = ((0.0, 1.2), (0.15, 1.2), (0.45, 1.2), (0.3, 1.1), (0.3, 1.5))
 OF_SINGLES = (1.0, 0.7, 0.55, 0.3, 0.2)
+# Of fewer than 300 rows.
+SMALL = ("ais", "fgl", "hayes-roth", "tae")
 
 
 @dataclass(frozen=True)
@@ -58,22 +60,32 @@ class Config:
     Attributes:
         tables: two-class tables for choosing.
         separable: data of experiments/hyperprior.py.
-        many: data of many classes, for choosing.
+        many: data of many classes, for choosing; `overlapping` are tables of many classes.
         settings: numbers of labels, and the share of them that is wrong.
-        per_class: labels of each of many classes.
+        per_class: labels of each of many classes; `of_overlapping` numbers of labels of the tables.
         n_draws: draws of labels.
     """
 
     tables: tuple[str, ...] = table_data.CHOOSING
     separable: tuple[str, ...] = ("digits 49", "digits 38", "voting", "cancer")
     many: tuple[str, ...] = table_data.CHOOSING_MANY
+    overlapping: tuple[str, ...] = table_data.CHOOSING_OVERLAPPING
     settings: tuple[tuple[int, float], ...] = ((20, 0.0), (50, 0.0), (50, 0.1))
     per_class: tuple[int, ...] = (1, 2, 5)
+    of_overlapping: tuple[int, ...] = (20, 50, 150)
     n_draws: int = 2
 
 
 FULL = Config()
-QUICK = Config(tables=("titanic",), separable=("digits 49",), many=("vehicle",), settings=((20, 0.0),), n_draws=1)
+QUICK = Config(
+    tables=("titanic",),
+    separable=("digits 49",),
+    many=("vehicle",),
+    overlapping=("tae",),
+    settings=((20, 0.0),),
+    of_overlapping=(20,),
+    n_draws=1,
+)
 
 
 def trials(config: Config) -> list[Trial]:
@@ -84,7 +96,13 @@ def trials(config: Config) -> list[Trial]:
         for data in (*config.tables, *config.separable)
     ]
     many = [{"data": data, "per_class": n} for n in reversed(config.per_class) for data in config.many]
-    return [{**each, "seed": seed} for seed in range(config.n_draws) for each in (*many, *two)]
+    overlapping = [
+        {"data": data, "of_many": n}
+        for n in reversed(config.of_overlapping)
+        for data in config.overlapping
+        if n < 100 or data not in SMALL
+    ]
+    return [{**each, "seed": seed} for seed in range(config.n_draws) for each in (*many, *overlapping, *two)]
 
 
 def run(config: Config, trial: Trial) -> dict[str, Any]:
@@ -98,6 +116,8 @@ def run(config: Config, trial: Trial) -> dict[str, Any]:
                 [_some(rng, np.flatnonzero(y == k), trial["per_class"]) for k in range(y.max() + 1)]
             )
             found = temperatures(X, y, nodes)
+        elif "of_many" in trial:
+            found = temperatures(X, y, table_data.of_every_class(y, trial["of_many"], rng))
         else:
             nodes = _some(rng, np.arange(len(y)), trial["n_labels"])
             while np.unique(y[nodes]).size < 2:
@@ -116,7 +136,7 @@ def _some(rng: np.random.Generator, rows: Classes, n: int) -> Classes:
 @lru_cache(maxsize=64)
 def load(data: str) -> tuple[Array, Classes]:
     """A table, separable data, or data of many classes, by name."""
-    if data in (*table_data.CHOOSING, *table_data.CHOOSING_MANY):
+    if data in (*table_data.CHOOSING, *table_data.CHOOSING_MANY, *table_data.CHOOSING_OVERLAPPING):
         return table_data.load(data)
     X, y = separable_rows(data)
     return X, (y > 0).astype(np.int64)
@@ -225,6 +245,8 @@ def kind_of(result: Trial) -> str:
     """What a trial's losses are averaged with."""
     if "per_class" in result:
         return "many classes"
+    if "of_many" in result:
+        return "tables, many classes"
     kind = "tables" if result["data"] in table_data.CHOOSING else "separable"
     return f"{kind}, a tenth wrong" if result["wrong"] else kind
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from experiments import problems, style
 from experiments.experiment import Claim, Record, Trial
-from graphuq import prior
+from graphuq import datasets, prior
 from graphuq.inference.star_ep import Fit
 from graphuq.learning import learn
 from graphuq.models import Model, Probit
@@ -91,10 +91,8 @@ def run(config: Config, trial: Trial) -> dict[str, Any]:
 def posterior(config: Config, data: str) -> tuple[GaussianPrior, Spectrum, NDArray[np.int64], NDArray[np.int64]]:
     """The paper's prior, the spectrum behind it, labeled nodes and their labels."""
     if data == "voting":
-        from graphuq.app.demo import few_labels  # here, since the shell's packages come with it
-
         votes, modes = problems.voting()
-        nodes, y = few_labels(votes.y, {1: 3, -1: 2}, seed=config.seed)
+        nodes, y = datasets.few_labels(votes.y, {1: 3, -1: 2}, seed=config.seed)
         return prior.full(modes), modes, nodes, y
     if data == "moons":
         moons, modes = problems.two_moons(config.noise, config.seed)

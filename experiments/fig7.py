@@ -54,12 +54,13 @@ def trials(config: Config) -> list[Trial]:
 def run(config: Config, trial: Trial) -> dict[str, Any]:
     """All models, since the members shown depend on all of them."""
     from experiments import problems
-    from graphuq import prior
-    from graphuq.app.demo import few_labels
+    from graphuq import datasets, prior
     from graphuq.models import GinzburgLandau
 
     votes, modes = problems.voting()
-    nodes, labels = few_labels(votes.y, {1: config.n_democrats, -1: config.n_republicans}, seed=trial["seed"])
+    nodes, labels = datasets.few_labels(
+        votes.y, {1: config.n_democrats, -1: config.n_republicans}, seed=trial["seed"]
+    )
     y = labels.astype(float)
     models = {name: make(nodes, y, gamma=config.gamma) for name, make in problems.LIKELIHOODS.items()}
     for name, epsilon in (("ginzburg_landau", config.epsilon), ("deep_well", config.epsilon_deep_well)):

@@ -18,7 +18,7 @@ def wrapped(text: str) -> str:
     return textwrap.fill(" ".join(text.split()), WIDTH, break_on_hyphens=False) + "\n"
 
 
-def with_error(value: list[float | None]) -> str:
+def with_error(value: list[float | None], digits: int = 3) -> str:
     """A mean with its standard error, if it has one."""
     mean, error = value
-    return f"{mean:.3f}" + ("" if error is None else f" ± {error:.3f}")
+    return f"{mean:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}")

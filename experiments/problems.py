@@ -53,11 +53,9 @@ def mnist(first: int, second: int, n_modes: int | None = 300) -> Problem:
 
 def choose(y: NDArray[np.int64], share: float, seed: int, *, of_each_class: bool = True) -> NDArray[np.int64]:
     """That share of the nodes at random, of each class or of all nodes."""
-    from graphuq.app.demo import few_labels  # here, since the shell's packages come with it
-
     if not of_each_class:
         return np.random.default_rng(seed).choice(len(y), round(share * len(y)), replace=False)
-    return few_labels(y, {label: round(share * np.sum(y == label)) for label in (1, -1)}, seed=seed)[0]
+    return datasets.few_labels(y, {label: round(share * np.sum(y == label)) for label in (1, -1)}, seed=seed)[0]
 
 
 def with_labels(
@@ -67,11 +65,9 @@ def with_labels(
 
     Voting records and two moons have all their modes, digits `n_modes`.
     """
-    from graphuq.app.demo import few_labels
-
     if name == "voting":
         votes, modes = voting()
-        return votes, modes, few_labels(votes.y, {1: 3, -1: 2}, seed=seed)[0]
+        return votes, modes, datasets.few_labels(votes.y, {1: 3, -1: 2}, seed=seed)[0]
     if name == "moons":
         moons, modes = two_moons(noise, seed)
         return moons, modes, choose(moons.y, 0.03, seed, of_each_class=False)

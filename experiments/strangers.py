@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from experiments import command, table_data, tables
 from experiments.experiment import Trial
@@ -42,23 +41,12 @@ class Config:
 FULL = Config()
 QUICK = Config(tables=("twoclass",), n_labels=(20,), n_draws=1)
 
-summarize, claims, draw = tables.summarize, tables.claims, tables.draw
+run, summarize, claims, draw = tables.run, tables.summarize, tables.claims, tables.draw
 
 
 def trials(config: Config) -> list[Trial]:
-    """Draws of labels, the longest first of each: a run cut off has all data."""
-    return [
-        {"group": "tables", "data": data, "n_labels": n, "seed": seed}
-        for seed in range(config.n_draws)
-        for n in reversed(config.n_labels)
-        for data in config.tables
-        if n < 200 or data not in SMALL
-    ]
-
-
-def run(config: Any, trial: Trial) -> dict[str, Any]:
-    """Every tool on one draw of labels."""
-    return tables.run(config, trial)
+    """Draws of labels, the longest first of each."""
+    return tables.of_tables(config, "tables", {(data, 200) for data in SMALL})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

