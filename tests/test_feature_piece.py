@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from graphuq.feature_piece import SMOOTH_DISTANCE, SMOOTH_SHARE, FeaturePiece
+from graphuq import feature_piece, tall
+from graphuq.feature_piece import NORMAL_DISTANCE, SMOOTH_DISTANCE, SMOOTH_SHARE, FeaturePiece
 
 RNG = np.random.default_rng(0)
 
@@ -14,10 +15,23 @@ def X():
     return RNG.standard_normal((80, 3)) * [1.0, 100.0, 1e-6] + [0.0, 1e3, 5.0]
 
 
+def linear_part(piece, X):
+    return piece.columns(X)[:, : piece.weights.shape[1]] / np.sqrt(1 - SMOOTH_SHARE)
+
+
+def compressed(x):
+    """By the definition."""
+    distance = np.abs(x - np.median(x))
+    others = np.sort(distance[distance > 0])
+    return np.arcsinh((x - np.median(x)) / (others[len(others) // 2] / NORMAL_DISTANCE))
+
+
 def test_covariance_is_that_of_a_linear_function_and_a_smooth_one(X):
     piece = FeaturePiece.of(X)
     H = piece.columns(X)
-    Z = (X - X.mean(axis=0)) / X.std(axis=0) / np.sqrt(3)
+    Z = np.column_stack([compressed(x) for x in X.T])
+    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0) / np.sqrt(3)
+    np.testing.assert_allclose(linear_part(piece, X), Z, atol=1e-12)
     square = np.square(Z[:, None] - Z[None]).sum(axis=2)
     K = np.exp(-square / (2 * SMOOTH_DISTANCE))
     center = np.eye(80) - 1 / 80
@@ -26,6 +40,40 @@ def test_covariance_is_that_of_a_linear_function_and_a_smooth_one(X):
     expected = (1 - SMOOTH_SHARE) * Z @ Z.T + SMOOTH_SHARE * K
     np.testing.assert_allclose(H @ H.T, expected, atol=1e-5)  # the smallest eigenvalues are left out
     assert np.square(H).sum(axis=1).mean() == pytest.approx(1)
+
+
+def test_the_scale_of_a_feature_does_not_matter(X):
+    moved = X * [1e-3, 1e5, 7.0] + [3.0, -2.0, 1.0]
+    a, b = FeaturePiece.of(X).columns(X), FeaturePiece.of(moved).columns(moved)
+    np.testing.assert_allclose(a @ a.T, b @ b.T, atol=1e-6)
+
+
+def test_a_rare_yes_is_a_step_as_long_as_a_frequent_one():
+    """Of features of deviation 1 that of 2 rows among 200 would be seven times as long."""
+    rare, frequent, number = np.arange(200) < 2, np.arange(200) % 2 == 0, RNG.standard_normal(200)
+    X = np.column_stack([rare, frequent, number]).astype(float)
+    linear = linear_part(FeaturePiece.of(X), X)
+    steps = np.ptp(linear, axis=0)
+    assert steps[0] == pytest.approx(steps[1])
+    assert steps[1] == pytest.approx(2 * linear[:, 2].std())  # a fair coin of deviation 1
+
+
+def test_outliers_are_compressed():
+    """A number a million times as large as the others is no more than a few times as far out."""
+    x = np.append(RNG.standard_normal(199), 1e6)
+    linear = linear_part(FeaturePiece.of(x[:, None]), x[:, None])
+    assert linear.std() == pytest.approx(1)
+    assert 5 < linear[-1, 0] < 15
+    assert linear[:-1].std() > 0.5  # of plain numbers of deviation 1 it would be 1e-5
+
+
+def test_rounding_is_no_difference(X):
+    rounded = 7.0 * (1 + 1e-15 * RNG.integers(0, 2, 80))
+    piece = FeaturePiece.of(np.column_stack([X, rounded]))
+    np.testing.assert_array_equal(piece.weights[3], 0)
+    jitter = np.where(np.arange(80) < 40, 1.0, 0.0) + 1e-9 * RNG.standard_normal(80)
+    linear = linear_part(FeaturePiece.of(jitter[:, None]), jitter[:, None])
+    np.testing.assert_allclose(np.ptp(linear[:40]), 0, atol=1e-2)
 
 
 def test_new_rows_have_the_columns_of_rows_like_them(X):
@@ -38,14 +86,39 @@ def test_new_rows_have_the_columns_of_rows_like_them(X):
     assert (np.linalg.norm(far, axis=1) < 2 * piece.reach).all()
 
 
-def test_sparse_and_wide_features_have_the_columns_of_dense_ones():
-    X = np.where(RNG.random((90, 70)) < 0.1, RNG.random((90, 70)), 0.0)
+@pytest.mark.parametrize("n_features", [7, 70])
+def test_sparse_features_have_the_columns_of_dense_ones(n_features):
+    X = np.where(RNG.random((90, n_features)) < 0.1, RNG.standard_normal((90, n_features)), 0.0)
+    X[:, 0] = 0.0
     dense, sparse = FeaturePiece.of(X), FeaturePiece.of(csr_array(X))
     a, b = dense.columns(X), sparse.columns(csr_array(X))
     np.testing.assert_allclose(a @ a.T, b @ b.T, atol=1e-8)
+    far = 30 * X
+    (a, cut), (b, also) = dense.within_reach(far), sparse.within_reach(csr_array(far))
+    np.testing.assert_allclose(a @ a.T, b @ b.T, atol=1e-8)
+    np.testing.assert_allclose(cut, also, atol=1e-8)
+    assert cut.max() > 0
 
 
-def test_features_that_do_not_vary_or_overflow_are_left_out(X):
+def test_of_very_many_features_the_directions_are_the_same(monkeypatch):
+    X = RNG.standard_normal((90, 70)) @ RNG.standard_normal((70, 70))
+    columns = FeaturePiece.of(X).columns(X)
+    monkeypatch.setattr(feature_piece, "MOST_IN_COVARIANCE", 60)
+    others = FeaturePiece.of(X).columns(X)
+    np.testing.assert_allclose(columns @ columns.T, others @ others.T, atol=1e-8)
+
+
+def test_some_rows_stand_for_many(monkeypatch):
+    """The same rows in memory and in a store."""
+    monkeypatch.setattr(feature_piece, "MOST_ROWS", 1000)
+    X = RNG.standard_normal((4000, 3)) ** 3
+    piece, stored = FeaturePiece.of(X), FeaturePiece.of(tall.tall(X))
+    np.testing.assert_array_equal(piece.weights, stored.weights)
+    np.testing.assert_allclose(piece.columns(X), stored.columns(tall.tall(X)), atol=1e-12)
+    assert np.square(piece.columns(X)).sum(axis=1).mean() == pytest.approx(1, abs=0.1)
+
+
+def test_features_that_do_not_vary_are_left_out(X):
     assert FeaturePiece.of(np.ones((10, 2))) is None
     piece = FeaturePiece.of(np.column_stack([X, np.full(80, 7.0)]))
     np.testing.assert_allclose(

@@ -14,7 +14,7 @@ from graphuq import spectrum
 from graphuq._expect import SettingError
 from graphuq._warn import warn
 from graphuq.estimator.rows import fingerprints, read_features
-from graphuq.estimator.settings import first_modes, make_graph, make_spectrum, modes_that_fit, seed_of, shows_bars
+from graphuq.estimator.settings import first_modes, make_graph, make_spectrum, modes_that_fit, seed_of
 from graphuq.feature_piece import FeaturePiece, looked_at
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.memory import room
@@ -57,7 +57,7 @@ def remember(X: Any, labeled: Nodes) -> Any:
     if not isinstance(X, Tall):
         return X
     n_rows = X.shape[0]
-    return X.remembering(np.concatenate([labeled, numbered(spread(n_rows), n_rows), *looked_at(n_rows)]))
+    return X.remembering(np.concatenate([labeled, numbered(spread(n_rows), n_rows), looked_at(X)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ class Seen:
         has_features, seed = classifier.graph != "precomputed", seed_of(classifier)
         with timed(seconds, "features"):
             learned = has_features and classifier.prior == "learned"
-            linear = FeaturePiece.of(X, progress=shows_bars(classifier)) if learned else None
+            linear = FeaturePiece.of(X) if learned else None
             columns = None if linear is None else linear.columns(X)
         return cls(graph, modes, has_features, linear, columns, rows, seed, seconds, store)
 

@@ -3,9 +3,9 @@
 u is a sum of pieces, in units of the noise that labels add to it:
 
     u = constant + (all but) linear function of the features + function that varies little along the graph,
-    C = c^2 1 1^T + a^2 X X^T + b^2 N sum_j p_j q_j q_j^T,    p_j ~ (1 + t lambda_j / alpha)^-alpha,    sum_j p_j = 1.
+    C = c^2 1 1^T + a^2 H H^T + b^2 N sum_j p_j q_j q_j^T,    p_j ~ (1 + t lambda_j / alpha)^-alpha,    sum_j p_j = 1.
 
-X are the columns of a `FeaturePiece`, whose squares add up to 1 at an average row, so a and b are the deviations that
+H are the columns of a `FeaturePiece`, whose squares add up to 1 at an average row, so a and b are the deviations that
 each piece has there. ``c = kappa sqrt(1 + a^2 + b^2)``: of two classes the share of one is then ``Psi(kappa N(0, 1))``
 before any label is seen, every share as likely as any other for kappa = 1. The matern shares ``p_j ~ (lambda_j +
 tau^2)^-alpha`` are followed along the diffusion ``t = alpha / tau^2``: they start to fall as ``exp(-t lambda)``.
