@@ -18,9 +18,9 @@ from graphuq._progress import stages_told
 from graphuq.classes import Labels, read_labels, refuse_one_versus_rest, relabel
 from graphuq.estimator import answers
 from graphuq.estimator.beliefs import drawn, infer, model_of, with_labels
-from graphuq.estimator.rows import average_equal, read_features, warn_of_contradictions, warn_of_units
+from graphuq.estimator.rows import average_equal, read_features, warn_of_contradictions
 from graphuq.estimator.seen import Seen, read_rows, remember
-from graphuq.estimator.settings import COMPARES_COLUMNS, check_settings
+from graphuq.estimator.settings import check_settings
 from graphuq.posterior import Draws
 from graphuq.posterior.kept import Kept, refreshed
 from graphuq.posterior.left_out import SelfCheck, SuspiciousLabels, self_check, suspicious_labels
@@ -42,9 +42,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     Unlabeled rows are part of the data: pass all rows to `fit`, with y = -1, NaN or None where the class is unknown
     (for text also ""). No class can be called -1.
 
-    Features are compared as given: if their units differ, scale them first, for example with scikit-learn's
-    StandardScaler (`graphuq fit` does so). Labels have no weights: `fit` takes no `sample_weight`. To cross-validate,
-    use `LabeledKFold` and `LabeledScorer`.
+    Labels have no weights: `fit` takes no `sample_weight`. To cross-validate, use `LabeledKFold` and `LabeledScorer`.
 
     Args:
         graph: how similarity is measured: "knn" (nearest neighbors, for any size), "self_tuning" or "gaussian" (all
@@ -56,7 +54,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         width: the distance at which rows still count as similar, for "gaussian" and "nystrom".
         n_components: project the features to this many principal components first. The default for sparse X, such as
             word counts, is 100, except for "cosine", which needs no dense copy.
-        prior: "learned" (a sum of a matern prior on the graph and a linear function of the features, whose
+        scale: in what units the graph compares features: "standard", those of their deviations; "none", as they are
+            given; or "auto", the default, the former for "knn" and "self_tuning" where features differ in range by more
+            than a factor of 30. A learned prior's function of the features has units of its own.
+        prior: "learned" (a sum of a matern prior on the graph and a function of the features, linear or smooth, whose
             hyper-parameters are learned from the labels, as is the labels' noise), "matern" with the given `tau` and
             `alpha`, or the paper's "approximate", "project" or "full". Or a function of a spectrum that returns a
             prior, such as ``prior.matern(tau=0.1, alpha=2)``.
@@ -112,6 +113,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         n_neighbors: int = 5,
         width: float | None = None,
         n_components: int | None = None,
+        scale: str = "auto",
         prior: Any = "learned",
         n_modes: int = 300,
         tau: float = 0.1,
@@ -131,6 +133,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.n_neighbors = n_neighbors
         self.width = width
         self.n_components = n_components
+        self.scale = scale
         self.prior = prior
         self.n_modes = n_modes
         self.tau = tau
@@ -165,8 +168,6 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_consistent_length(X, y)
         labels = read_labels(y)
         refuse_one_versus_rest(labels, X.shape[0])
-        if self.graph in COMPARES_COLUMNS:
-            warn_of_units(X)
         model_of(self, labels)  # one that cannot do what is asked is refused before any work
         began = time.perf_counter()
         with stages_told(self.verbose) as tell:

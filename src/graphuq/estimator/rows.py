@@ -15,6 +15,8 @@ from graphuq._expect import RowWarning, called, refuse_masked
 from graphuq._warn import warn
 from graphuq.classes import Labels
 
+Array = NDArray[np.float64]
+
 # Rows turned into sparse ones at a time: a dense table is not copied whole.
 BLOCK_ROWS = 1000
 # From the narrowest to the widest tenth of the columns: pixels of digits differ by less than 3.
@@ -76,19 +78,14 @@ def _refuse_others(X: Any) -> None:
             )
 
 
-def warn_of_units(X: Any) -> None:
-    """Say that columns have ranges so different that a few of them decide which rows are similar."""
-    if not isinstance(X, np.ndarray):
-        return
+def unlike_ranges(X: Array) -> str:
+    """By which factor the ranges of columns differ, in words, if a few of them would decide which rows are similar."""
     with np.errstate(over="ignore"):
         ranges = np.ptp(X, axis=0)
     narrow, wide = np.quantile(ranges[ranges > 0], [0.1, 0.9], method="nearest") if ranges.any() else (1.0, 1.0)
-    if (factor := wide / narrow) > UNLIKE_RANGES:
-        told = f"{factor:,.0f}" if factor < 1e9 else f"{factor:.0e}"
-        warn(
-            f"Columns of X differ in range by a factor of {told}, so that a few of them decide which rows are "
-            "similar: bring columns of different units to one scale first, with scikit-learn's StandardScaler say.",
-        )
+    if (factor := wide / narrow) <= UNLIKE_RANGES:
+        return ""
+    return f"{factor:,.0f}" if factor < 1e9 else f"{factor:.0e}"
 
 
 def fingerprints(X: Any) -> list[bytes]:
@@ -117,7 +114,7 @@ def warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:
             return
 
 
-def average_equal(values: NDArray[np.float64], rows: list[bytes]) -> NDArray[np.float64]:
+def average_equal(values: Array, rows: list[bytes]) -> Array:
     """The values with those of rows that are alike in every feature replaced by their mean."""
     if len(set(rows)) == len(rows):
         return values

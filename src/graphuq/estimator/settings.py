@@ -25,12 +25,13 @@ from graphuq._expect import (
     expect_whole,
 )
 from graphuq._warn import warn
+from graphuq.estimator.rows import unlike_ranges
 from graphuq.memory import check_room, room
 from graphuq.models import MODELS, unlabeled
 from graphuq.models.base import has_evidence, offer
 from graphuq.prior import GaussianPrior
 from graphuq.spectrum.result import Spectrum
-from graphuq.tall import Tall
+from graphuq.tall import Tall, spread
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 GRAPHS = ("knn", "self_tuning", "gaussian", "nystrom", "cosine", "precomputed")
 # By distances, which are in the units of the columns.
 COMPARES_COLUMNS = GRAPHS[:4]
+SCALES = ("auto", "standard", "none")
 PRIORS = ("learned", "matern", "approximate", "project", "full")
 INFERENCES = ("auto", "ep", "sample")
 # Residuals of the modes of a learned prior: smaller ones changed no probability by 5e-5 on seven data sets.
@@ -62,6 +64,7 @@ def check_settings(classifier: GraphClassifier) -> None:
         ("prior", classifier.prior, PRIORS, "a function of a spectrum that makes a prior"),
         ("model", classifier.model, tuple(MODELS), "a model without labels, or a class of one"),
         ("inference", classifier.inference, INFERENCES, None),
+        ("scale", classifier.scale, SCALES, None),
     ):
         named = isinstance(value, str)
         told = f"must be one of {', '.join(allowed)}{f', or {other}' if other else ''}, got {called(value)}."
@@ -110,6 +113,7 @@ def without_effect(classifier: GraphClassifier, n_classes: int | None = None) ->
         "width": graph in ("gaussian", "nystrom"),
         "n_neighbors": graph in ("knn", "self_tuning"),
         "n_components": graph in COMPARES_COLUMNS,
+        "scale": graph in COMPARES_COLUMNS,
         "n_modes": graph != "cosine" and prior != "full",
         "tau": prior == "matern",
         "alpha": prior == "matern",
@@ -154,7 +158,10 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
         return graphs.precomputed(X)
     if named == "cosine":
         return graphs.cosine(X, progress=shows_bars(classifier))
-    settings: dict[str, Any] = {"n_components": classifier.n_components}
+    settings: dict[str, Any] = {
+        "n_components": classifier.n_components,
+        "standardize": _standardizes(classifier, X),
+    }
     if classifier.n_components is None and issparse(X) and min(n_rows, n_features) > 2:
         settings["n_components"] = min(SPARSE_COMPONENTS, n_rows - 1, n_features - 1)
     if named in ("gaussian", "nystrom"):
@@ -178,6 +185,24 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
         warn(SettingWarning("n_neighbors", told))
     build = graphs.knn if named == "knn" else graphs.self_tuning
     return build(X, n_neighbors=n_neighbors, **settings)
+
+
+def _standardizes(classifier: GraphClassifier, X: Any) -> bool:
+    """Whether features are compared in units of their deviations, which is told where nobody asked for it."""
+    if classifier.scale != "auto" or issparse(X):
+        return bool(classifier.scale == "standard")
+    factor = unlike_ranges(X[spread(len(X))])  # the same rows of a store and in memory
+    if not factor:
+        return False
+    found = f"Columns of X differ in range by a factor of {factor}"
+    if classifier.graph not in ("knn", "self_tuning"):
+        warn(
+            f'{found}, so that a few of them decide which rows are similar: use scale="standard", with a width in units of '
+            "their deviations, or bring columns of different units to one scale first.",
+        )
+        return False
+    warn(f'{found}: the graph compares them in units of their deviations. With scale="none" it does not.')
+    return True
 
 
 def seed_of(classifier: GraphClassifier) -> int:

@@ -18,7 +18,12 @@ _MATRICES = 3  # held at once on the way to a spectrum: weights, Laplacian, eige
 
 @recipe
 def self_tuning(
-    X: MatrixLike, *, n_neighbors: int = 10, n_components: int | None = None, self_weights: bool = False
+    X: MatrixLike,
+    *,
+    n_neighbors: int = 10,
+    n_components: int | None = None,
+    standardize: bool = False,
+    self_weights: bool = False,
 ) -> Graph:
     """Weights of Zelnik-Manor and Perona (2004) between all nodes.
 
@@ -30,13 +35,15 @@ def self_tuning(
         X: features, shape (n_nodes, n_features).
         n_neighbors: K.
         n_components: project the features to this many principal components first.
+        standardize: compare the features in units of their deviations, and not in their own.
         self_weights: whether ``a_ii`` is 1 or 0.
     """
     X = check_features(X, n_components=n_components)
     n_neighbors = expect_count(n_neighbors, "n_neighbors", X.shape[0] - 1, "the number of other nodes")
     expect_flag(self_weights, "self_weights")
+    expect_flag(standardize, "standardize")
     check_memory(X.shape[0])
-    features = prepare(X, n_components)
+    features = prepare(X, n_components, standardize=standardize)
     A = _all_squared_distances(features.points)
     blocks = list(row_blocks(*A.shape))
     tau = np.concatenate([kth_distance(A[rows], n_neighbors) for rows in blocks])
@@ -46,7 +53,14 @@ def self_tuning(
 
 
 @recipe
-def gaussian(X: MatrixLike, *, tau: float, n_components: int | None = None, self_weights: bool = False) -> Graph:
+def gaussian(
+    X: MatrixLike,
+    *,
+    tau: float,
+    n_components: int | None = None,
+    standardize: bool = False,
+    self_weights: bool = False,
+) -> Graph:
     """Gaussian weights of one scale between all nodes.
 
     ``a_ij = exp(-|x_i - x_j|^2 / (2 tau^2))``: (5.1) with every tau_i equal.
@@ -55,13 +69,15 @@ def gaussian(X: MatrixLike, *, tau: float, n_components: int | None = None, self
         X: features, shape (n_nodes, n_features).
         tau: the distance at which nodes still count as similar.
         n_components: project the features to this many principal components first.
+        standardize: compare the features in units of their deviations, and not in their own.
         self_weights: whether ``a_ii`` is 1 or 0.
     """
     X = check_features(X, n_components=n_components)
     tau = expect_scale(tau, "tau")
     expect_flag(self_weights, "self_weights")
+    expect_flag(standardize, "standardize")
     check_memory(X.shape[0])
-    features = prepare(X, n_components)
+    features = prepare(X, n_components, standardize=standardize)
     A = _all_squared_distances(features.points)
     for rows in row_blocks(*A.shape):
         A[rows] = affinity(A[rows], tau, tau)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -57,26 +57,37 @@ def squared_lengths(table: Matrix) -> Array:
 class Features:
     """Points in the space where distances are measured, and how raw features get there.
 
-    ``z = x - mean``, or ``z = W (x - mean)`` with the first principal directions as rows of W.
+    ``z = x / deviation - mean``, or ``z = W (x / deviation - mean)`` with the first principal directions as rows of W.
 
     Attributes:
         points: the nodes, shape (n_nodes, n_dimensions).
-        mean: mean of the raw features, shape (n_features,).
+        mean: mean of the features, in the units they are compared in, shape (n_features,).
         components: W, shape (n_dimensions, n_features), or None for no projection.
+        deviation: of the raw features, shape (n_features,), or None where they are compared in their own units.
     """
 
     points: Array
     mean: Array
     components: Array | None
+    deviation: Array | None = None
 
     def project(self, X_new: MatrixLike) -> Array:
         """The points of new rows of features, shape (n_new, n_dimensions)."""
         table = check_new_features(X_new, self.mean.size, sparse=self.components is not None)
+        if self.deviation is not None:
+            table = csr_array(table / self.deviation) if issparse(table) else table / self.deviation
         return _center_and_project(table, self.mean, self.components)
 
 
-def prepare(X: Matrix, n_components: int | None) -> Features:
-    """Center checked features, which keeps distances accurate, and project them if asked (PCA)."""
+def prepare(X: Matrix, n_components: int | None, *, standardize: bool = False) -> Features:
+    """Center checked features, which keeps distances accurate; scale and project them (PCA) if asked."""
+    if standardize:
+        if not isinstance(X, np.ndarray):
+            raise TypeError(
+                "X is sparse, and standardize is for dense features: scale them first, or pass X.toarray()."
+            )
+        deviation = deviations(X)
+        return replace(prepare(X / deviation, n_components), deviation=deviation)
     if n_components is None:
         mean, components = X.mean(axis=0), None
     else:
@@ -89,6 +100,16 @@ def prepare(X: Matrix, n_components: int | None) -> Features:
         pca.fit(X)
         mean, components = pca.mean_, pca.components_
     return Features(_center_and_project(X, mean, components), mean, components)
+
+
+def deviations(X: Matrix) -> Array:
+    """The deviation of each feature, 1 where it does not vary."""
+    if not isinstance(X, np.ndarray):
+        raise TypeError(
+            "X is sparse, and standardize is for dense features: scale them first, or pass X.toarray()."
+        )
+    spread = X.std(axis=0)
+    return np.where(np.ptp(X, axis=0) > 0, np.where(spread > 0, spread, 1.0), 1.0)
 
 
 def _center_and_project(X: Matrix, mean: Array, components: Array | None) -> Array:

@@ -10,7 +10,15 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
-from graphuq._expect import RowError, SettingError, expect_count, expect_one_of, expect_scale, expect_seed
+from graphuq._expect import (
+    RowError,
+    SettingError,
+    expect_count,
+    expect_flag,
+    expect_one_of,
+    expect_scale,
+    expect_seed,
+)
 from graphuq._recipe import recipe
 from graphuq.graph.distances import squared_distances
 from graphuq.graph.features import (
@@ -126,6 +134,7 @@ def nystrom(
     n_landmarks: int = 500,
     landmarks: Literal["kmeans", "random"] = "kmeans",
     n_components: int | None = None,
+    standardize: bool = False,
     seed: int = 0,
     progress: bool | None = None,
 ) -> LowRankGraph:
@@ -142,17 +151,20 @@ def nystrom(
         n_landmarks: how many landmarks; more are more accurate.
         landmarks: "kmeans" for centers of clusters, "random" for some of the nodes.
         n_components: project the features to this many principal components first.
+        standardize: compare the features in units of their deviations, and not in their own.
         seed: seed for choosing the landmarks.
         progress: whether to show a bar of blocks read, for features in a store, which are read once.
     """
     if isinstance(X, Tall):
-        if n_components is not None:
-            raise SettingError("n_components", "is for features in memory: leave it out.")
+        for name, given in (("n_components", n_components is not None), ("standardize", standardize)):
+            if given:
+                raise SettingError(name, "is for features in memory: leave it out.")
     else:
         X = check_features(X, n_components=n_components)
     tau = expect_scale(tau, "tau")
     n_landmarks = expect_count(n_landmarks, "n_landmarks", X.shape[0], "the number of nodes")
     expect_one_of(landmarks, ("kmeans", "random"), "landmarks")
+    expect_flag(standardize, "standardize")
     seed = expect_seed(seed)
     if landmarks == "kmeans":
         chosen = kmeans_sample(X.shape[0], n_landmarks, seed=seed)
@@ -162,7 +174,7 @@ def nystrom(
         features = prepare(check_features(X.rows(chosen)), None)
         Z = features.points
     else:
-        features = prepare(X, n_components)
+        features = prepare(X, n_components, standardize=standardize)
         Z = features.points[chosen]
     if landmarks == "kmeans":
         Z = centers_of_sample(Z, n_landmarks, seed=seed)
