@@ -147,7 +147,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _write(path: Path, value: Any) -> None:
+def write(path: Path, value: Any) -> None:
     text = json.dumps(plain(value), allow_nan=False)
     with whole_file(path) as part:
         part.write_text(text + "\n", encoding="utf-8")
@@ -196,7 +196,7 @@ def _in_processes(
         return
     context = multiprocessing.get_context("spawn")  # JAX has threads, which do not survive a fork
     pool = ProcessPoolExecutor(min(jobs, len(todo)), mp_context=context, initializer=_end_with_parent)
-    with _environment(threads, work), pool:
+    with environment(threads, work), pool:
         futures: dict[Future[dict[str, Any]], Job] = {pool.submit(run_trial, job): job for job in todo}
         try:
             for future in as_completed(futures):
@@ -222,7 +222,7 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _environment(threads: int, work: Path) -> Iterator[None]:
+def environment(threads: int, work: Path) -> Iterator[None]:
     """What new processes read when they start: threads, the shared folder, compiled programs to be used again."""
     settings = {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
     settings[WORK] = str(work.absolute())
@@ -261,7 +261,7 @@ def run_trial(job: Job) -> dict[str, Any]:
         "seconds": time.perf_counter() - began,
         "machine": machine(),
     }
-    _write(job.path, answer)
+    write(job.path, answer)
     return plain(answer)
 
 
@@ -305,7 +305,7 @@ def _outcome(name: str, level: str, answers: Sequence[dict[str, Any]], out: Path
         stem = name.rpartition(".")[2]
         if figures:
             save_figure(experiment.draw(record), out / f"{stem}.png")
-        _write(out / f"{stem}.json", asdict(record))
+        write(out / f"{stem}.json", asdict(record))
     except Exception:  # one experiment must not take the others down with it
         return Outcome(name, errors=(f"{name}, after its trials:\n{traceback.format_exc()}",))
     return Outcome(name, record, claims)

@@ -62,7 +62,7 @@ def summarized(results: list[dict[str, Any]]) -> dict[str, Any]:
         mine = pooled.setdefault(result["group"], {}).setdefault(str(result["n_labels"]), {})
         for name, each in result["bins"].items():
             mine[name] = np.round(np.add(mine.get(name, 0.0), each), 1)
-    groups = [_group(some) for some in grouped(cells, "group", "n_labels")]
+    groups = [group_of(some) for some in grouped(cells, "group", "n_labels")]
     kept = [{key: value for key, value in cell.items() if key != "ours_beyond"} for cell in cells]
     return {"cells": kept, "groups": groups, "bins": pooled}
 
@@ -90,7 +90,7 @@ def _cell(draws: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _group(cells: list[dict[str, Any]]) -> dict[str, Any]:
+def group_of(cells: list[dict[str, Any]]) -> dict[str, Any]:
     """The mean over data sets, with the error that comes from the draws of labels; how often ours is better or worse."""
     aurocs = [cell["wrong_label_auroc"] for cell in cells if cell["wrong_label_auroc"]]
     scores, beyond = {}, {}
