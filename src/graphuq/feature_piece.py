@@ -155,10 +155,9 @@ def _units(X: Any) -> tuple[Array, Array, Array]:
         apart = csc_array(abs(X))
         apart.eliminate_zeros()
         counts = np.diff(apart.indptr)
-        by_column = np.lexsort([apart.data, np.repeat(np.arange(n_features), counts)])
         for k in np.flatnonzero(counts).tolist():  # the median is 0, unless more than half are not
             if 2 * counts[k] < n_rows:
-                others = apart.data[by_column[apart.indptr[k] : apart.indptr[k + 1]]]
+                others = apart.data[apart.indptr[k] : apart.indptr[k + 1]]
                 unit[k], differ[k] = _unit(others, n_rows), len(others) / n_rows
             else:
                 middle[k], unit[k], differ[k] = _unit_of(X[:, [k]].toarray().ravel())
@@ -172,14 +171,15 @@ def _unit_of(x: Array) -> tuple[float, float, float]:
     """Median, unit, and share of values other than the median; a unit of 1 if there are none but for rounding."""
     middle = float(np.median(x))
     apart = np.abs(x - middle)
-    others = np.sort(apart[apart > 1e-12 * abs(middle)])
+    others = apart[apart > 1e-12 * abs(middle)]
     return middle, _unit(others, len(x)) if len(others) else 1.0, len(others) / len(x)
 
 
 def _unit(others: Array, n_rows: int) -> float:
-    """From the distances of values that differ from the median, in order."""
+    """From the distances of values that differ from the median."""
     least = SMALLEST_UNIT * np.sqrt(np.square(others).sum() / n_rows)
-    return float(max(others[len(others) // 2] / NORMAL_DISTANCE, least))
+    middle = len(others) // 2
+    return float(max(np.partition(others, middle)[middle] / NORMAL_DISTANCE, least))
 
 
 def _deviation(z: Any, mean: Array, middle: Array, differ: Array) -> Array:
