@@ -5,7 +5,9 @@ import pytest
 from scipy.sparse import csr_array
 
 from graphuq import feature_piece, tall
-from graphuq.feature_piece import NORMAL_DISTANCE, SMOOTH_DISTANCE, SMOOTH_SHARE, FeaturePiece
+from graphuq.feature_piece import SMOOTH_DISTANCE, SMOOTH_SHARE, FeaturePiece
+from graphuq.graph import units
+from graphuq.graph.units import NORMAL_DISTANCE
 
 RNG = np.random.default_rng(0)
 
@@ -83,7 +85,58 @@ def test_new_rows_have_the_columns_of_rows_like_them(X):
     np.testing.assert_array_equal(beyond, 0)
     far, beyond = piece.within_reach(1e6 * X[:7])
     assert (beyond > 1e3).all()
-    assert (np.linalg.norm(far, axis=1) < 2 * piece.reach).all()
+    farthest = piece.units[0] + piece.reach * np.sign(1e6 * X[:7] - piece.units[0])
+    np.testing.assert_allclose(far, piece.columns(farthest))
+    np.testing.assert_allclose(
+        piece.within_reach(farthest)[1], 0, atol=1e-12
+    )  # and little more is cut off a little farther out
+    assert (piece.within_reach(piece.units[0] + 1.01 * (farthest - piece.units[0]))[1] < 1e-2).all()
+
+
+def test_an_outlier_in_one_feature_does_not_lengthen_the_reach_of_another():
+    X = RNG.standard_normal((300, 2))
+    X[7, 1] = 1e12
+    piece = FeaturePiece.of(X)
+    assert piece.within_reach(np.array([[100.0, 0.0]]))[1] > 10
+    assert piece.within_reach(np.array([[0.0, 1e12]]))[1] == 0
+
+
+def test_noise_in_the_ninth_digit_is_no_difference():
+    """Also where most rows share a value, which all others are measured from."""
+    X = RNG.poisson(0.3, (400, 4)).astype(float)
+    noisy = X + 1e-9 * RNG.standard_normal(X.shape)
+    np.testing.assert_allclose(
+        linear_part(FeaturePiece.of(noisy), noisy), linear_part(FeaturePiece.of(X), X), atol=1e-6
+    )
+
+
+def test_equal_categories_have_directions(monkeypatch):
+    """LAPACK's search for some of many equal eigenvalues may fail."""
+    X = np.column_stack([RNG.standard_normal(120), np.eye(120)])
+    assert FeaturePiece.of(X).weights.shape == (121, 50)
+    covariance = np.eye(70)
+
+    def failing(matrix, subset_by_index=None):
+        if subset_by_index is not None:
+            raise np.linalg.LinAlgError("Internal Error.")
+        return np.linalg.eigh(matrix)
+
+    X = RNG.standard_normal((90, 70)) @ (covariance + RNG.standard_normal((70, 70)))
+    columns = FeaturePiece.of(X).columns(X)
+    monkeypatch.setattr(feature_piece, "eigh", failing)
+    others = FeaturePiece.of(X).columns(X)
+    np.testing.assert_allclose(columns @ columns.T, others @ others.T, atol=1e-8)
+
+
+def test_parts_of_a_sparse_entry_are_added_up():
+    X = np.where(RNG.random((60, 5)) < 0.3, RNG.standard_normal((60, 5)), 0.0)
+    rows, columns = X.nonzero()
+    values, ends = X[rows, columns], np.append(0, np.cumsum(2 * np.bincount(rows, minlength=60)))
+    parts = csr_array(
+        (np.column_stack([3 * values, -2 * values]).ravel(), np.repeat(columns, 2), ends), shape=X.shape
+    )
+    a, b = FeaturePiece.of(X).columns(X), FeaturePiece.of(parts).columns(parts)
+    np.testing.assert_allclose(a @ a.T, b @ b.T, atol=1e-10)
 
 
 @pytest.mark.parametrize("n_features", [7, 70])
@@ -110,7 +163,7 @@ def test_of_very_many_features_the_directions_are_the_same(monkeypatch):
 
 def test_some_rows_stand_for_many(monkeypatch):
     """The same rows in memory and in a store."""
-    monkeypatch.setattr(feature_piece, "MOST_ROWS", 1000)
+    monkeypatch.setattr(units, "MOST_ROWS", 1000)
     X = RNG.standard_normal((4000, 3)) ** 3
     piece, stored = FeaturePiece.of(X), FeaturePiece.of(tall.tall(X))
     np.testing.assert_array_equal(piece.weights, stored.weights)

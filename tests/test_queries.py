@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_circles
 
 from graphuq import GraphClassifier, datasets, graph, laplacian, models, prior, queries, sample, spectrum
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
@@ -435,16 +436,20 @@ def test_a_classifier_asks_and_says_when_to_stop(fitted):
     assert found.in_words().startswith("About ")
 
 
-def test_answers_teach_more_where_they_are_asked_for(fitted):
-    """Sixteen answers by the default leave fewer rows wrong than as many at random."""
-    right = []
-    for strategy in ("loss", "random"):
-        classifier = copy(fitted)
-        for _ in range(16):
-            row = classifier.next_queries(1, strategy=strategy)
-            classifier.partial_fit_labels(row, TRUTH[row])
-        right.append(classifier.score(X, TRUTH))
-    assert right[0] > right[1] + 0.03
+def test_answers_teach_more_where_they_are_asked_for():
+    """Twelve answers by the default leave fewer rows wrong than as many at random, on average over four tables."""
+    right = {"loss": 0.0, "random": 0.0}
+    for seed in range(4):
+        rows, truth = make_circles(200, noise=0.1, factor=0.5, random_state=seed)
+        known = np.concatenate([np.flatnonzero(truth == k)[:2] for k in range(2)])
+        start = GraphClassifier(random_state=seed).fit(rows, np.where(np.isin(np.arange(200), known), truth, -1))
+        for strategy in right:
+            classifier = copy(start)
+            for _ in range(12):
+                row = classifier.next_queries(1, strategy=strategy)
+                classifier.partial_fit_labels(row, truth[row])
+            right[strategy] += classifier.score(rows, truth) / 4
+    assert right["loss"] > right["random"] + 0.03
 
 
 def test_learning_again_is_a_fit_with_all_labels(fitted):

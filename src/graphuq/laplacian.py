@@ -21,14 +21,19 @@ class Laplacian:
     Attributes:
         matrix: L, dense or CSR like the weights it was made from, shape (n_nodes, n_nodes).
         degrees: row sums of the weights, shape (n_nodes,).
-        n_components: connected components of the graph.
+        components: the connected component of the graph that each node is in, shape (n_nodes,).
         is_normalized: whether L is the symmetric normalized Laplacian (2.1) or ``D - A``.
     """
 
     matrix: Matrix
     degrees: Array
-    n_components: int
+    components: NDArray[np.int32]
     is_normalized: bool
+
+    @property
+    def n_components(self) -> int:
+        """Connected components of the graph."""
+        return int(self.components.max()) + 1
 
 
 def normalized(A: Graph | MatrixLike) -> Laplacian:
@@ -87,4 +92,4 @@ def _laplacian(graph: Graph, diagonal: Array, scale: Array, *, is_normalized: bo
         i, j = np.repeat(np.arange(n_nodes), np.diff(A.indptr)), A.indices
         scaled = csr_array((A.data * (scale[i] * scale[j]), j, A.indptr), shape=A.shape)
         matrix = csr_array(diags_array(diagonal) - scaled)
-    return Laplacian(matrix, graph.degrees, connected_components(graph)[0], is_normalized)
+    return Laplacian(matrix, graph.degrees, connected_components(graph)[1], is_normalized)

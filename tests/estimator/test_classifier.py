@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.base import clone
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_digits, load_iris, make_moons
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
@@ -33,7 +33,8 @@ from graphuq import (
     posterior,
     prior,
 )
-from graphuq.estimator.rows import unlike_ranges
+from graphuq.estimator.rows import unlike_columns
+from graphuq.graph.units import in_units, units_of
 from graphuq.inference.independence import sample_independently
 from graphuq.inference.sampler import Info
 from graphuq.learning import Hyperprior, LogNormal, learn
@@ -1129,10 +1130,10 @@ def test_numbers_beyond_reason_are_refused():
 
 
 def test_rows_that_no_label_reaches_are_no_secret():
-    apart = np.concatenate([X, X[:30] + 1000.0])
+    apart = np.concatenate([X, X[:30] + 1000.0])  # taken as they are, or they would be drawn near
     y = np.concatenate([Y, np.full(30, None)])
     with pytest.warns(UserWarning, match="30 nodes lie in components"):
-        found = GraphClassifier(prior="matern", tau=0.3).fit(apart, y)
+        found = GraphClassifier(prior="matern", tau=0.3, scale="none").fit(apart, y)
     np.testing.assert_allclose(found.label_distributions_[200:], 0.5, atol=1e-6)
     assert found.posterior_.diagnostics().converged
 
@@ -1156,23 +1157,42 @@ def test_units_that_differ_are_spoken_of_where_distances_count():
         np.column_stack([rng.random(60), 100 * rng.random(60)]),
         np.where(np.arange(60) < 20, np.arange(60) % 2, -1),
     )
-    with pytest.warns(UserWarning, match=r"differ in range by a factor of \d+: .* units of their deviations"):
+    with pytest.warns(UserWarning, match=r"differ in range by a factor of \d+: .* robust units"):
         found = GraphClassifier().fit(X, y)
-    with pytest.warns(UserWarning, match=r'differ in range by a factor of \d+, .* scale="standard"'):
+    with pytest.warns(UserWarning, match=r'differ in range by a factor of \d+, .* scale="robust"'):
         GraphClassifier(graph="gaussian", width=1.0).fit(X, y)
-    assert unlike_ranges(np.array([[0, 0], [1, 1e20]])) == "1e+20"
+    assert "by a factor of 1e+20" in unlike_columns(np.array([[0, 0], [1, 1e20]]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        scaled = GraphClassifier().fit(StandardScaler().fit_transform(X), y)
-        asked = GraphClassifier(scale="standard").fit(X, y)
+        GraphClassifier().fit(StandardScaler().fit_transform(X), y)
+        asked = GraphClassifier(scale="robust").fit(X, y)
         other = GraphClassifier(scale="none").fit(X, y)
+        scaled = GraphClassifier(scale="none").fit(in_units(X, units_of(X)), y)
         GraphClassifier(graph="cosine").fit(X, y)
         constant = np.column_stack([X[:, 0], np.full(60, 1e6)])
         GraphClassifier().fit(constant, y)
     new = X[:9] + np.array([0.01, 0.5])
+    placed = scaled.graph_.place(in_units(new, units_of(X))).weights
     for each in (found, asked):
         np.testing.assert_allclose(each.graph_.weights.toarray(), scaled.graph_.weights.toarray(), atol=1e-9)
-        np.testing.assert_allclose(each.label_distributions_, scaled.label_distributions_, atol=1e-6)
-        expected = scaled.predict_proba((new - X.mean(axis=0)) / X.std(axis=0))
-        np.testing.assert_allclose(each.predict_proba(new), expected, atol=1e-6)
+        np.testing.assert_allclose(each.graph_.place(new).weights.toarray(), placed.toarray(), atol=1e-9)
+        np.testing.assert_array_equal(each.label_distributions_, asked.label_distributions_)
     assert np.abs(other.graph_.weights - scaled.graph_.weights).max() > 0.1
+
+
+@pytest.mark.parametrize("graph", ["knn", "self_tuning"])
+@pytest.mark.parametrize("code", [99.0, 9999.0, 999999.0])
+@pytest.mark.parametrize("shell", [False, True])
+def test_a_mistyped_cell_does_not_matter(graph, code, shell):
+    """Moons, one cell of which is wrong; at a shell columns have deviation 1, which that cell makes."""
+    X, truth = make_moons(400, noise=0.1, random_state=0)
+    X = np.column_stack([X, np.ones(400)])
+    X[-1, 0] = code
+    y = np.where(np.arange(400) < 30, truth, -1)
+    if shell:
+        found = GraphClassifier(graph=graph, scale="robust").fit(StandardScaler().fit_transform(X), y)
+    else:
+        with pytest.warns(UserWarning, match="robust units"):
+            found = GraphClassifier(graph=graph).fit(X, y)
+    rest = np.arange(30, 399)
+    assert calibration.log_loss(found.label_distributions_[rest], truth[rest]) < 0.15

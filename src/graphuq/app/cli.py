@@ -144,7 +144,6 @@ def fit(
             gamma=gamma,
             inference=inference.value,
             verbose=not (quiet or json),
-            scale="auto" if labels else "none",  # a table's columns are brought to scale as it is read
         )
         if labels is not None:
             from graphuq.app import large

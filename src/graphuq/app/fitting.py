@@ -54,6 +54,7 @@ def fit_folder(
         data = read_data(question)
         with words_of_the_shell(data.rows.names) as notes:
             refuse_ignored(classifier, read_labels(data.y).n_classes)
+            data.rescale(classifier)
             classifier.fit(data.X, data.y)
         seconds = time.perf_counter() - began
         tell(f"report and files, after {seconds:.0f} seconds ...")

@@ -66,9 +66,9 @@ class Reading:
         list[str],
         typer.Option("--category", help="A feature that holds categories; repeat, or 'all' for all text."),
     ] = field(default_factory=list)
-    scale: Annotated[Scale, typer.Option(help="Numbers to mean 0 and variance 1; auto: but not pixels.")] = (
-        Scale.auto
-    )
+    scale: Annotated[
+        Scale, typer.Option(help="standard: mean 0 and variance 1; auto: robust units, pixels as they are.")
+    ] = Scale.auto
     impute: Annotated[Impute | None, typer.Option(help="Fill missing values; by default they are refused.")] = None
     unlabeled: Annotated[str, typer.Option(help="A further text that marks an unlabeled row.")] = ""
     separator: Separator = None

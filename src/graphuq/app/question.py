@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from graphuq.app.tables.doubts import copied, filled_in, notes_on
 from graphuq.app.tables.encode import Encoding, fit_encoding
 from graphuq.app.tables.read import Table, read_table
 from graphuq.classes import LIKE_NONE, UNLABELED_TEXT, Labels, names_listed, read_labels
+
+if TYPE_CHECKING:
+    from graphuq.estimator import GraphClassifier
 
 Array = NDArray[np.float64]
 
@@ -58,7 +61,10 @@ class Question(Reading):
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A table as the classifier and the report need it; `notes` say what a person may have meant otherwise."""
+    """A table as the classifier and the report need it.
+
+    `notes` say what a person may have meant otherwise; `scale` is how a graph is to compare the columns.
+    """
 
     X: Array
     y: NDArray[Any]  # text, "" where there is no label
@@ -66,6 +72,12 @@ class Data:
     rows: TableRows
     notes: list[str]
     table: Table
+    scale: str
+
+    def rescale(self, classifier: GraphClassifier) -> None:
+        """Let a classifier compare columns as the table asks for, where no width is in the units that they have now."""
+        if classifier.graph in ("knn", "self_tuning"):
+            classifier.scale = self.scale
 
 
 def read_data(question: Question, *, any_labels: bool = False) -> Data:
@@ -114,7 +126,8 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
         notes += _missing_words(table, question.truth, "not known")
     rows, X = _rows(table, names, truth), encoding.encode(table)
     notes += [] if labels is None else copied(X, labels)
-    return Data(X, y, encoding, rows, notes, table)
+    scale = "none" if question.scale != "auto" else "robust" if encoding.of_single_numbers else "auto"
+    return Data(X, y, encoding, rows, notes, table, scale)
 
 
 def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str]) -> Labels:

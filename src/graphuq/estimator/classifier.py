@@ -54,9 +54,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         width: the distance at which rows still count as similar, for "gaussian" and "nystrom".
         n_components: project the features to this many principal components first. The default for sparse X, such as
             word counts, is 100, except for "cosine", which needs no dense copy.
-        scale: in what units the graph compares features: "standard", those of their deviations; "none", as they are
-            given; or "auto", the default, the former for "knn" and "self_tuning" where features differ in range by more
-            than a factor of 30. A learned prior's function of the features has units of its own.
+        scale: in what units the graph compares features: "robust", from their medians, compressed, and of deviation 1 (see
+            `graph.units`); "none", as they are given; or "auto", the default: "robust" for "knn" and "self_tuning" where
+            the widest feature has more than ten times the range of others, or a feature has far outliers; sparse features
+            are compared as they are given. A learned prior's function of the features is always in robust units.
         prior: "learned" (a sum of a matern prior on the graph and a function of the features, linear or smooth, whose
             hyper-parameters are learned from the labels, as is the labels' noise), "matern" with the given `tau` and
             `alpha`, or the paper's "approximate", "project" or "full". Or a function of a spectrum that returns a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from hashlib import blake2b
 from os import PathLike
 from typing import Any
@@ -14,13 +15,18 @@ from scipy.sparse import csr_array
 from graphuq._expect import RowWarning, called, refuse_masked
 from graphuq._warn import warn
 from graphuq.classes import Labels
+from graphuq.graph.units import units_of
+from graphuq.tall import Tall
 
 Array = NDArray[np.float64]
 
 # Rows turned into sparse ones at a time: a dense table is not copied whole.
 BLOCK_ROWS = 1000
-# From the narrowest to the widest tenth of the columns: pixels of digits differ by less than 3.
-UNLIKE_RANGES = 30.0
+# The widest column against the narrowest but a quarter of them: pixels of digits, or their principal components, differ
+# by less than 4. And a column's range in its own robust units, in which those pixels have ranges below 100.
+UNLIKE_RANGES, OUTLYING = 10.0, 1000.0
+# A range of less than this share of the numbers is rounding.
+ROUNDING = 1e-12
 
 
 def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
@@ -78,13 +84,33 @@ def _refuse_others(X: Any) -> None:
             )
 
 
-def unlike_ranges(X: Array) -> str:
-    """By which factor the ranges of columns differ, in words, if a few of them would decide which rows are similar."""
+def unlike_columns(X: Any, names: Sequence[str] = ()) -> str:
+    """What is told of columns if a few of them, or a few of their values, would decide which rows are similar."""
+    low, high = _extremes(X)
     with np.errstate(over="ignore"):
-        ranges = np.ptp(X, axis=0)
-    narrow, wide = np.quantile(ranges[ranges > 0], [0.1, 0.9], method="nearest") if ranges.any() else (1.0, 1.0)
-    if (factor := wide / narrow) <= UNLIKE_RANGES:
+        ranges = high - low
+    ranges[ranges <= ROUNDING * np.maximum(np.abs(low), np.abs(high))] = 0.0
+    if not ranges.any():
         return ""
+    factor = ranges.max() / np.quantile(ranges[ranges > 0], 0.25, method="lower")
+    if factor > UNLIKE_RANGES:
+        return f"Columns of X differ in range by a factor of {_rounded(factor)}"
+    far = ranges / units_of(X)[1]
+    worst = int(far.argmax())
+    if far[worst] <= OUTLYING:
+        return ""
+    name = repr(names[worst]) if len(names) else worst
+    return f"Column {name} of X has values {_rounded(far[worst])} times as far apart as most of them are"
+
+
+def _extremes(X: Any) -> tuple[Array, Array]:
+    """The least and the largest value of each column, of a store in one pass."""
+    parts = (block for _, block in X.blocks()) if isinstance(X, Tall) else (X,)
+    lows, highs = zip(*((part.min(axis=0), part.max(axis=0)) for part in parts), strict=True)
+    return np.min(lows, axis=0), np.max(highs, axis=0)
+
+
+def _rounded(factor: float) -> str:
     return f"{factor:,.0f}" if factor < 1e9 else f"{factor:.0e}"
 
 

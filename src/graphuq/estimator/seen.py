@@ -15,8 +15,9 @@ from graphuq._expect import SettingError
 from graphuq._warn import warn
 from graphuq.estimator.rows import fingerprints, read_features
 from graphuq.estimator.settings import first_modes, make_graph, make_spectrum, modes_that_fit, seed_of
-from graphuq.feature_piece import FeaturePiece, looked_at
+from graphuq.feature_piece import FeaturePiece
 from graphuq.graph import Graph, LowRankGraph
+from graphuq.graph.units import looked_at
 from graphuq.memory import room
 from graphuq.prior import NewRows
 from graphuq.spectrum.result import Spectrum

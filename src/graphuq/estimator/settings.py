@@ -25,13 +25,13 @@ from graphuq._expect import (
     expect_whole,
 )
 from graphuq._warn import warn
-from graphuq.estimator.rows import unlike_ranges
+from graphuq.estimator.rows import unlike_columns
 from graphuq.memory import check_room, room
 from graphuq.models import MODELS, unlabeled
 from graphuq.models.base import has_evidence, offer
 from graphuq.prior import GaussianPrior
 from graphuq.spectrum.result import Spectrum
-from graphuq.tall import Tall, spread
+from graphuq.tall import Tall
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 GRAPHS = ("knn", "self_tuning", "gaussian", "nystrom", "cosine", "precomputed")
 # By distances, which are in the units of the columns.
 COMPARES_COLUMNS = GRAPHS[:4]
-SCALES = ("auto", "standard", "none")
+SCALES = ("auto", "robust", "none")
 PRIORS = ("learned", "matern", "approximate", "project", "full")
 INFERENCES = ("auto", "ep", "sample")
 # Residuals of the modes of a learned prior: smaller ones changed no probability by 5e-5 on seven data sets.
@@ -160,7 +160,7 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
         return graphs.cosine(X, progress=shows_bars(classifier))
     settings: dict[str, Any] = {
         "n_components": classifier.n_components,
-        "standardize": _standardizes(classifier, X),
+        "robust": _in_robust_units(classifier, X),
     }
     if classifier.n_components is None and issparse(X) and min(n_rows, n_features) > 2:
         settings["n_components"] = min(SPARSE_COMPONENTS, n_rows - 1, n_features - 1)
@@ -187,22 +187,21 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
     return build(X, n_neighbors=n_neighbors, **settings)
 
 
-def _standardizes(classifier: GraphClassifier, X: Any) -> bool:
-    """Whether features are compared in units of their deviations, which is told where nobody asked for it."""
-    if classifier.scale != "auto" or issparse(X):
-        return bool(classifier.scale == "standard")
-    factor = unlike_ranges(X[spread(len(X))])  # the same rows of a store and in memory
-    if not factor:
-        return False
-    found = f"Columns of X differ in range by a factor of {factor}"
-    if classifier.graph not in ("knn", "self_tuning"):
+def _in_robust_units(classifier: GraphClassifier, X: Any) -> bool:
+    """Whether features are compared in robust units, which is told where nobody asked for it."""
+    looks = classifier.graph in ("knn", "self_tuning")
+    if classifier.scale != "auto" or issparse(X) or (isinstance(X, Tall) and not looks):
+        return bool(classifier.scale == "robust")
+    found = unlike_columns(X, getattr(classifier, "feature_names_in_", ()))
+    if found and not looks:
         warn(
-            f'{found}, so that a few of them decide which rows are similar: use scale="standard", with a width in units of '
-            "their deviations, or bring columns of different units to one scale first.",
+            f'{found}, so that a few of them decide which rows are similar: use scale="robust", with a width of about 1, or '
+            "bring columns to one scale first.",
         )
         return False
-    warn(f'{found}: the graph compares them in units of their deviations. With scale="none" it does not.')
-    return True
+    if found:
+        warn(f'{found}: the graph compares them in robust units. With scale="none" it takes them as they are.')
+    return bool(found)
 
 
 def seed_of(classifier: GraphClassifier) -> int:

@@ -22,7 +22,7 @@ def self_tuning(
     *,
     n_neighbors: int = 10,
     n_components: int | None = None,
-    standardize: bool = False,
+    robust: bool = False,
     self_weights: bool = False,
 ) -> Graph:
     """Weights of Zelnik-Manor and Perona (2004) between all nodes.
@@ -35,15 +35,15 @@ def self_tuning(
         X: features, shape (n_nodes, n_features).
         n_neighbors: K.
         n_components: project the features to this many principal components first.
-        standardize: compare the features in units of their deviations, and not in their own.
+        robust: compare the features in robust units, compressed (`graph.units`), and not as they are given.
         self_weights: whether ``a_ii`` is 1 or 0.
     """
     X = check_features(X, n_components=n_components)
     n_neighbors = expect_count(n_neighbors, "n_neighbors", X.shape[0] - 1, "the number of other nodes")
     expect_flag(self_weights, "self_weights")
-    expect_flag(standardize, "standardize")
+    expect_flag(robust, "robust")
     check_memory(X.shape[0])
-    features = prepare(X, n_components, standardize=standardize)
+    features = prepare(X, n_components, robust=robust)
     A = _all_squared_distances(features.points)
     blocks = list(row_blocks(*A.shape))
     tau = np.concatenate([kth_distance(A[rows], n_neighbors) for rows in blocks])
@@ -58,7 +58,7 @@ def gaussian(
     *,
     tau: float,
     n_components: int | None = None,
-    standardize: bool = False,
+    robust: bool = False,
     self_weights: bool = False,
 ) -> Graph:
     """Gaussian weights of one scale between all nodes.
@@ -69,15 +69,15 @@ def gaussian(
         X: features, shape (n_nodes, n_features).
         tau: the distance at which nodes still count as similar.
         n_components: project the features to this many principal components first.
-        standardize: compare the features in units of their deviations, and not in their own.
+        robust: compare the features in robust units, compressed (`graph.units`), and not as they are given.
         self_weights: whether ``a_ii`` is 1 or 0.
     """
     X = check_features(X, n_components=n_components)
     tau = expect_scale(tau, "tau")
     expect_flag(self_weights, "self_weights")
-    expect_flag(standardize, "standardize")
+    expect_flag(robust, "robust")
     check_memory(X.shape[0])
-    features = prepare(X, n_components, standardize=standardize)
+    features = prepare(X, n_components, robust=robust)
     A = _all_squared_distances(features.points)
     for rows in row_blocks(*A.shape):
         A[rows] = affinity(A[rows], tau, tau)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from graphuq._expect import expect_count, expect_numbers
+from graphuq.graph.units import in_units, units_of
 
 Array: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = Array | csr_array
@@ -57,37 +58,33 @@ def squared_lengths(table: Matrix) -> Array:
 class Features:
     """Points in the space where distances are measured, and how raw features get there.
 
-    ``z = x / deviation - mean``, or ``z = W (x / deviation - mean)`` with the first principal directions as rows of W.
+    ``z = x - mean``, or ``z = W (x - mean)`` with the first principal directions as rows of W; x may be in robust units.
 
     Attributes:
         points: the nodes, shape (n_nodes, n_dimensions).
         mean: mean of the features, in the units they are compared in, shape (n_features,).
         components: W, shape (n_dimensions, n_features), or None for no projection.
-        deviation: of the raw features, shape (n_features,), or None where they are compared in their own units.
+        units: what `units.units_of` found, shape (3, n_features), or None where features are compared as they are given.
     """
 
     points: Array
     mean: Array
     components: Array | None
-    deviation: Array | None = None
+    units: Array | None = None
 
     def project(self, X_new: MatrixLike) -> Array:
         """The points of new rows of features, shape (n_new, n_dimensions)."""
         table = check_new_features(X_new, self.mean.size, sparse=self.components is not None)
-        if self.deviation is not None:
-            table = csr_array(table / self.deviation) if issparse(table) else table / self.deviation
+        if self.units is not None:
+            table = in_units(table, self.units)
         return _center_and_project(table, self.mean, self.components)
 
 
-def prepare(X: Matrix, n_components: int | None, *, standardize: bool = False) -> Features:
-    """Center checked features, which keeps distances accurate; scale and project them (PCA) if asked."""
-    if standardize:
-        if not isinstance(X, np.ndarray):
-            raise TypeError(
-                "X is sparse, and standardize is for dense features: scale them first, or pass X.toarray()."
-            )
-        deviation = deviations(X)
-        return replace(prepare(X / deviation, n_components), deviation=deviation)
+def prepare(X: Matrix, n_components: int | None, *, robust: bool = False) -> Features:
+    """Center checked features, which keeps distances accurate; take them to robust units and project them (PCA) if asked."""
+    if robust:
+        units = units_of(X)
+        return replace(prepare(in_units(X, units), n_components), units=units)
     if n_components is None:
         mean, components = X.mean(axis=0), None
     else:
@@ -100,16 +97,6 @@ def prepare(X: Matrix, n_components: int | None, *, standardize: bool = False) -
         pca.fit(X)
         mean, components = pca.mean_, pca.components_
     return Features(_center_and_project(X, mean, components), mean, components)
-
-
-def deviations(X: Matrix) -> Array:
-    """The deviation of each feature, 1 where it does not vary."""
-    if not isinstance(X, np.ndarray):
-        raise TypeError(
-            "X is sparse, and standardize is for dense features: scale them first, or pass X.toarray()."
-        )
-    spread = X.std(axis=0)
-    return np.where(np.ptp(X, axis=0) > 0, np.where(spread > 0, spread, 1.0), 1.0)
 
 
 def _center_and_project(X: Matrix, mean: Array, components: Array | None) -> Array:

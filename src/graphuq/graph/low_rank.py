@@ -134,7 +134,7 @@ def nystrom(
     n_landmarks: int = 500,
     landmarks: Literal["kmeans", "random"] = "kmeans",
     n_components: int | None = None,
-    standardize: bool = False,
+    robust: bool = False,
     seed: int = 0,
     progress: bool | None = None,
 ) -> LowRankGraph:
@@ -151,12 +151,12 @@ def nystrom(
         n_landmarks: how many landmarks; more are more accurate.
         landmarks: "kmeans" for centers of clusters, "random" for some of the nodes.
         n_components: project the features to this many principal components first.
-        standardize: compare the features in units of their deviations, and not in their own.
+        robust: compare the features in robust units, compressed (`graph.units`), and not as they are given.
         seed: seed for choosing the landmarks.
         progress: whether to show a bar of blocks read, for features in a store, which are read once.
     """
     if isinstance(X, Tall):
-        for name, given in (("n_components", n_components is not None), ("standardize", standardize)):
+        for name, given in (("n_components", n_components is not None), ("robust", robust)):
             if given:
                 raise SettingError(name, "is for features in memory: leave it out.")
     else:
@@ -164,7 +164,7 @@ def nystrom(
     tau = expect_scale(tau, "tau")
     n_landmarks = expect_count(n_landmarks, "n_landmarks", X.shape[0], "the number of nodes")
     expect_one_of(landmarks, ("kmeans", "random"), "landmarks")
-    expect_flag(standardize, "standardize")
+    expect_flag(robust, "robust")
     seed = expect_seed(seed)
     if landmarks == "kmeans":
         chosen = kmeans_sample(X.shape[0], n_landmarks, seed=seed)
@@ -174,7 +174,7 @@ def nystrom(
         features = prepare(check_features(X.rows(chosen)), None)
         Z = features.points
     else:
-        features = prepare(X, n_components, standardize=standardize)
+        features = prepare(X, n_components, robust=robust)
         Z = features.points[chosen]
     if landmarks == "kmeans":
         Z = centers_of_sample(Z, n_landmarks, seed=seed)

@@ -38,7 +38,7 @@ def knn(
     weights: Literal["self_tuning"] | float = "self_tuning",
     method: Literal["auto", "exact", "approximate"] = "auto",
     n_components: int | None = None,
-    standardize: bool = False,
+    robust: bool = False,
     self_weights: bool = False,
     seed: int = 0,
 ) -> Graph:
@@ -56,7 +56,7 @@ def knn(
         method: how neighbors are found. "approximate" misses about one in a hundred; "auto" is exact up to 30,000
             nodes, or in up to 8 dimensions.
         n_components: project the features to this many principal components first.
-        standardize: compare the features in units of their deviations, and not in their own.
+        robust: compare the features in robust units, compressed (`graph.units`), and not as they are given.
         self_weights: whether ``a_ii`` is 1 or 0.
         seed: seed of the approximate search.
     """
@@ -66,14 +66,14 @@ def knn(
     expect_one_of(method, ("auto", "exact", "approximate"), "method")
     seed = expect_seed(seed)
     expect_flag(self_weights, "self_weights")
-    expect_flag(standardize, "standardize")
+    expect_flag(robust, "robust")
     if not isinstance(weights, str):
         expect(weights, Real, "weights", '"self_tuning" or a number tau above 0')
         weights = expect_scale(weights, "weights")
     elif weights != "self_tuning":
         raise ValueError(f'weights must be "self_tuning" or a number tau, got {weights!r}.')
 
-    features = prepare(X, n_components, standardize=standardize)
+    features = prepare(X, n_components, robust=robust)
     points = features.points
     if method == "auto":
         small = len(points) <= _EXACT_UP_TO or points.shape[1] <= _TREE_UP_TO

@@ -44,8 +44,9 @@ class Graph:
         if isolated.size:
             raise RowError(
                 f"{isolated.size} of {degrees.size} nodes are isolated: all their weights are zero. The first is "
-                "node {}. Use a wider kernel or self-tuning weights, give a node of a graph of your own a loop, or leave "
-                "those nodes out.",
+                "node {}. If it is so far from all others, look whether its numbers are mistyped or codes for what is "
+                'missing, or compare features in robust units (scale="robust"); else use a wider kernel or self-tuning '
+                "weights, give a node of a graph of your own a loop, or leave those nodes out.",
                 isolated[0],
             )
         if degrees.min() < _LEAST_DEGREE:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from graphuq import archive
 from graphuq._expect import expect_count, expect_path
@@ -100,7 +99,7 @@ def null_space(L: Laplacian) -> Array:
     root = np.sqrt(L.degrees) if L.is_normalized else np.ones_like(L.degrees)
     component = np.zeros(root.size, dtype=int)
     if L.n_components > 1:
-        component = connected_components(L.matrix, directed=False)[1]
+        component = L.components
     Z = np.zeros((root.size, L.n_components))
     Z[np.arange(root.size), component] = root
     return Z / np.linalg.norm(Z, axis=0)

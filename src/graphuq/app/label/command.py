@@ -67,7 +67,7 @@ def label(
             picture_column=picture_column,
             classes=tuple(classes or ()),
         )
-        classifier = similarity.classifier(scale="none")  # columns are brought to scale as the table is read
+        classifier = similarity.classifier()
         served = take is None and export is None
         if served:
             run.check_server()

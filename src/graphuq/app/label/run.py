@@ -89,6 +89,7 @@ def opened(
 
             listener = stack.enter_context(listen(*at, store.fact("port")))
         with words_of_the_shell(data.rows.names) as notes:
+            data.rescale(classifier)
             seen = fits.seen(classifier, data.X, lambda stage: tell(f"Finding the {stage}"))
         # few labels decide little: that is why more are asked for; here, since threads share what is ignored
         stack.enter_context(warnings.catch_warnings())

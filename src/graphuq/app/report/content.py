@@ -311,7 +311,7 @@ def _settings(classifier: GraphClassifier, settings: Mapping[str, Any]) -> list[
     how = "expectation propagation"
     if isinstance(first, Draws):
         how = f"{first.settings.get('sampler')}, {first.n_chains} chains x {first.n_draws} draws"
-    left_out = {"verbose", *without_effect(classifier), *(["scale"] if "scaling" in settings else [])}
+    left_out = {"verbose", *without_effect(classifier)}
     facts = {
         **{name: value for name, value in classifier.get_params().items() if name not in left_out},
         "prior of u": posterior.prior.name,

@@ -106,6 +106,11 @@ class Encoding:
         blocks = each_column(lambda feature: feature.encode(table, ignore_unknown=ignore_unknown), self.features)
         return np.concatenate(blocks, axis=1)
 
+    @property
+    def of_single_numbers(self) -> bool:
+        """Whether no column holds many numbers a row, such as pixels, whose scales belong together."""
+        return all(feature.width == 1 for feature in self.features)
+
     def unknown(self, table: Table) -> list[str]:
         """For each column with categories that the fit had not: which, and in which rows."""
         found = []
