@@ -146,7 +146,7 @@ def test_predict_gives_rows_of_fit_their_own_answers(votes, tmp_path):
         expected = list(csv.DictReader(file))
     _, first = np.unique(VOTES.X, axis=0, return_index=True)  # of members who voted alike, the first answers
     for row in first:
-        for name in ("member", "class", "probability of Democrat", "label mean", "Monte-Carlo error"):
+        for name in ("member", "class", "probability of Democrat", "label variance", "Monte-Carlo error"):
             assert found[row][name] == expected[row][name]
     out = tmp_path / "new.csv"
     assert run("predict", folder / "out", folder / "votes.csv", "--out", out, "--quiet").output == ""

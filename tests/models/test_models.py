@@ -75,3 +75,11 @@ def test_log_normal_cdf_in_single_precision_and_its_gradient():
 def test_wells_and_labels_sharper_than_doubles_are_refused(name, value):
     with pytest.raises(ValueError, match=f"{name} of Ginzburg-Landau must be at least"):
         GinzburgLandau([0, 1], [0, 1], **{name: value})
+
+
+def test_walls_are_no_higher_than_single_precision_can_square():
+    """Chains that begin on the wrong side fall off them; at gamma = 1e-9 one ended in no number at all."""
+    nodes, y = np.arange(4), np.array([0, 0, 1, 1])
+    assert LevelSet(nodes, y, gamma=1e-9).walls().height == 1e4
+    assert LevelSet(nodes, y, gamma=0.1).walls().height == pytest.approx(200)
+    assert LevelSet(nodes, y, gamma=0.1, n_fields=2).walls().height == pytest.approx(100)

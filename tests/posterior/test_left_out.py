@@ -38,5 +38,14 @@ def test_the_verdict_begins_where_chance_ends(n_right, verdict):
     assert f"a difference below {found.hidden:.0%} would not show" in str(found)
 
 
+def test_what_is_no_better_than_the_class_shares_is_told_first():
+    assert str(checked(100, 0.99, 50)).startswith(
+        "The answers are no better than a guess by the shares of the classes"
+    )
+    good = str(checked(100, 0.9, 90))
+    assert good.startswith("As far as 100 labels can tell")
+    assert "less than the 0.703 of bare class shares" in good
+
+
 def test_where_all_is_sure_one_label_stays_hidden():
     assert checked(50, 1 - 1e-9, 50).hidden == 1 / 50

@@ -176,35 +176,25 @@ def _content(classifier: GraphClassifier, rows: TableRows, record: dict[str, Any
 def _answers(classifier: GraphClassifier) -> dict[str, Sequence[Any]]:
     """The answers for the rows of the fit, by column."""
     probability, error = classifier.label_distributions_, classifier.label_errors_
-    mean = classifier.posterior_.label_mean() if len(classifier.classes_) == 2 else None
-    columns = _columns(classifier.classes_, probability, error, mean)
+    columns = _columns(classifier.classes_, probability, error)
     labeled = np.isin(np.arange(len(probability)), classifier.labels_.nodes)
     return {**columns, "labeled": ["yes" if known else "no" for known in labeled]}
 
 
 def _new_answers(classifier: GraphClassifier, X: Array) -> dict[str, Sequence[Any]]:
     """The answers for the rows of another table; a row that was in the fit has the answer that it has there."""
-    nodes, new, where = classifier.locate(X)
-    found, mean = answers.at(classifier, nodes, new, where), None
-    if len(classifier.classes_) == 2:
-        mean = np.empty(len(nodes))
-        mean[~new] = classifier.posterior_.label_mean(nodes[~new])
-        if where is not None:
-            mean[new] = classifier.posterior_.label_mean(where)
-    return _columns(classifier.classes_, found.probability, found.error, mean)
+    found = answers.at(classifier, *classifier.locate(X))
+    return _columns(classifier.classes_, found.probability, found.error)
 
 
-def _columns(
-    classes: NDArray[Any], probability: Array, error: Array, mean: Array | None
-) -> dict[str, Sequence[Any]]:
-    """One entry a row; rank 1 is the least certain. Of two classes the paper's label mean (3.1) is told too."""
+def _columns(classes: NDArray[Any], probability: Array, error: Array) -> dict[str, Sequence[Any]]:
+    """One entry a row; rank 1 is the least certain."""
     answer = uncertainty.most_probable(probability)
     rank = np.empty(len(answer), dtype=np.int64)
     rank[uncertainty.ranked(probability)] = np.arange(1, len(answer) + 1)
     return {
         "class": [str(classes[k]) for k in answer],
         **{f"probability of {name}": p.tolist() for name, p in zip(classes, probability.T, strict=True)},
-        **({} if mean is None else {"label mean": mean.tolist()}),
         "label variance": uncertainty.label_variance(probability).tolist(),
         "uncertainty rank": rank.tolist(),
         "Monte-Carlo error": error[np.arange(len(answer)), answer].tolist(),

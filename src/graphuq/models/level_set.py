@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from graphuq.learning.hyperprior import Hyperprior
 
 
+# Nobody climbs a wall of e^-10,000; squares of what falls from a higher one are too large for single precision.
+HIGHEST_WALL = 1e4
+
+
 @pytree
 class LevelSet:
     """``y_j = S(u_j) + eta_j``, ``eta_j ~ N(0, gamma^2)``, with S(0) = +1.
@@ -54,7 +58,8 @@ class LevelSet:
 
     def walls(self) -> Walls:
         """Steps of finite height, where the label's field begins or ceases to be the largest."""
-        return Walls(0.0, (2 if self.n_fields == 1 else 1) / float(self.gamma) ** 2, leader_only=True)
+        height = (2 if self.n_fields == 1 else 1) / float(self.gamma) ** 2
+        return Walls(0.0, min(height, HIGHEST_WALL), leader_only=True)
 
     @property
     def sites(self) -> Any:

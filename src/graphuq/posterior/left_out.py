@@ -96,12 +96,16 @@ class SelfCheck:
         return "too sure" if self.z < -SURPRISE else "too timid" if self.z > SURPRISE else "about right"
 
     def __str__(self) -> str:
-        better = "less" if self.log_loss < self.shares_log_loss else "no less"
-        return (
+        told = (
             f"As far as {self.n_labels:,} labels can tell, the probabilities are {self.verdict}: each left out in turn, "
             f"{self.share_right:.0%} were predicted right where {self.promised:.0%} were promised (a difference below "
-            f"{self.hidden:.0%} would not show). "
-            f"Log-loss {self.log_loss:.3f}, {better} than the {self.shares_log_loss:.3f} of bare class shares."
+            f"{self.hidden:.0%} would not show)."
+        )
+        if self.log_loss < self.shares_log_loss:
+            return f"{told} Log-loss {self.log_loss:.3f}, less than the {self.shares_log_loss:.3f} of bare class shares."
+        return (
+            f"The answers are no better than a guess by the shares of the classes: log-loss {self.log_loss:.3f}, where that "
+            f"has {self.shares_log_loss:.3f}. {told}"
         )
 
 

@@ -51,6 +51,8 @@ def filled_in(table: Table, names: Sequence[str]) -> list[str]:
     n_cells, n_columns = int(by_column.sum()), np.count_nonzero(by_column)
     n_rows = int(np.any([each.any(axis=1) for each in gaps], axis=0).sum())
     told = f"Missing values are filled in and then taken for known: {n_cells:,}, in {n_rows:,} of the rows and {n_columns:,} of the columns."
+    if any(each.dtype.kind != "f" and gap.any() for each, gap in zip(columns, gaps, strict=True)):
+        told += " A missing category becomes the most frequent one."
     return [told] if n_cells else []
 
 
