@@ -186,7 +186,9 @@ def contest(record: Record) -> str:
     """Ours beside the best other tool of each setting."""
     text = wrapped(
         f"""Means over data sets. The other tool is the best of {len(record.values["groups"][0]["scores"]) - 1} by
-        log-loss, after the fact, another one in each line. The last column is our log-loss less its, draw by draw."""
+        log-loss, after the fact, another one in each line. The last column is our log-loss less its, with the error of
+        independent draws: ours was computed anew, the other tools' answers being kept (`python -m
+        experiments.ours_again`)."""
     )
     return f"## Beside the best other tool of each setting\n\n{text}\n{contest_table(record)}"
 

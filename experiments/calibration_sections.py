@@ -55,7 +55,7 @@ def blind(records: Path) -> str:
     """In short, what came out on the tables that were listed last."""
     record = read_record(records / "strangers.json")
     return wrapped(
-        f"""**Blind**, on {len(record.config["tables"])} tables that were listed when all settings were fixed
+        f"""**On {len(record.config["tables"])} tables that no setting was chosen on** and that were listed last
         ([below](#on-tables-that-were-listed-last)), {_losses(record)}"""
     )
 
@@ -64,8 +64,8 @@ def blind_many(records: Path) -> str:
     """In short, what came out on tables of many classes."""
     record = read_record(records / "overlapping.json")
     return wrapped(
-        f"""On {len(record.config["tables"])} tables of many classes that overlap ([below](#on-tables-of-many-classes)), also
-        first run when all settings were fixed, {_losses(record)}"""
+        f"""On {len(record.config["tables"])} tables of many classes that overlap ([below](#on-tables-of-many-classes)), on
+        which nothing was chosen either, {_losses(record)}"""
     )
 
 
@@ -88,8 +88,10 @@ def strangers(records: Path) -> str:
     """Ours beside the best other tool, and the class shares, on tables that were listed last."""
     record = read_record(records / "strangers.json")
     names = record.config["tables"]
-    text = f"""{len(names)} more tables of R, which were listed by their names, sizes and columns alone after every setting
-        was fixed, and are all reported: {", ".join(names)}. Made by `python -m experiments.strangers`."""
+    text = f"""{len(names)} more tables of R, which were listed by their names, sizes and columns alone, and are all
+        reported: {", ".join(names)}. All settings of the prior were fixed before the list was made. How features enter
+        (compressed, and rare values not blown up) was changed later, by the tables for choosing alone; what is told here
+        is its first run on these. Made by `python -m experiments.strangers`."""
     return f"## On tables that were listed last\n\n{_apart(record, text)}"
 
 
@@ -98,7 +100,8 @@ def overlapping(records: Path) -> str:
     record = read_record(records / "overlapping.json")
     names = record.config["tables"]
     text = f"""{len(names)} tables of R, of 3 to 32 classes that overlap: {", ".join(names)}. They were drawn at random from
-        one list with those for choosing, and first run when all settings were fixed. Labels are drawn at random, each
+        one list with those for choosing, and first run when all settings were fixed, but for how features enter, see
+        above. Labels are drawn at random, each
         class at least once. Made by `python -m experiments.overlapping`."""
     return f"## On tables of many classes\n\n{_apart(record, text)}"
 

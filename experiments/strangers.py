@@ -1,4 +1,4 @@
-"""Are the probabilities right on tables that had no say? Thirty more of R's, listed after every setting was fixed.
+"""Are the probabilities right on tables that had no say? Thirty more of R's, listed after all others were split.
 
 The list was made from the names, sizes and columns of the tables alone, and all of it is reported. Tools, labels and
 measures are those of `tables.py`.

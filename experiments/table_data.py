@@ -97,7 +97,7 @@ R: dict[str, tuple[str, str, str, Callable[[Any], Any], tuple[str, ...]]] = {
     "acs12": ("openintro", "acs12", "married", lambda v: v == "yes", ()),
     "k401k": ("wooldridge", "k401ksubs", "e401k", lambda v: v == 1, ("p401k", "incsq", "agesq")),
 }  # fmt: skip
-# More of R, listed when all settings were fixed: none of them has been chosen on, whatever the results.
+# More of R, listed last: none of them has been chosen on, whatever the results.
 STRANGERS: dict[str, tuple[str, str, str, Callable[[Any], Any], tuple[str, ...]]] = {
     "arrests": ("carData", "Arrests", "released", lambda v: v == "Yes", ()),
     "birthwt": ("MASS", "birthwt", "low", lambda v: v == 1, ("bwt",)),

@@ -28,9 +28,9 @@ from experiments.spectra import cached
 from experiments.table_scores import MEASURES, OURS, best_other, bins, measure, summarized, wrong_label_auroc
 from graphuq import GraphClassifier, laplacian, spectrum
 from graphuq.estimator.rows import average_equal, fingerprints
-from graphuq.estimator.settings import LEARNED_TOLERANCE
+from graphuq.estimator.settings import LEARNED_TOLERANCE, make_graph
 from graphuq.feature_piece import FeaturePiece
-from graphuq.graph import Graph, knn
+from graphuq.graph import Graph
 from graphuq.learning import learn
 from graphuq.models import Probit
 from graphuq.posterior import Mixture
@@ -184,13 +184,15 @@ def prepare(data: str) -> Prepared:
 def prepared(X: Array, y: Classes) -> Prepared:
     """What `GraphClassifier` computes before it sees a label; spectra are kept on disk."""
     settings = GraphClassifier()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of columns that are compared in robust units
+        graph = make_graph(settings, X)
     n_modes = min(settings.n_modes, len(y))
 
     def compute() -> Spectrum:
-        graph = knn(X, n_neighbors=settings.n_neighbors)
         return spectrum.leading(laplacian.normalized(graph), n_modes=n_modes, tolerance=LEARNED_TOLERANCE)
 
-    key = f"tables {settings.n_neighbors} {n_modes} {sha256(X.tobytes()).hexdigest()}"
+    key = f"tables {n_modes} {sha256(graph.weights.data.tobytes()).hexdigest()}"
     piece = FeaturePiece.of(X)
     assert piece is not None
     return Prepared(y, piece.columns(X), cached(key, compute), fingerprints(X))
