@@ -45,7 +45,8 @@ def page(record: Record, out: Path) -> str:
         _choice(record),
         f"{record.level.capitalize()} run, {record.seconds / 60:.0f} core-minutes on {record.machine}, graphuq "
         f"{record.version}. It was made before the temperature of more than two classes was believed to depend on their number: "
-        "mnist ten, digits and indian pines have the earlier one.\n",
+        "mnist ten, digits and indian pines have the earlier one. And before features were compressed: all data have them as they "
+        "were given, at deviation 1.\n",
         "The Gaussian process is scikit-learn's, asked where it is least sure, which is what modAL's uncertainty "
         "sampling does. GraphLearning is its Laplace learning with its own acquisition functions, on a connected "
         "graph of ten neighbors.\n",

@@ -163,7 +163,8 @@ def earlier(records: Path) -> str:
     text = wrapped(
         f"""An earlier version of this page, on separable data alone, had the prior of the graph alone, on a graph chosen
         for each data set, and reported the sign of u. Its log-loss stands beside that of the same method run again, and
-        of `GraphClassifier` as it comes, on the same {found[0]["n_draws"]} draws of labels. The difference is now less
+        of `GraphClassifier` as it came before features were compressed, which changes little on such data, on the same
+        {found[0]["n_draws"]} draws of labels. The difference is now less
         then, draw by draw: {better} of {len(found)} rows are better by more than a standard error, {len(worse)}, with a star,
         worse. The last column is the best other tool of that page, after the fact."""
     )

@@ -200,7 +200,10 @@ def _in_robust_units(classifier: GraphClassifier, X: Any) -> bool:
         )
         return False
     if found:
-        warn(f'{found}: the graph compares them in robust units. With scale="none" it takes them as they are.')
+        warn(
+            f'{found}: the graph compares them in robust units. Ask for that by scale="robust", or take them as they are by '
+            'scale="none", and nothing is said.',
+        )
     return bool(found)
 
 
