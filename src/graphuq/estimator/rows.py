@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from graphuq._expect import RowWarning, called, refuse_masked
 from graphuq._warn import warn
 from graphuq.classes import Labels
-from graphuq.graph.units import units_of
+from graphuq.graph.units import looked_at, units_of
 from graphuq.tall import Tall
 
 Array = NDArray[np.float64]
@@ -25,6 +25,8 @@ BLOCK_ROWS = 1000
 # The widest column against the narrowest but a quarter of them: pixels of digits, or their principal components, differ
 # by less than 4. And a column's range in its own robust units, in which those pixels have ranges below 100.
 UNLIKE_RANGES, OUTLYING = 10.0, 1000.0
+# Rows that are enough to tell what is usual.
+SOME_ROWS = 1000
 # A range of less than this share of the numbers is rounding.
 ROUNDING = 1e-12
 
@@ -95,7 +97,7 @@ def unlike_columns(X: Any, names: Sequence[str] = ()) -> str:
     factor = ranges.max() / np.quantile(ranges[ranges > 0], 0.25, method="lower")
     if factor > UNLIKE_RANGES:
         return f"Columns of X differ in range by a factor of {_rounded(factor)}"
-    far = ranges / units_of(X)[1]
+    far = ranges / units_of(X[looked_at(X)[:SOME_ROWS]])[1]
     worst = int(far.argmax())
     if far[worst] <= OUTLYING:
         return ""
