@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError, eigh
 
 from graphuq._threads import blas_threads
 from graphuq.graph.distances import squared_distances
-from graphuq.graph.units import in_units, is_sparse, looked_at, units_of
+from graphuq.graph.units import in_units, is_sparse, with_units
 from graphuq.tall import Tall, row_blocks
 
 Array = NDArray[np.float64]
@@ -63,12 +63,10 @@ class FeaturePiece:
     @classmethod
     def of(cls, X: Any) -> FeaturePiece | None:
         """From dense or sparse features, or those in a store; None where no feature varies."""
-        units = units_of(X)
+        units, X, z = with_units(X)
         varies = units[2] > 0
         if not varies.any():
             return None
-        X = X[looked_at(X)]
-        z = in_units(X, units)
         mean = np.asarray(z.mean(axis=0)).ravel()
         weights = _principal(z, mean) if len(varies) > MOST_COLUMNS else np.eye(len(varies))[:, varies]
         linear = np.asarray(z @ weights) - mean @ weights
@@ -134,7 +132,7 @@ def _principal(z: Any, mean: Array) -> Array:
 
     n_kept, n_features = min(MOST_COLUMNS, *(size - 1 for size in z.shape)), z.shape[1]
     if n_features <= MOST_IN_COVARIANCE and not is_sparse(z):
-        with blas_threads(n_features**3):
+        with blas_threads(len(z) * n_features**2):
             covariance = z.T @ z / len(z) - np.outer(mean, mean)
             try:
                 found = eigh(covariance, subset_by_index=[n_features - n_kept, n_features - 1])[1]

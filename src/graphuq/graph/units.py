@@ -44,6 +44,11 @@ def units_of(X: Any) -> Array:
     The unit is the median distance from the median of values other than it, over that of normal numbers of deviation 1.
     One over the deviation is 0 for a feature that does not vary.
     """
+    return with_units(X)[0]
+
+
+def with_units(X: Any) -> tuple[Array, Any, Any]:
+    """The units, the rows that they were read from, and these in them."""
     X = X[looked_at(X)]
     middle, unit, differ = _measured(X)
     units = np.array([middle, unit, np.ones(len(unit))])
@@ -55,7 +60,7 @@ def units_of(X: Any) -> Array:
     deviation = np.sqrt(np.maximum(more * square - np.square(more * mean), 0.0))
     varies = (differ > 0) & (deviation > 0)
     units[2] = np.where(varies, 1 / np.where(varies, deviation, 1.0), 0.0)
-    return units
+    return units, X, csr_array(z.multiply(units[2])) if is_sparse(z) else z * units[2]
 
 
 def in_units(X: Any, units: Array) -> Any:
@@ -80,8 +85,8 @@ def _measured(X: Any) -> tuple[Array, Array, Array]:
     n_rows, n_features = X.shape
     middle, unit, differ = np.zeros(n_features), np.ones(n_features), np.zeros(n_features)
     if not is_sparse(X):
-        for k in range(n_features):
-            middle[k], unit[k], differ[k] = _of_one(X[:, k])
+        for k, column in enumerate(np.ascontiguousarray(X.T)):
+            middle[k], unit[k], differ[k] = _of_one(column)
         return middle, unit, differ
     X = csc_array(X, copy=True)
     X.sum_duplicates()
