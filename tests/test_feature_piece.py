@@ -177,3 +177,14 @@ def test_features_that_do_not_vary_are_left_out(X):
     np.testing.assert_allclose(
         piece.columns(np.column_stack([X, np.full(80, 9.0)])), FeaturePiece.of(X).columns(X)
     )
+
+
+def test_what_is_cut_off_is_measured_in_units_of_the_reach(X):
+    """At three times the reach of one feature, twice what the compressed feature is at its reach."""
+    piece = FeaturePiece.of(X)
+    far = np.tile(piece.units[0], (1, 1))
+    far[0, 1] += 3 * piece.reach[1]
+    distance = np.abs(X[:, 1] - np.median(X[:, 1]))
+    assert piece.reach[1] == pytest.approx(1.5 * distance.max())
+    at_reach = np.arcsinh(piece.reach[1] / piece.units[1, 1]) * piece.units[2, 1] / np.sqrt(3)
+    assert piece.within_reach(far)[1].item() == pytest.approx((2 * at_reach) ** 2)
