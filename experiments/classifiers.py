@@ -26,13 +26,13 @@ def accuracies(
     prior: GaussianPrior, y: NDArray[np.int64], nodes: NDArray[np.int64], seed: int
 ) -> dict[str, float]:
     """The share of unlabeled nodes that each method gets right."""
-    from graphuq import find_mode, find_modes
+    from graphuq import find_mode
     from graphuq.models import GinzburgLandau, Probit
 
     convex = find_mode(prior, Probit(nodes, y[nodes], gamma=GAMMA_PROBIT)).u
     wells = GinzburgLandau(nodes, y[nodes], gamma=GAMMA_GL, epsilon=EPSILON)
     starts = np.stack([prior.sample(seed=seed)[0], convex])
-    from_random, from_probit = find_modes(prior, [wells, wells], start=starts)
+    from_random, from_probit = find_mode(prior, [wells, wells], start=starts)
     rest = np.setdiff1d(np.arange(len(y)), nodes)
     # The clusters of the Fiedler vector have no names: the better way to name them counts.
     same_side = np.mean((prior.vectors[rest, 1] >= 0) == (y[rest] > 0))

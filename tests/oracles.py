@@ -5,9 +5,13 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from scipy.linalg import helmert
+from scipy.special import ndtri
 from scipy.stats import multivariate_normal
+from scipy.stats.qmc import Sobol
 
 from graphuq import prior as priors
+from graphuq.inference.largest import largest_probability
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.models.base import ask
 from graphuq.spectrum.result import Spectrum
@@ -169,3 +173,23 @@ def simulated_classes(prior, model, nodes, *, n_draws=200_000, seed=0):
         # sum w^2 (1 - p)^2 where it is the class, sum w^2 p^2 where not
         found.append((p, np.sqrt(square * (1 - 2 * p) + total * p**2)))
     return found
+
+
+def largest_by_points(mean, variance, cross, *, n_points, seed=0):
+    """P(g_k is the largest) for ``g ~ N(mean, variance I + cross)``, averaged over points of Sobol.
+
+    In the directions orthogonal to all ones the covariance has its least eigenvalue at least. That part is common to the
+    fields; in the other directions the mean is moved, by points with their negatives that have the right covariance.
+    """
+    directions = helmert(mean.shape[1]).T
+    values, vectors = np.linalg.eigh(directions.T @ cross @ directions)
+    factor = directions @ vectors * np.sqrt(np.maximum(values - values[:, :1], 0))[:, None]
+    factor *= np.where(mean[:, None] @ factor < 0, -1, 1)
+    n_pairs, n_dims = n_points // 2, factor.shape[2] - 1
+    even = Sobol(n_dims, scramble=False).random(n_pairs)
+    half = ndtri((even + np.random.default_rng(seed).uniform(size=n_dims)) % 1)
+    spread, turn = np.linalg.eigh(half.T @ half / n_pairs)
+    half = half @ (turn / np.sqrt(spread)) @ turn.T
+    moved = np.concatenate([half, -half]) @ factor[:, :, :0:-1].swapaxes(1, 2)
+    deviation = np.sqrt(variance + np.maximum(values[:, 0], 0))
+    return largest_probability(mean[:, None] + moved, deviation[:, None]).mean(axis=1)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from graphuq.estimator import GraphClassifier
     from graphuq.inference.gradient import HMC, NUTS, EllipticalSlice
-    from graphuq.inference.map import find_mode, find_modes
+    from graphuq.inference.map import find_mode
     from graphuq.inference.orthant import Orthant
     from graphuq.inference.pcn import PCN
     from graphuq.inference.reference import Referenced
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = (
-    "baselines", "calibration", "datasets", "graph", "laplacian", "models", "posterior", "prior", "queries", "spectrum", "uncertainty",
-)  # fmt: skip
 _HOMES = {
     "HMC": "inference.gradient",
     "NUTS": "inference.gradient",
@@ -63,25 +60,25 @@ _HOMES = {
     "Tempered": "inference.tempering",
     "TimeLimit": "inference.stopping",
     "find_mode": "inference.map",
-    "find_modes": "inference.map",
     "learn": "learning",
     "sample": "inference.run",
 }
 
+# These and the modules; a list that type checkers can read.
 __all__ = [
     "HMC", "NUTS", "PCN", "Draws", "EffectiveSize", "EllipticalSlice", "GaussianPosterior", "GraphClassifier", "LabeledKFold",
     "LabeledScorer", "Mixture",
     "Orthant", "Posterior", "Referenced", "SteadyMean", "Tempered", "TimeLimit", "baselines", "calibration",
-    "datasets", "find_mode", "find_modes", "graph", "laplacian", "learn", "models", "posterior", "prior", "queries",
+    "datasets", "find_mode", "graph", "laplacian", "learn", "models", "posterior", "prior", "queries",
     "sample", "spectrum", "uncertainty",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"graphuq.{name}")
     if name in _HOMES:
         return getattr(import_module(f"graphuq.{_HOMES[name]}"), name)
+    if name in __all__:
+        return import_module(f"graphuq.{name}")
     raise AttributeError(f"module 'graphuq' has no attribute {name!r}")
 
 

@@ -611,7 +611,7 @@ def cold(before, nodes, y):
         if not new.fit.converged:  # there is nothing to compare with where a cold start finds no fixed point
             new = each.with_labels(nodes, y)
         log_weights.append(np.log(weight) + new.fit.log_evidence - old.fit.log_evidence)
-        found.append(replace(new, n_points=each.n_points))
+        found.append(new)
     if not isinstance(before, Mixture):
         return found[0].probability()
     shares = np.exp(np.array(log_weights) - max(log_weights))

@@ -11,6 +11,7 @@ from scipy.special import log_ndtr, ndtr
 
 from graphuq.inference import largest
 from graphuq.inference.largest import largest_probability, largest_probability_correlated
+from tests.oracles import largest_by_points
 
 
 def by_quadrature(mean, deviation):
@@ -167,18 +168,19 @@ def test_counts_of_independent_draws_and_a_wrong_deviation():
 def test_three_correlated_fields_against_quadrature(seed):
     mean, variance, cross = posterior_like(6, 3, seed)
     expected = [three_correlated(m, 0.1 * np.eye(3) + c) for m, c in zip(mean, cross, strict=True)]
-    np.testing.assert_allclose(largest_probability_correlated(mean, variance, cross), expected, atol=2e-7)
+    np.testing.assert_allclose(largest_probability_correlated(mean, variance, cross), expected, atol=1e-10)
     harder = covariances(6, 3, 2, seed)  # of rank two: one difference may be known much better than another
     expected = [three_correlated(m, 0.1 * np.eye(3) + c) for m, c in zip(mean, harder, strict=True)]
-    np.testing.assert_allclose(largest_probability_correlated(mean, variance, harder), expected, atol=1e-4)
+    np.testing.assert_allclose(largest_probability_correlated(mean, variance, harder), expected, atol=1e-10)
 
 
-@pytest.mark.parametrize(("n_classes", "atol"), [(3, 1e-6), (4, 3e-3)])
-def test_fields_of_mean_zero_have_an_arcsine(n_classes, atol):
-    cross, variance = covariances(20, n_classes, n_classes), np.full(20, 0.3)
-    expected = [arcsine(0.3 * np.eye(n_classes) + c) for c in cross]
-    p = largest_probability_correlated(np.zeros((20, n_classes)), variance, cross, n_points=256)
-    np.testing.assert_allclose(p[:, 0], expected, atol=atol)
+def test_fields_of_mean_zero_have_an_arcsine():
+    variance = np.full(20, 0.3)
+    three, four = (covariances(20, n_classes, n_classes) for n_classes in (3, 4))
+    p = largest_probability_correlated(np.zeros((20, 3)), variance, three)
+    np.testing.assert_allclose(p[:, 0], [arcsine(0.3 * np.eye(3) + c) for c in three], rtol=1e-12)
+    p = largest_by_points(np.zeros((20, 4)), variance, four, n_points=256)
+    np.testing.assert_allclose(p[:, 0], [arcsine(0.3 * np.eye(4) + c) for c in four], atol=3e-3)
 
 
 def test_two_correlated_fields_are_exact():
@@ -191,52 +193,52 @@ def test_two_correlated_fields_are_exact():
 def test_counts_of_correlated_draws_and_a_wrong_covariance():
     mean, variance, cross = posterior_like(6, 10)
     share = counted(mean, 0.1 * np.eye(10) + cross)
-    assert z_score(share, largest_probability_correlated(mean, variance, cross, n_points=512)) < 5
-    assert z_score(share, largest_probability_correlated(mean, variance + 0.1, cross, n_points=512)) > 10
+    assert z_score(share, largest_by_points(mean, variance, cross, n_points=512)) < 5
+    assert z_score(share, largest_by_points(mean, variance + 0.1, cross, n_points=512)) > 10
     independent = np.sqrt(0.1 + np.trace(cross, axis1=1, axis2=2) / 10)
     assert z_score(share, largest_probability(mean, independent)) > 10
 
 
-def test_the_error_falls_with_the_points():
-    problem = posterior_like(40, 10)
-    exact = np.mean([largest_probability_correlated(*problem, n_points=2**12, seed=s) for s in (1, 2)], axis=0)
-    for n_points, error in ((8, 6e-3), (16, 6e-3), (64, 3e-3), (256, 1.5e-3)):
-        found = largest_probability_correlated(*problem, n_points=n_points)
-        assert np.sqrt(np.mean((found - exact) ** 2)) < error
-        np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-9)
-
-
-@pytest.mark.parametrize("n_classes", [3, 6])
-def test_what_does_not_change_the_differences_does_not_matter(n_classes):
+@pytest.mark.parametrize(("n_classes", "rtol", "atol"), [(3, 1e-9, 0), (6, 1e-4, 3e-5)])
+def test_what_does_not_change_the_differences_does_not_matter(n_classes, rtol, atol):
     mean, variance, cross = posterior_like(5, n_classes)
-    cross = cross + 0.1 * covariances(5, n_classes, n_classes)  # equal eigenvalues leave the directions open
+    cross = cross + 0.1 * covariances(5, n_classes, n_classes)
     order = np.random.default_rng(0).permutation(n_classes)
     p = largest_probability_correlated(mean, variance, cross)
     common = largest_probability_correlated(mean + 3, variance, cross + 2.0)
-    np.testing.assert_allclose(common, p, rtol=1e-9)
+    np.testing.assert_allclose(common, p, rtol, atol)
     renamed = largest_probability_correlated(mean[:, order], variance, cross[:, order][:, :, order])
-    np.testing.assert_allclose(renamed, p[:, order], rtol=1e-9)
+    np.testing.assert_allclose(renamed, p[:, order], rtol, atol)
     split = largest_probability_correlated(mean, np.zeros(5), cross + 0.1 * np.eye(n_classes))
-    np.testing.assert_allclose(split, p, rtol=1e-9)
+    np.testing.assert_allclose(split, p, rtol, atol)
     independent = largest_probability_correlated(mean, variance, np.full_like(cross, 0.4))
-    np.testing.assert_allclose(independent, largest_probability(mean, np.sqrt(variance)), rtol=1e-9)
+    np.testing.assert_allclose(independent, largest_probability(mean, np.sqrt(variance)), rtol, max(atol, 1e-7))
 
 
-def test_a_node_does_not_depend_on_the_others():
-    mean, variance, cross = posterior_like(9, 5)
-    cross[3:6] = covariances(3, 5, 1)
+@pytest.mark.parametrize("n_classes", [3, 5])
+def test_a_node_does_not_depend_on_the_others(n_classes):
+    mean, variance, cross = posterior_like(9, n_classes)
+    cross[3:6] = covariances(3, n_classes, 1)
     cross[6:] = 0
     together = largest_probability_correlated(mean, variance, cross)
     alone = [largest_probability_correlated(mean[i : i + 1], variance[:1], cross[i : i + 1])[0] for i in range(9)]
-    np.testing.assert_allclose(together, alone, rtol=1e-9)
+    np.testing.assert_allclose(together, alone, rtol=1e-6)
 
 
 def test_a_singular_covariance_without_more_is_taken():
     rng = np.random.default_rng(0)
     mean, root = rng.normal(size=(8, 3)), rng.normal(size=(8, 3))
-    p = largest_probability_correlated(mean, np.zeros(8), root[:, :, None] * root[:, None, :], n_points=256)
-    draws = np.argmax(mean[:, None] + rng.normal(size=(100_000, 1)) * root[:, None], axis=2)
-    share = np.stack([np.bincount(draw, minlength=3) for draw in draws]) / 100_000
-    np.testing.assert_allclose(p, share, atol=0.02)
-    certain = largest_probability_correlated(mean, np.zeros(8), np.zeros((8, 3, 3)))
-    assert (certain == np.eye(3)[mean.argmax(axis=1)]).all()
+    p = largest_probability_correlated(mean, np.zeros(8), root[:, :, None] * root[:, None, :])
+    x = np.linspace(-8, 8, 100_001)
+    winners = np.argmax(mean[:, None] + x[:, None] * root[:, None], axis=2)
+    share = np.stack([np.bincount(each, np.exp(-(x**2) / 2), minlength=3) for each in winners])
+    np.testing.assert_allclose(p, share / share.sum(axis=1, keepdims=True), atol=1e-4)
+
+
+def test_three_fields_that_tie_share_and_without_deviation_the_largest_has_it_all():
+    mean = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 2.0, 1.0], [1e30, 0.0, -1e30]])
+    certain = largest_probability_correlated(mean, np.zeros(4), np.ones((4, 3, 3)))
+    np.testing.assert_array_equal(certain, [[0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3], [0, 1, 0], [1, 0, 0]])
+    nearly = largest_probability_correlated(mean, np.full(4, 1e-30), np.zeros((4, 3, 3)))
+    np.testing.assert_allclose(nearly, certain, atol=1e-11)
+    assert ((nearly > 0) & (nearly < 1)).all()

@@ -14,7 +14,7 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.stats import norm
 
 from graphuq import prior as priors
-from graphuq.inference.map import find_mode, find_modes
+from graphuq.inference.map import find_mode
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from tests.oracles import dense_covariance, random_spectrum
 
@@ -200,7 +200,7 @@ def test_the_best_ginzburg_landau_mode_is_the_minimum_over_a_grid():
     v = np.array(list(itertools.product(axis, repeat=3)))
     energy = np.sum(v @ precision * v, axis=1) / 2 + np.sum((v**2 - 1) ** 2, axis=1) / (4 * 0.2)
     energy += ((v[:, 0] - 1) ** 2 + (v[:, 1] + 1) ** 2) / 2
-    modes = find_modes(prior, [model] * 30, start="random", seed=4)
+    modes = find_mode(prior, [model] * 30, start="random", seed=4)
     best = min(modes, key=lambda mode: mode.energy)
     assert all(mode.converged for mode in modes)
     assert np.ptp([mode.energy for mode in modes]) > 0.1  # there are several wells to fall into
@@ -244,7 +244,7 @@ def test_a_batch_gives_what_its_trials_give_one_by_one():
             GinzburgLandau(rng.choice(N_NODES, n, replace=False), [1, -1, 1, -1][:n], gamma=gamma, epsilon=0.5)
             for gamma, n in zip(np.linspace(0.3, 1, 6), n_labels, strict=False)
         ]
-        batch = find_modes(prior, models, start=starts)
+        batch = find_mode(prior, models, start=starts)
         for mode, model, start in zip(batch, models, starts, strict=True):
             alone = find_mode(prior, model, start=start)
             assert np.allclose(mode.u, alone.u, atol=1e-5)
@@ -260,7 +260,7 @@ def test_a_mode_is_a_start_that_needs_no_steps_and_its_removed_directions_do_not
 
 def test_random_starts_follow_the_seed():
     prior, model = PRIORS["project"], MODELS["ginzburg-landau"]
-    runs = [find_modes(prior, [model] * 3, start="random", seed=seed) for seed in (0, 0, 1)]
+    runs = [find_mode(prior, [model] * 3, start="random", seed=seed) for seed in (0, 0, 1)]
     steps = [[mode.n_steps for mode in run] for run in runs]
     assert all(np.array_equal(a.u, b.u) for a, b in zip(runs[0], runs[1], strict=True))
     assert steps[0] != steps[2]
@@ -382,7 +382,7 @@ def test_starts_of_several_fields():
     given = np.moveaxis(prior.sample(6, seed=1).reshape(2, 3, -1), 1, 2)
     flow = {"method": "gradient_flow", "tolerance": 1e-8}
     for start in (given[0], given, "random"):
-        modes = find_modes(prior, [model, model], start=start, **flow)
+        modes = find_mode(prior, [model, model], start=start, **flow)
         np.testing.assert_allclose(modes[0].u, modes[1].u, atol=1e-5)  # it has one mode
     with pytest.raises(ValueError, match=r"start must have shape \(24, 3\)"):
         find_mode(prior, model, start=np.zeros(N_NODES), **flow)
@@ -410,7 +410,7 @@ def test_bad_settings_are_refused(settings, error, words):
 
 def test_bad_models_are_refused():
     with pytest.raises(ValueError, match="No models"):
-        find_modes(PRIORS["full"], [])
+        find_mode(PRIORS["full"], [])
     with pytest.raises(ValueError, match="Node 99 is not in the graph"):
         find_mode(PRIORS["full"], Probit([0, 99], [1, -1]))
     with pytest.raises(ValueError, match="newton has neither"):

@@ -335,8 +335,8 @@ def test_rules_and_samplers_of_another_kind_are_refused():
         TypeError, match=r"a Halves has no warm_step and no draw\. One whose warm-up adapts nothing"
     ):
         sample(PRIOR, MODEL, halves())
-    with pytest.raises(ValueError, match="must not be negative"):
+    with pytest.raises(ValueError, match="a finite number, 0 or above"):
         TimeLimit(-1)
     for make in (lambda: EffectiveSize(target=-1), lambda: EffectiveSize(r_hat=1.0), lambda: SteadyMean(0)):
-        with pytest.raises(ValueError, match="must be above"):
+        with pytest.raises(ValueError, match=r"must be (a finite number )?above"):
             make()

@@ -145,7 +145,7 @@ class EP:
         found = predict(self, conditional, deviation)
         return found.mean[:, None], found.variance[:, None]
 
-    def classes(self, conditional: Matrix, deviation: Vector, noise: float, n_points: int = 0) -> Matrix:
+    def classes(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
         """P(u + noise < 0) and P(u + noise >= 0), shape (n, 2)."""
         return two_classes(predict(self, conditional, np.hypot(deviation, noise)).probability)
 
@@ -249,7 +249,7 @@ def _gaussian(xp: Any, inverse_root: Callable[[Any], Any], reduced: Any, precisi
     return root, -2 * xp.log(root.diagonal()).sum(), half @ (shift @ half), xp.einsum("ij,ij->i", half, half)
 
 
-_gaussian_there = jax.jit(partial(_gaussian, jnp, _accelerator.inverse_root))
+_gaussian_there = _accelerator.compiled(partial(_gaussian, jnp, _accelerator.inverse_root))
 
 
 def _soften(

@@ -19,7 +19,7 @@ import numpy as np
 from jax.tree_util import Partial
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect, expect_number, expect_numbers, expect_one_of, expect_seed, expect_whole
+from graphuq._expect import expect_number, expect_numbers, expect_one_of, expect_seed, expect_whole
 from graphuq._pytree import is_pytree
 from graphuq._warn import warn
 from graphuq.inference.newton import ROUNDING, newton
@@ -53,7 +53,7 @@ class Mode:
 
 def find_mode(
     prior: GaussianPrior,
-    model: Model,
+    model: Model | Sequence[Model],
     *,
     method: str = "auto",
     start: str | ArrayLike = "zero",
@@ -61,15 +61,18 @@ def find_mode(
     n_steps: int = 5000,
     tolerance: float = 1e-6,
     seed: int = 0,
-) -> Mode:
-    """The minimizer of ``J(u) = <u, P u>/2 + Phi(u; y)``, or one of them where J is not convex.
+) -> Any:
+    """The minimizer of ``J(u) = <u, P u>/2 + Phi(u; y)``, or one of them where J is not convex: a `Mode`.
+
+    Of a list of models, trials with different labels, starts, or both, a list of modes. Models of one kind with equally
+    many labels run as one batch.
 
     Args:
         prior: the Gaussian N(0, C); P is the inverse of C on its support.
-        model: `Probit`, `GinzburgLandau`, or your own with a smooth `phi`.
+        model: `Probit`, `GinzburgLandau`, or your own with a smooth `phi`; or a list of such models.
         method: "gradient_flow", "newton" (convex Phi only), or "auto": Newton where possible, else the flow.
-        start: where the flow starts: "zero", "random" (a draw from the prior), or u at all nodes.
-            Newton starts at zero: the mode of probit is unique.
+        start: where the flow starts: "zero", "random" (a draw from the prior, another for each trial), or u at all
+            nodes, perhaps of each trial. Newton starts at zero: the mode of probit is unique.
         beta: a fixed step of the flow, as in the paper. By default the first step is one over a bound
             on the curvature of Phi, which does not depend on the graph, and later ones follow the
             curvature met on the way (Barzilai and Borwein). Either is halved where J would rise.
@@ -77,26 +80,7 @@ def find_mode(
         tolerance: stop when the relative whitened gradient is this small.
         seed: for the random start.
     """
-    settings: Any = {"method": method, "start": start, "beta": beta, "n_steps": n_steps, "tolerance": tolerance}
-    return find_modes(prior, [model], **settings, seed=seed)[0]
-
-
-def find_modes(
-    prior: GaussianPrior,
-    models: Sequence[Model],
-    *,
-    method: str = "auto",
-    start: str | ArrayLike = "zero",
-    beta: float | None = None,
-    n_steps: int = 5000,
-    tolerance: float = 1e-6,
-    seed: int = 0,
-) -> list[Mode]:
-    """The modes of many trials on one prior, as by `find_mode`, with different labels, starts, or both.
-
-    A random start differs from trial to trial; a given one has shape (n_nodes,) or (n_trials, n_nodes).
-    Models of one kind with equally many labels run as one batch.
-    """
+    models: Any = model if isinstance(model, list | tuple) else [model]
     expect_seed(seed)
     method = _check(prior, models, method, start, beta, n_steps, tolerance)
     if method == "newton":
@@ -108,7 +92,7 @@ def find_modes(
     failed = [mode for mode in modes if not mode.converged]
     if failed:
         warn(f"{len(failed)} of {len(modes)} modes: {failed[0].message}")
-    return modes
+    return modes if models is model else modes[0]
 
 
 class _State(NamedTuple):
@@ -260,7 +244,6 @@ def _check(
     tolerance: float,
 ) -> str:
     """Doubt the arguments, and decide on the method."""
-    expect(models, Sequence, "models", "a list of models")
     if not models:
         raise ValueError("No models: give at least one.")
     for model in models:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._expect import expect, expect_number, expect_sampler
+from graphuq._expect import expect, expect_sampler
 from graphuq._pytree import pytree, static
 from graphuq.inference.ep import Gaussian
 from graphuq.inference.pcn import PCN
@@ -93,17 +93,14 @@ class Referenced:
         inner: any sampler that uses only `potential` and `n_latent` of its target.
         reference: N(m, S) on z; by default the one that the model offers, or that of expectation propagation. For your
             own model give one, for example a Laplace approximation.
-        inflation: stretches the reference's standard deviations; 1 leaves them as they are.
     """
 
     inner: Sampler = field(default_factory=PCN)
     reference: Gaussian | None = None
-    inflation: float = 1.0
 
     def __post_init__(self) -> None:
         expect_sampler(self.inner, "inner")
         expect(self.reference, (Gaussian, type(None)), "reference", "a Gaussian of a mean and a factor, or None")
-        expect_number(self.inflation, "inflation")
 
     def prepare(self, target: Target) -> ReferencedProblem:
         """Fit the reference and rewrite the target relative to it."""
@@ -128,7 +125,6 @@ class Referenced:
         rotation, scale, _ = np.linalg.svd(reference.factor)
         if not scale[-1] > 0:
             raise ValueError("The reference is singular: its factor must have full rank.")
-        scale = scale * self.inflation
         factor = rotation * scale
 
         def cast(x: NDArray[Any]) -> jax.Array:

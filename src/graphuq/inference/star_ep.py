@@ -20,7 +20,6 @@ from graphuq.inference.largest import (
     go_there,
     independent_probability,
     largest_probability_correlated,
-    largest_probability_matched,
     matched_variances,
     rows_at_once,
 )
@@ -49,8 +48,6 @@ QUICKER_THERE, LARGEST_THERE = 20, 2**27
 CACHED, LEAST_ROWS = 2**17, 16
 # On an accelerator so many numbers at a time.
 MOST_THERE = 2**25
-# Matching variances of differences is as good as so many points. Three classes have an integral of their own.
-MATCHED_POINTS = 64
 
 
 class FieldMoments(NamedTuple):
@@ -158,10 +155,10 @@ class StarEP:
             alone = np.maximum(outside, 0) + np.square(deviation).astype(conditional.dtype, copy=False)
             return FieldMoments(mean, alone, covariance(at, self.alone, self.shared))
 
-    def classes(self, conditional: Matrix, deviation: Vector, noise: float, n_points: int = 64) -> Matrix:
+    def classes(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
         """The probability that each field, with noise, is the largest, shape (n, n_classes)."""
-        covariance = _covariance_anywhere if _is_matched(self.sites.n_classes, n_points) else _covariance
-        return _largest(self._fields(conditional, deviation, covariance), noise, n_points)
+        covariance = _covariance_anywhere if self.sites.n_classes > 3 else _covariance
+        return _largest(self._fields(conditional, deviation, covariance), noise)
 
     def first_sites(self, sites: StarSites, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
         """Sites of new labels, each alone beside those that are there: precision and shift, shape (n, n_classes) each."""
@@ -179,22 +176,15 @@ class StarEP:
 
     def labeled_classes(self) -> Matrix:
         """The same at the labeled nodes, without noise."""
-        return _largest(FieldMoments(self.mean, np.zeros(len(self.mean)), self.covariance), 0.0, 64)
+        return _largest(FieldMoments(self.mean, np.zeros(len(self.mean)), self.covariance), 0.0)
 
     def left_out_classes(self, noise: float) -> Matrix:
         """The same at each labeled node given all labels but its own."""
-        return _largest(self.left_out, noise, 64)
+        return _largest(self.left_out, noise)
 
 
-def _largest(found: FieldMoments, noise: float, n_points: int) -> Matrix:
-    variance = found.variance + noise**2
-    if _is_matched(found.mean.shape[1], n_points):
-        return largest_probability_matched(found.mean, variance, found.cross)
-    return np.asarray(largest_probability_correlated(found.mean, variance, found.cross, n_points=n_points), float)
-
-
-def _is_matched(n_classes: int, n_points: int) -> bool:
-    return n_classes > 3 and n_points <= MATCHED_POINTS
+def _largest(found: FieldMoments, noise: float) -> Matrix:
+    return largest_probability_correlated(found.mean, found.variance + noise**2, found.cross)
 
 
 def propagate(
@@ -351,7 +341,7 @@ def _products(xp: Any, at: Any, roots: Sequence[Any], n_classes: int) -> Any:
     return common @ common.swapaxes(1, 2) + each[:, :, None] * np.eye(n_classes, dtype=at.dtype)
 
 
-@partial(jax.jit, static_argnums=(2, 3))
+@partial(_accelerator.compiled, static=(2, 3))
 def _products_there(at: jax.Array, roots: Sequence[jax.Array], n_classes: int, n_parts: int) -> jax.Array:
     parts = at.reshape(n_parts, -1, at.shape[1])
     found = jax.lax.map(lambda part: _products(jnp, part, roots, n_classes), parts)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._expect import expect
+from graphuq._expect import expect_number
 from graphuq.inference.diagnostics import Diagnostics, diagnose, standard_error
 
 
@@ -49,8 +48,9 @@ class EffectiveSize:
     r_hat: float = 1.01
 
     def __post_init__(self) -> None:
-        _check_above("target", self.target, 0)
-        _check_above("r_hat", self.r_hat, 1)
+        expect_number(self.target, "target")
+        if expect_number(self.r_hat, "r_hat") <= 1:
+            raise ValueError(f"r_hat must be above 1, got {self.r_hat}.")
 
     def reached(self, progress: Progress) -> bool:
         """Whether to stop now."""
@@ -77,8 +77,8 @@ class SteadyMean:
     window: int = 5000
 
     def __post_init__(self) -> None:
-        _check_above("tolerance", self.tolerance, 0)
-        _check_above("window", self.window, 0)
+        expect_number(self.tolerance, "tolerance")
+        expect_number(self.window, "window")
 
     def reached(self, progress: Progress) -> bool:
         """Whether to stop now."""
@@ -101,16 +101,8 @@ class TimeLimit:
     seconds: float
 
     def __post_init__(self) -> None:
-        expect(self.seconds, Real, "seconds", "a number, 0 or above")
-        if not self.seconds >= 0:
-            raise ValueError(f"seconds must not be negative, got {self.seconds}.")
+        expect_number(self.seconds, "seconds", zero=True)
 
     def reached(self, progress: Progress) -> bool:
         """Whether to stop now."""
         return progress.seconds >= self.seconds
-
-
-def _check_above(name: str, value: float, bound: float) -> None:
-    expect(value, Real, name, f"a number above {bound}")
-    if not value > bound:
-        raise ValueError(f"{name} must be above {bound}, got {value}.")

@@ -38,7 +38,7 @@ def watched_nodes(whitening: Whitening, model: Model) -> Nodes:
 
 
 def quantities(
-    whitening: Whitening, model: Model, z: NDArray[Any], nodes: Nodes | None = None, *, with_phi: bool = True
+    whitening: Whitening, model: Model, z: NDArray[Any], *, with_phi: bool = True
 ) -> tuple[NDArray[Any], list[str], Nodes]:
     """What is watched, shape (n_chains, n_draws, n_quantities), the names, and the node of each (-1 for none).
 
@@ -49,27 +49,24 @@ def quantities(
         whitening: what z says about u.
         model: the likelihood.
         z: draws, shape (n_chains, n_draws, n_fields * n_latent).
-        nodes: where to look at u alone; by default all of the above.
         with_phi: whether to look at Phi, which is compiled anew for each number of draws.
     """
-    chosen = watched_nodes(whitening, model) if nodes is None else nodes
+    chosen = watched_nodes(whitening, model)
     n_fields = int(offer(model, "n_fields"))
     u = drawn_fields(whitening, z, chosen, n_fields)
     if n_fields > 1:  # only differences between fields matter
         u = u - u.mean(axis=3, keepdims=True)
     found = [u[..., k] for k in range(n_fields)]
     names = [f"u{'' if n_fields == 1 else k} at {node}" for k in range(n_fields) for node in chosen]
-    places = [*np.tile(chosen, n_fields)]
-    if nodes is None:
-        sides, where = _sides(whitening, model, z, n_fields)
-        found.append(sides)
-        names += [f"class at {node}" for node in where]
-        places += [*where]
-        phi = _phi(whitening, model, z, n_fields) if with_phi else None
-        if phi is not None:
-            found.append(phi[..., None])
-            names.append("Phi")
-            places.append(-1)
+    sides, where = _sides(whitening, model, z, n_fields)
+    found.append(sides)
+    names += [f"class at {node}" for node in where]
+    places = [*np.tile(chosen, n_fields), *where]
+    phi = _phi(whitening, model, z, n_fields) if with_phi else None
+    if phi is not None:
+        found.append(phi[..., None])
+        names.append("Phi")
+        places.append(-1)
     return np.concatenate(found, axis=2), names, np.array(places, dtype=np.int64)
 
 

@@ -113,10 +113,10 @@ class Problem:
         columns = self.basis[:, : point.variances.size]
         return GaussianPrior(columns, point.variances, 0.0, " + ".join(pieces), self.first)
 
-    def posterior(self, point: Point, **settings: Any) -> GaussianPosterior:
+    def posterior(self, point: Point) -> GaussianPosterior:
         """The posterior at a point."""
         whitening = OnModes(self.prior(point), point.model.nodes)
-        return GaussianPosterior(whitening, point.model, point.fit, negligible=AS_NOISE, **settings)
+        return GaussianPosterior(whitening, point.model, point.fit, negligible=AS_NOISE)
 
 
 def problems(spectrum: Spectrum, model: Model, features: Any, hyperprior: Hyperprior | None) -> list[Problem]:

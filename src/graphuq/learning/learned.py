@@ -16,7 +16,6 @@ from graphuq.learning.averaging import Peak, around, axes_of, bound, climb, with
 from graphuq.learning.evidence import Array, Point, Problem, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, Hyperparameters, Hyperprior
 from graphuq.models.base import Model, ask, expect_model, offer
-from graphuq.posterior.gaussian import N_POINTS
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
@@ -111,8 +110,6 @@ def learn(
         spectrum = constant_first(longer)
         found, weights = _weighed(problems(spectrum, model, features, hyperprior), average)
         longer = None if more is None or _enough_modes(found, weights) else more(spectrum)
-    # Of several fields each point needs a rule of its own: together they have as many points as one alone would.
-    n_points = max(8, N_POINTS // len(found))
     best_problem, best, *_ = max(found, key=lambda each: each.point.log_posterior)
     learned = Learned(
         spectrum=spectrum,
@@ -120,9 +117,7 @@ def learn(
         log_deviations=_deviations(found, weights),
         prior=best_problem.prior(best),
         model=best.model,
-        posterior=Mixture(
-            tuple(each.problem.posterior(each.point, n_points=n_points) for each in found), weights
-        ).tempered(),
+        posterior=Mixture(tuple(each.problem.posterior(each.point) for each in found), weights).tempered(),
         log_evidence=best.fit.log_evidence,
     )
     _warn(best_problem, best, spectrum, learned.converged)

@@ -126,9 +126,8 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
         return facts | {"kind": "draws", "settings": posterior.settings}, arrays
     fit: Any = posterior.fit
     arrays |= {"precision": fit.precision, "shift": fit.shift}
-    facts |= {"n_points": posterior.n_points, "negligible": posterior.negligible}
     facts |= {"n_sweeps": fit.n_sweeps, "converged": bool(fit.converged)}
-    return facts | {"kind": "gaussian"}, arrays
+    return facts | {"kind": "gaussian", "negligible": posterior.negligible}, arrays
 
 
 def _unpack_one(
@@ -154,4 +153,4 @@ def _unpack_one(
     told_fit = {"tolerance": np.inf, "negligible": told["negligible"]}
     fit = ask(model, "sites").fit(whitening.matrix(seen), start=start, **told_fit)
     fit = replace(fit, n_sweeps=told["n_sweeps"], converged=told["converged"])
-    return GaussianPosterior(whitening, model, fit, told["n_points"], told["negligible"])
+    return GaussianPosterior(whitening, model, fit, told["negligible"])

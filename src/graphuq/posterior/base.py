@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
 from graphuq._expect import expect_nodes, expect_path, expect_whole
-from graphuq.models.base import Model
+from graphuq.models.base import Model, offer
 from graphuq.prior import GaussianPrior, NewRows
 
 Array = NDArray[np.float64]
@@ -136,7 +136,33 @@ def blocks(where: Nodes | NewRows, size: int) -> Iterator[Nodes | NewRows]:
         yield where.part(part) if isinstance(where, NewRows) else where[part]
 
 
-# What every leaf offers beside the above: they are methods of the leaves, and written once.
+# What every leaf offers beside the above: they are methods and properties of the leaves, and written once.
+
+
+def n_nodes(self: Posterior) -> int:
+    """Number of nodes N."""
+    return self.prior.n_nodes
+
+
+def n_classes(self: Posterior) -> int:
+    """Number of classes K."""
+    return int(offer(self.model, "n_classes"))
+
+
+def prior_alone(self: Any) -> GaussianPrior:
+    """The prior."""
+    found: GaussianPrior = self.whitening.prior
+    return found
+
+
+def itself_alone(self: Posterior) -> tuple[Posterior]:
+    """Itself alone, since it is not a mixture."""
+    return (self,)
+
+
+def one_weight(self: Posterior) -> Array:
+    """A single weight, one."""
+    return np.ones(1)
 
 
 def probability(self: Posterior, where: ArrayLike | NewRows | None = None) -> Array:

@@ -24,7 +24,7 @@ from graphuq.inference.whiten import Where, Whitening
 from graphuq.models.base import Model, offer
 from graphuq.posterior import base
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, LabelStatistics, blocks, chosen_rows
-from graphuq.prior import GaussianPrior, NewRows
+from graphuq.prior import NewRows
 
 # Numbers held at once while row statistics are computed: 32 MB in single precision.
 BLOCK_NUMBERS = 2**23
@@ -49,31 +49,6 @@ class Draws:
     acceptance: NDArray[Any] = field(repr=False)
     work: NDArray[Any] = field(repr=False)
     settings: dict[str, Any]
-
-    @property
-    def prior(self) -> GaussianPrior:
-        """The prior."""
-        return self.whitening.prior
-
-    @property
-    def components(self) -> tuple[Draws]:
-        """Itself alone, since it is not a mixture."""
-        return (self,)
-
-    @property
-    def weights(self) -> Array:
-        """A single weight, one."""
-        return np.ones(1)
-
-    @property
-    def n_nodes(self) -> int:
-        """Number of nodes N."""
-        return self.prior.n_nodes
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes K."""
-        return int(offer(self.model, "n_classes"))
 
     @property
     def n_fields(self) -> int:
@@ -156,11 +131,10 @@ class Draws:
 
         return GaussianPosterior.of(self.prior, self.model).left_out()
 
-    def diagnostics(self, nodes: ArrayLike | None = None) -> Diagnostics:
+    def diagnostics(self) -> Diagnostics:
         """R-hat and effective sample sizes of what is reported: u and the classes at some nodes, and Phi."""
-        chosen = None if nodes is None else expect_nodes(nodes, self.n_nodes)
-        shift = missed(self.whitening, self.model, self.z) if nodes is None else (0.0, -1)
-        return diagnose(*quantities(self.whitening, self.model, self.z, chosen), shift=shift)
+        run = self.whitening, self.model, self.z
+        return diagnose(*quantities(*run), shift=missed(*run))
 
     def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
         """An ArviZ object: `u` at some nodes (by default the watched ones), acceptance and work.
@@ -201,6 +175,8 @@ class Draws:
         """``m_j(z)`` of every draw, shape (chains, draws, rows, fields), and ``s_j``."""
         return drawn_fields(self.whitening, self.z, where, self.n_fields), self.whitening.std(where)
 
+    prior, components, weights = property(base.prior_alone), property(base.itself_alone), property(base.one_weight)
+    n_nodes, n_classes = property(base.n_nodes), property(base.n_classes)
     probability, mixed, save = base.probability, base.mixed_alone, base.save
     label_mean, label_variance = base.label_mean, base.label_variance
     mean_label_variance = base.mean_label_variance

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,6 @@ from graphuq.prior import GaussianPrior, NewRows
 
 # Rows are taken in blocks of about so many numbers, 4 MB: what is made of them stays in the processor's cache.
 BLOCK_NUMBERS = 2**19
-# Points of the rule that integrates over what several fields have in common.
-N_POINTS = 64
 N_LATENT_DRAWS, JOINT_ROWS = 1000, 1000
 # Of many fields, whose probabilities are known to 2e-3, all rows are asked in single precision unless the noise is less
 # than this share of the prior's variance: it moves probabilities by less than 1e-4, and takes half the time.
@@ -58,14 +56,12 @@ class GaussianPosterior:
         whitening: the map from z to u at every row.
         model: the likelihood.
         fit: the Gaussian of z.
-        n_points: points of the quadrature over what several fields have in common.
         negligible: what the fit treated as noise, see `span.span`; kept when the labels change.
     """
 
     whitening: Whitening = field(repr=False)
     model: Model = field(repr=False)
     fit: Fit = field(repr=False)
-    n_points: int = N_POINTS
     negligible: float = 0.0
 
     @classmethod
@@ -97,37 +93,12 @@ class GaussianPosterior:
             precision[new], shift[new] = first
         start = Start(precision, shift)
         if not isinstance(self.whitening, OnModes):
-            return replace(GaussianPosterior.of(self.prior, model, start=start), n_points=self.n_points)
+            return GaussianPosterior.of(self.prior, model, start=start)
         whitening = OnModes(self.prior, nodes)  # nothing to factor: that is what a new label would wait for
         tolerance = RELABEL_TOLERANCE if model.n_fields <= 3 else RELABEL_TOLERANCE_MANY
         settings = {"tolerance": tolerance, "negligible": self.negligible}
         fit = ask(model, "sites").fit(whitening.matrix(nodes), start=start, **settings)
-        return GaussianPosterior(whitening, model, fit, self.n_points, self.negligible)
-
-    @property
-    def prior(self) -> GaussianPrior:
-        """The prior."""
-        return self.whitening.prior
-
-    @property
-    def components(self) -> tuple[GaussianPosterior]:
-        """Itself alone, since it is not a mixture."""
-        return (self,)
-
-    @property
-    def weights(self) -> Array:
-        """A single weight, one."""
-        return np.ones(1)
-
-    @property
-    def n_nodes(self) -> int:
-        """Number of nodes N."""
-        return self.prior.n_nodes
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes K."""
-        return int(offer(self.model, "n_classes"))
+        return GaussianPosterior(whitening, model, fit, self.negligible)
 
     @property
     def blurred(self) -> bool:
@@ -148,7 +119,7 @@ class GaussianPosterior:
         rows, deviation = chosen_rows(self, where), float(offer(self.model, "noise")) if noise else 0.0
         found = np.concatenate(
             [
-                self.fit.classes(self.whitening.matrix(part), self.whitening.std(part), deviation, self.n_points)
+                self.fit.classes(self.whitening.matrix(part), self.whitening.std(part), deviation)
                 for part in blocks(rows, self.rows_at_once)
             ]
         )
@@ -193,6 +164,8 @@ class GaussianPosterior:
         return EPDiagnosis(self.fit.converged, self.fit.n_sweeps)
 
     labels = base.sign_labels
+    prior, components, weights = property(base.prior_alone), property(base.itself_alone), property(base.one_weight)
+    n_nodes, n_classes = property(base.n_nodes), property(base.n_classes)
     probability, mixed, save = base.probability, base.mixed_alone, base.save
     label_mean, label_variance = base.label_mean, base.label_variance
     mean_label_variance = base.mean_label_variance

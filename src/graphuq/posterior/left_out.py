@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from graphuq import uncertainty
 from graphuq._expect import expect_whole
+from graphuq.calibration import SURPRISE
 from graphuq.models.base import ask
 from graphuq.posterior.base import Posterior
 
@@ -16,8 +17,6 @@ from graphuq.posterior.base import Posterior
 DOUBTED, CLEAR = 0.2, 0.5
 # Labels up to which a page leaves each of them out: it costs their number cubed.
 MAX_LEFT_OUT = 2000
-# Deviations from what the probabilities promise beyond which chance no longer explains it.
-SURPRISE = 2.0
 
 
 @dataclass(frozen=True, eq=False)

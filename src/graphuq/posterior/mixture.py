@@ -130,16 +130,6 @@ class Mixture:
         """That of the heaviest component."""
         return self.components[0].model
 
-    @property
-    def n_nodes(self) -> int:
-        """Number of nodes N."""
-        return self.components[0].n_nodes
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes K."""
-        return self.components[0].n_classes
-
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows: the weighted average over components."""
         probability, square = 0.0, 0.0
@@ -202,6 +192,7 @@ class Mixture:
         return MixtureDiagnosis(tuple(each.diagnostics() for each in self.components))
 
     labels = base.sign_labels
+    n_nodes, n_classes = property(base.n_nodes), property(base.n_classes)
     probability, save = base.probability, base.save
     label_mean, label_variance = base.label_mean, base.label_variance
     mean_label_variance = base.mean_label_variance

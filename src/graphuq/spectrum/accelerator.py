@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import _accelerator
-from graphuq._accelerator import precise
+from graphuq._accelerator import compiled, precise
 from graphuq.spectrum.processor import LARGEST_LOG, Array, complement
 
 # Sending a smaller graph there and back takes longer than its eigenvectors take here.
@@ -36,7 +35,6 @@ class OnAccelerator:
             self._single = BCSR.from_scipy_sparse(matrix.astype(np.float32))
             exact = BCSR.from_scipy_sparse(matrix) if vectors.dtype == np.float64 else self._single
             self._exact, self._Z = exact, jax.numpy.asarray(Z, vectors.dtype)
-            self._filter, self._rotate = jax.jit(partial(_filter, jax)), jax.jit(_rotate)
 
     def filtered(
         self, vectors: Any, degrees: NDArray[np.int64], rough: NDArray[np.bool_], bounds: tuple[float, float, int]
@@ -49,15 +47,15 @@ class OnAccelerator:
                 operator = self._single if rough[columns].all() else self._exact
                 X = jnp.asarray(vectors[:, columns], operator.data.dtype)
                 degree = int(degrees[columns].max())
-                parts.append(self._filter(operator, self._exact, self._Z, X, degree, *bounds))
+                parts.append(compiled(_filter)(operator, self._exact, self._Z, X, degree, *bounds))
             W, LW = (jnp.concatenate(each, axis=1) for each in zip(*parts, strict=True))
         return W, LW
 
     def products(self, W: Any, LW: Any) -> tuple[Array, Array]:
         """``W^T W`` and ``W^T L W`` in float64."""
         with precise():
-            wide = W.astype(np.float64)
-            return np.asarray(wide.T @ wide), np.asarray(wide.T @ LW.astype(np.float64))
+            gram, projected = compiled(_products)(W, LW)
+            return np.asarray(gram), np.asarray(projected)
 
     def independent(self, W: Any) -> tuple[Any, Any]:
         """Orthonormal columns with the span of W, and L times them."""
@@ -68,15 +66,17 @@ class OnAccelerator:
     def rotated(self, W: Any, LW: Any, U: Array, values: Array) -> tuple[Any, Array]:
         """``W U`` and the squares of ``L W U - W U diag(values)``, column by column."""
         with precise():
-            vectors, squares = self._rotate(W, LW, values.astype(self._dtype), U.astype(self._dtype))
+            vectors, squares = compiled(_rotate)(W, LW, values.astype(self._dtype), U.astype(self._dtype))
             return vectors, np.asarray(squares, np.float64)
 
 
 def _filter(
-    jax: Any, operator: Any, exact: Any, Z: Any, X: Any, degree: Any, cut: Any, upper: Any, every: Any
+    operator: Any, exact: Any, Z: Any, X: Any, degree: Any, cut: Any, upper: Any, every: Any
 ) -> tuple[Any, Any]:
     """The Chebyshev recurrence of `processor._filter`, then the complement of Z, and L times that."""
-    jnp = jax.numpy
+    import jax
+    import jax.numpy as jnp
+
     center, radius = ((upper + cut) / 2).astype(X.dtype), ((upper - cut) / 2).astype(X.dtype)
     scale = jnp.asarray(np.exp(-LARGEST_LOG), X.dtype)
 
@@ -92,6 +92,11 @@ def _filter(
     found = jax.lax.cond(degree > 0, lambda: jax.lax.fori_loop(1, degree, one, (X, twice(X) / 2))[1], lambda: X)
     found = complement(Z, found.astype(exact.data.dtype))
     return found, exact @ found
+
+
+def _products(W: Any, LW: Any) -> tuple[Any, Any]:
+    wide = W.astype(np.float64)
+    return wide.T @ wide, wide.T @ LW.astype(np.float64)
 
 
 def _rotate(W: Any, LW: Any, values: Any, U: Any) -> tuple[Any, Any]:
