@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from graphuq import feature_piece, tall
+from graphuq import tall
 from graphuq.feature_piece import SMOOTH_DISTANCE, SMOOTH_SHARE, FeaturePiece
-from graphuq.graph import units
+from graphuq.graph import features, units
 from graphuq.graph.units import NORMAL_DISTANCE
 
 RNG = np.random.default_rng(0)
@@ -123,7 +123,7 @@ def test_equal_categories_have_directions(monkeypatch):
 
     X = RNG.standard_normal((90, 70)) @ (covariance + RNG.standard_normal((70, 70)))
     columns = FeaturePiece.of(X).columns(X)
-    monkeypatch.setattr(feature_piece, "eigh", failing)
+    monkeypatch.setattr(features, "eigh", failing)
     others = FeaturePiece.of(X).columns(X)
     np.testing.assert_allclose(columns @ columns.T, others @ others.T, atol=1e-8)
 
@@ -156,7 +156,7 @@ def test_sparse_features_have_the_columns_of_dense_ones(n_features):
 def test_of_very_many_features_the_directions_are_the_same(monkeypatch):
     X = RNG.standard_normal((90, 70)) @ RNG.standard_normal((70, 70))
     columns = FeaturePiece.of(X).columns(X)
-    monkeypatch.setattr(feature_piece, "MOST_IN_COVARIANCE", 60)
+    monkeypatch.setattr(features, "MOST_IN_COVARIANCE", 60)
     others = FeaturePiece.of(X).columns(X)
     np.testing.assert_allclose(columns @ columns.T, others @ others.T, atol=1e-8)
 

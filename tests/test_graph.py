@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 from graphuq import graph, tall
+from graphuq.graph import features
 from graphuq.graph.distances import pair_squared_distances, squared_distances
 
 CONSTRUCTORS = {
@@ -99,6 +100,18 @@ def test_sparse_features_may_be_projected(make, n_features):
     A, B = make(X, n_components=3), make(sparse.csr_matrix(X), n_components=3)
     np.testing.assert_allclose(to_dense(A.weights), to_dense(B.weights), atol=1e-10)
     np.testing.assert_allclose(to_dense(A.to_new(X)), to_dense(B.to_new(sparse.coo_array(X))), atol=1e-10)
+
+
+@pytest.mark.parametrize("n_components", [3, 40])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_of_very_many_features_the_points_are_the_same(kind, n_components, monkeypatch):
+    X = points(n_features=90)
+    expected = graph.knn(X, n_neighbors=5, n_components=n_components)
+    monkeypatch.setattr(features, "MOST_IN_COVARIANCE", 60)
+    found = graph.knn(kind(X), n_neighbors=5, n_components=n_components)
+    np.testing.assert_allclose(to_dense(found.weights), to_dense(expected.weights), atol=1e-10)
+    with pytest.raises(ValueError, match="All points coincide"):
+        graph.knn(kind(np.ones((40, 90))), n_neighbors=5, n_components=n_components)
 
 
 @every_graph
@@ -201,7 +214,10 @@ def test_distances_of_near_points_are_accurate():
 def test_distances_of_listed_pairs():
     X, Y = points(30), points(20, seed=1)
     i, j = np.array([3, 3, 29]), np.array([0, 19, 7])
-    np.testing.assert_allclose(pair_squared_distances(X, i, Y, j), naive_squared_distances(X, Y)[i, j], rtol=1e-14)
+    lengths = np.square(X).sum(axis=1)[i] + np.square(Y).sum(axis=1)[j]
+    np.testing.assert_allclose(
+        pair_squared_distances(X, i, Y, j, lengths), naive_squared_distances(X, Y)[i, j], rtol=1e-14
+    )
 
 
 @pytest.mark.parametrize("convert", [np.array, sparse.csr_array, sparse.coo_matrix, sparse.csc_array])

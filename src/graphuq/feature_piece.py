@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, eigh
+from scipy.linalg import eigh
 
 from graphuq._threads import blas_threads
 from graphuq.graph.distances import squared_distances
+from graphuq.graph.features import principal
 from graphuq.graph.units import in_units, is_sparse, with_units
 from graphuq.tall import Tall, row_blocks
 
@@ -26,8 +27,6 @@ FARTHEST = 1e100
 # columns that carry it. Share and distance were chosen on tables that are not reported.
 SMOOTH_SHARE, SMOOTH_DISTANCE = 0.4, 1.5
 N_LANDMARKS, N_SMOOTH = 400, 60
-# Of more features a covariance matrix costs more than products with X.
-MOST_IN_COVARIANCE = 2_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +67,9 @@ class FeaturePiece:
         if not varies.any():
             return None
         mean = np.asarray(z.mean(axis=0)).ravel()
-        weights = _principal(z, mean) if len(varies) > MOST_COLUMNS else np.eye(len(varies))[:, varies]
+        weights = np.eye(len(varies))[:, varies]
+        if len(varies) > MOST_COLUMNS:
+            weights = principal(z, mean, min(MOST_COLUMNS, z.shape[0] - 1))
         linear = np.asarray(z @ weights) - mean @ weights
         size = np.sqrt(np.square(linear).sum(axis=1).mean())
         weights, linear = weights / size, linear / size
@@ -124,30 +125,3 @@ def _smooth(landmarks: Array, spread: Array) -> tuple[Array, Array, Array]:
     center = columns.mean(axis=0)
     size = np.sqrt(np.square(columns - center).sum(axis=1).mean())
     return landmarks, turn / size, center / size
-
-
-def _principal(z: Any, mean: Array) -> Array:
-    """The directions of most variance, from the covariance or, of very many features, by products with z."""
-    from scipy.sparse.linalg import LinearOperator, svds
-
-    n_kept, n_features = min(MOST_COLUMNS, *(size - 1 for size in z.shape)), z.shape[1]
-    if n_features <= MOST_IN_COVARIANCE and not is_sparse(z):
-        with blas_threads(len(z) * n_features**2):
-            covariance = z.T @ z / len(z) - np.outer(mean, mean)
-            try:
-                found = eigh(covariance, subset_by_index=[n_features - n_kept, n_features - 1])[1]
-            except LinAlgError:  # LAPACK's search for some of very many equal eigenvalues may fail
-                found = eigh(covariance)[1][:, -n_kept:]
-        return np.asarray(found[:, ::-1])
-
-    def forward(V: Array) -> Array:
-        return np.asarray(z @ V - mean @ V)
-
-    def backward(V: Array) -> Array:
-        return np.asarray(z.T @ V - np.multiply.outer(mean, V.sum(axis=0)))
-
-    operator = LinearOperator(
-        z.shape, matvec=forward, rmatvec=backward, matmat=forward, rmatmat=backward, dtype=float
-    )
-    start = np.random.default_rng(0).standard_normal(min(z.shape))
-    return np.asarray(svds(operator, k=n_kept, v0=start)[2][::-1].T)

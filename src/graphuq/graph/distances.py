@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.graph.features import Array
+from graphuq.graph.features import Array, squared_lengths
 from graphuq.tall import row_blocks
 
 Indices: TypeAlias = NDArray[np.intp]
@@ -25,13 +25,14 @@ def squared_distances(X: Array, Y: Array) -> Array:
     ``|x|^2 + |y|^2 - 2 <x, y>`` is one matrix product, but it cancels where x and y are near; those
     entries are computed again by differences. Meant for one block of rows X at a time.
     """
-    lengths = np.einsum("ij,ij->i", X, X)[:, None] + np.einsum("ij,ij->i", Y, Y)
+    of_x, of_y = squared_lengths(X), squared_lengths(Y)
     squared = X @ Y.T
     squared *= -2
+    lengths = of_x[:, None] + of_y
     squared += lengths
     lengths *= _CANCELED
     i, j = nonzero_pairs(squared <= lengths)
-    squared[i, j] = pair_squared_distances(X, i, Y, j)
+    squared[i, j] = pair_squared_distances(X, i, Y, j, of_x[i] + of_y[j])
     return squared
 
 
@@ -47,17 +48,14 @@ def nonzero_pairs(table: NDArray[np.bool_]) -> tuple[Indices, Indices]:
     return i, j
 
 
-def pair_squared_distances(X: Array, i: Indices, Y: Array, j: Indices) -> Array:
-    """``|x_i - y_j|^2`` for a list of pairs, by differences; exactly 0 where two points coincide."""
+def pair_squared_distances(X: Array, i: Indices, Y: Array, j: Indices, lengths: Array) -> Array:
+    """``|x_i - y_j|^2`` for a list of pairs with their ``|x_i|^2 + |y_j|^2``, by differences; exactly 0 where two coincide."""
     squared = np.empty(i.size)
-    for pairs in row_blocks(i.size, X.shape[1]):
-        x, y = X[i[pairs]], Y[j[pairs]]
-        floor = np.einsum("ij,ij->i", x, x) + np.einsum("ij,ij->i", y, y)
-        floor *= _COINCIDENT**2
-        x -= y
-        between = np.einsum("ij,ij->i", x, x)
-        between[between <= floor] = 0.0
-        squared[pairs] = between
+    for pairs in row_blocks(i.size, 16 * X.shape[1]):  # small blocks, which stay in the cache
+        apart = X[i[pairs]]
+        apart -= Y[j[pairs]]
+        squared[pairs] = squared_lengths(apart)
+    squared[squared <= _COINCIDENT**2 * lengths] = 0.0
     return squared
 
 
@@ -95,7 +93,7 @@ class Search:
     @classmethod
     def of(cls, points: Array, radii: Array) -> Search:
         """Of nodes that reach so far."""
-        lengths = np.einsum("ij,ij->i", points, points)
+        lengths = squared_lengths(points)
         reach = float(np.sqrt(lengths.max())) or 1.0
         twice = np.ascontiguousarray((points / (-0.5 * reach)).T, dtype=np.float32)
         return cls(points, reach, twice, lengths, radii)
@@ -113,7 +111,7 @@ class Search:
         )
 
     def _near(self, points: Array, n_neighbors: int) -> Pairs:
-        own = np.einsum("ij,ij->i", points, points)
+        own = squared_lengths(points)
         unit = max(self.reach, float(np.sqrt(own.max())))  # of length, in which nothing is too large
         own, lengths = own / unit**2, self.lengths / unit**2
         scaled = (points * (self.reach / unit / unit)).astype(np.float32)
@@ -125,7 +123,7 @@ class Search:
         squared -= ((self.radii / unit) ** 2).astype(np.float32)
         near |= squared <= (slack - own).astype(np.float32)[:, None]
         i, j = nonzero_pairs(near)
-        exact = pair_squared_distances(points, i, self.points, j)
+        exact = pair_squared_distances(points, i, self.points, j, unit**2 * (own[i] + lengths[j]))
         order = np.lexsort((exact, i))
         return Pairs(i[order], j[order], exact[order], np.searchsorted(i, np.arange(len(points) + 1)))
 

@@ -7,15 +7,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgError, eigh
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from graphuq._expect import expect_count, expect_numbers
-from graphuq.graph.units import in_units, units_of
+from graphuq._threads import blas_threads
+from graphuq.graph.units import in_units, is_sparse, units_of
 
 Array: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = Array | csr_array
 MatrixLike: TypeAlias = ArrayLike | sparray | spmatrix
 
+# Of more features a covariance matrix costs more than products with X.
+MOST_IN_COVARIANCE = 2_000
 _LARGEST_SQUARE = 1e300  # squared lengths up to here can be added and subtracted without overflow
 
 
@@ -85,18 +89,44 @@ def prepare(X: Matrix, n_components: int | None, *, robust: bool = False) -> Fea
     if robust:
         units = units_of(X)
         return replace(prepare(in_units(X, units), n_components), units=units)
-    if n_components is None:
-        mean, components = X.mean(axis=0), None
-    else:
-        from sklearn.decomposition import PCA
-
-        # the exact solvers: the result must not depend on a seed
-        wide = "full" if isinstance(X, np.ndarray) else "arpack"
-        solver = wide if X.shape[1] > X.shape[0] else "covariance_eigh"
-        pca = PCA(n_components, svd_solver=solver, random_state=0)
-        pca.fit(X)
-        mean, components = pca.mean_, pca.components_
+    mean = X.mean(axis=0)
+    components = None if n_components is None else principal(X, mean, n_components).T
     return Features(_center_and_project(X, mean, components), mean, components)
+
+
+def principal(X: Any, mean: Array, n_kept: int) -> Array:
+    """The directions of most variance, as columns: from the covariance or, of very many features, by products with X.
+
+    Of n rows no more than n - 1 directions vary, and no more are found by products.
+    """
+    from scipy.sparse.linalg import LinearOperator, svds
+
+    n_rows, n_features = X.shape
+    if not issparse(X):
+        X, mean = X - mean, np.zeros(n_features)
+    if n_features <= MOST_IN_COVARIANCE or n_kept == n_features:
+        with blas_threads(n_rows * n_features**2):
+            squares = X.T @ X
+            covariance = (squares.toarray() if is_sparse(squares) else squares) / n_rows - np.outer(mean, mean)
+            try:
+                found = eigh(covariance, subset_by_index=[n_features - n_kept, n_features - 1])[1]
+            except LinAlgError:  # LAPACK's search for some of very many equal eigenvalues may fail
+                found = eigh(covariance)[1][:, -n_kept:]
+        return np.asarray(found[:, ::-1])
+
+    def forward(V: Array) -> Array:
+        return np.asarray(X @ V - mean @ V)
+
+    def backward(V: Array) -> Array:
+        return np.asarray(X.T @ V - np.multiply.outer(mean, V.sum(axis=0)))
+
+    n_kept, rng = min(n_kept, n_rows - 1), np.random.default_rng(0)
+    if not forward(rng.standard_normal((n_features, 1))).any():  # all rows are the same
+        return np.eye(n_features, n_kept)
+    operator = LinearOperator(
+        X.shape, matvec=forward, rmatvec=backward, matmat=forward, rmatmat=backward, dtype=float
+    )
+    return np.asarray(svds(operator, k=n_kept, v0=rng.standard_normal(min(X.shape)))[2][::-1].T)
 
 
 def _center_and_project(X: Matrix, mean: Array, components: Array | None) -> Array:

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array, eye_array
 from graphuq._expect import expect, expect_count, expect_flag, expect_one_of, expect_scale, expect_seed
 from graphuq._recipe import recipe
 from graphuq.graph.distances import Indices, nonzero_pairs, pair_squared_distances, squared_distances
-from graphuq.graph.features import Array, MatrixLike, check_features, prepare
+from graphuq.graph.features import Array, MatrixLike, check_features, prepare, squared_lengths
 from graphuq.graph.kernel import Kernel, affinity, kth_distance
 from graphuq.graph.landmarks import kmeans_centers
 from graphuq.graph.weights import Graph
@@ -84,7 +84,8 @@ def knn(
         neighbors = approximate_neighbors(points, n_neighbors, seed=seed, here=here)
 
     i, j = np.repeat(np.arange(len(points)), n_neighbors), neighbors.ravel()
-    squared = pair_squared_distances(points, i, points, j)
+    lengths = squared_lengths(points)
+    squared = pair_squared_distances(points, i, points, j, lengths[i] + lengths[j])
     radii = np.sqrt(squared.reshape(neighbors.shape).max(axis=1))
     tau = _scales(points, radii) if isinstance(weights, str) else float(weights)
     tau_nodes = np.broadcast_to(tau, len(points))
