@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.metrics import brier_score_loss, log_loss
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -39,6 +39,33 @@ def test_folds(y):
         assert not np.intersect1d(train, test).size
     again = list(LabeledKFold(5).split(FLOWERS.data, y))
     assert all(np.array_equal(a[1], b[1]) for a, b in zip(folds, again, strict=True))
+
+
+@pytest.mark.parametrize("settings", [{}, {"shuffle": True, "random_state": 3}])
+def test_folds_are_those_of_scikit_learn(settings):
+    """And a class with fewer labels than folds is warned of, as there."""
+    y = numbers()
+    y[np.flatnonzero(y == 1)[2:]] = -1
+    labeled = np.flatnonzero(y >= 0)
+    with pytest.warns(UserWarning, match=r"n_splits = 4 needs as many labels .* in each fold, and 1 has fewer\."):
+        found = [test.tolist() for _, test in LabeledKFold(4, **settings).split(FLOWERS.data, y)]
+    with pytest.warns(UserWarning, match="least populated class"):
+        known = list(StratifiedKFold(4, **settings).split(labeled, y[labeled]))
+    assert found == [labeled[test].tolist() for _, test in known]
+
+
+def test_folds_are_shuffled_when_asked_for():
+    tested = [
+        [test.tolist() for _, test in LabeledKFold(5, **settings).split(FLOWERS.data, numbers())]
+        for settings in (
+            {},
+            {"shuffle": True, "random_state": 0},
+            {"shuffle": True, "random_state": np.random.RandomState(0)},
+            {"shuffle": True, "random_state": 1},
+        )
+    ]
+    assert tested[1] == tested[2]
+    assert tested[0] != tested[1] != tested[3]
 
 
 def test_cross_validation():
@@ -80,9 +107,11 @@ def test_scores_are_those_of_scikit_learn():
 
 def test_what_is_refused():
     with pytest.raises(
-        ValueError, match=r"n_splits = 6 needs as many labels .*'virginica' have fewer: use at most 5"
+        ValueError, match=r"n_splits = 6 needs as many labels .*'virginica' have fewer: use at most 5 folds"
     ):
         next(LabeledKFold(6).split(FLOWERS.data, text()))
+    with pytest.raises(ValueError, match="random_state makes no difference without shuffle=True: leave it out"):
+        LabeledKFold(3, random_state=0)
     with pytest.raises(ValueError, match="n_splits must be a whole number of at least 2, got 1"):
         LabeledKFold(1)
     with pytest.raises(

@@ -27,6 +27,9 @@ Array = NDArray[np.float64]
 SMALLEST_PROBABILITY = float(np.finfo(np.float64).eps)
 # Temperatures beyond these say that all predictions were right, or no better than guesses.
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
+# Deviations from what the probabilities promise beyond which chance no longer explains it, and a difference so small
+# that nobody would act on it, however sure it is.
+SURPRISE, SLIGHT = 2.0, 0.02
 # How closely known shares of classes are sought, and met at least.
 SHARES_TOLERANCE, SHARES_MISSED = 1e-8, 1e-5
 
@@ -74,16 +77,29 @@ class RiskCoverage:
 
 @dataclass(frozen=True)
 class Summary:
-    """All measures at once; see the functions of the same names."""
+    """All measures at once; see the functions of the same names.
+
+    Two have no function: `promised`, the mean confidence, is the accuracy to expect if the probabilities are right, and
+    `z` says how many standard deviations the accuracy is then above it.
+    """
 
     n_nodes: int
     accuracy: float
+    promised: float
+    z: float
     log_loss: float
     brier: float
     error_detection_auroc: float
     equal_width: Reliability
     equal_mass: Reliability
     risk_coverage: RiskCoverage
+
+    @property
+    def verdict(self) -> str:
+        """ "too sure", "too timid" or "about right": whether accuracy and promise differ by more than chance, and by 2%."""
+        if abs(self.z) <= SURPRISE or abs(self.accuracy - self.promised) <= SLIGHT:
+            return "about right"
+        return "too sure" if self.z < 0 else "too timid"
 
 
 def accuracy(probability: ArrayLike, truth: ArrayLike) -> float:
@@ -271,10 +287,14 @@ def match_shares(probability: ArrayLike, shares: ArrayLike) -> Array:
 
 def summary(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> Summary:
     """Every measure of this module."""
-    p, _ = _check(probability, truth)
+    p, column = _check(probability, truth)
+    confidence, right = _confidence(p, column)
+    deviation = np.sqrt(np.sum(confidence * (1 - confidence)))
     return Summary(
         n_nodes=len(p),
         accuracy=accuracy(probability, truth),
+        promised=float(confidence.mean()),
+        z=float((right.sum() - confidence.sum()) / max(deviation, 1e-12)),
         log_loss=log_loss(probability, truth),
         brier=brier(probability, truth),
         error_detection_auroc=error_detection_auroc(probability, truth),

@@ -5,15 +5,17 @@ cross_val_score(GraphClassifier(), X, y, cv=LabeledKFold(5), scoring=LabeledScor
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import calibration
-from graphuq._expect import called, expect_one_of, expect_whole
+from graphuq._expect import SettingError, called, expect_flag, expect_one_of, expect_whole
+from graphuq._warn import warn
 from graphuq.classes import names_listed, read_labels
 
 RowNumbers = NDArray[np.int64]
@@ -23,17 +25,27 @@ RowNumbers = NDArray[np.int64]
 class LabeledKFold:
     """Folds of the labeled rows, stratified by class; unlabeled rows are in every training set and in no test set.
 
+    The folds are those of scikit-learn's `StratifiedKFold`, which has the same settings. A class with fewer labels than
+    folds is missing in some test sets, which is warned of; one with a single label is not learned where it is tested.
+
     Attributes:
-        n_splits: number of folds, at least 2 and at most the number of labels of the rarest class.
-        random_state: seed of the folds; the same number gives the same folds.
+        n_splits: number of folds, at least 2 and at most the number of labels of the most frequent class.
+        shuffle: whether to shuffle the labels of each class first.
+        random_state: seed of that, a number, a RandomState or None; the same number gives the same folds.
     """
 
     n_splits: int = 5
-    random_state: int = 0
+    _: KW_ONLY
+    shuffle: bool = False
+    random_state: int | np.random.RandomState | None = None
 
     def __post_init__(self) -> None:
         expect_whole(self.n_splits, "n_splits", least=2)
-        expect_whole(self.random_state, "random_state", 0, 2**32 - 1)
+        expect_flag(self.shuffle, "shuffle")
+        if self.random_state is not None and not isinstance(self.random_state, np.random.RandomState):
+            expect_whole(self.random_state, "random_state", 0, 2**32 - 1)
+        if self.random_state is not None and not self.shuffle:
+            raise SettingError("random_state", "makes no difference without shuffle=True: leave it out.")
 
     def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[RowNumbers, RowNumbers]]:
         """Row numbers of the training set and of the test set."""
@@ -43,14 +55,26 @@ class LabeledKFold:
         check_consistent_length(X, y)
         labels = read_labels(y)
         rare = labels.counts() < self.n_splits
-        if rare.any():
+        few = (
+            f"{names_listed(labels.classes[rare])} {'has' if rare.sum() == 1 else 'have'} fewer"
+            if rare.any()
+            else ""
+        )
+        if rare.all():
             raise ValueError(
-                f"n_splits = {self.n_splits} needs as many labels of each class, and {names_listed(labels.classes[rare])} "
-                f"{'has' if rare.sum() == 1 else 'have'} fewer: use at most {labels.counts().min()} folds, or label more."
+                f"n_splits = {self.n_splits} needs as many labels of a class, and {few}: use at most "
+                f"{labels.counts().max()} folds, or label more."
             )
-        folds = StratifiedKFold(self.n_splits, shuffle=True, random_state=self.random_state)
+        if few:
+            warn(
+                f"n_splits = {self.n_splits} needs as many labels of each class to test all in each fold, and {few}."
+            )
+        folds = StratifiedKFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
+        with warnings.catch_warnings():  # its own words for the same
+            warnings.simplefilter("ignore", UserWarning)
+            held_out_in = [held_out for _, held_out in folds.split(labels.nodes, labels.y)]
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        for _, held_out in folds.split(labels.nodes, labels.y):
+        for held_out in held_out_in:
             test = labels.nodes[held_out]
             yield np.setdiff1d(np.arange(n_rows), test), test
 

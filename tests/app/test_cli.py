@@ -15,7 +15,7 @@ from sklearn.datasets import load_iris
 from typer.testing import CliRunner
 
 from graphuq import datasets
-from graphuq.app.cli import _found, app
+from graphuq.app.cli import _fit_in_words, _found, app
 from graphuq.app.tables.read import read_table
 
 VOTES = datasets.voting_records()
@@ -112,7 +112,14 @@ def test_of_a_tie_the_class_is_the_same_everywhere(tmp_path):
     assert {each["class"] for each in summary["least_certain"]} == {"a"}
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "23 are more likely “<bdi>a</bdi>” and 11 are more likely “<bdi>b</bdi>”" in page
-    assert "64.7% of 34 rows are classified right" in page
+    assert "which is known of 34 rows without a label" in summary["truth_check"]
+    assert ": 64.7% are classified right where " in summary["truth_check"]
+    assert f"<p class='lead'>{summary['truth_check']}</p>" in page
+    told = _fit_in_words(summary, out)
+    assert summary["truth_check"] in told
+    assert summary["self_check"] not in told
+    without = {**summary, "truth_check": None}
+    assert summary["self_check"] in _fit_in_words(without, out)
     data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
     assert [sum(counts) for counts in data["confidence"]["counts"]] == [23, 11]
     assert [node["class"] for node in data["nodes"] if node["confidence"] == 0.5] == [0] * 12
@@ -255,6 +262,18 @@ def test_the_class_under_another_name_is_no_category(tmp_path, monkeypatch):
     assert json.loads(run(*words).stdout)["accuracy"] is not None
 
 
+def test_angles_are_between_rows_as_they_are(tmp_path):
+    """Numbers above zero less their mean would be at more than a right angle."""
+    X = np.random.default_rng(0).uniform(size=(60, 3)) + 3 * np.eye(3)[np.arange(60) % 3]
+    lines = [",".join([*map(str, row), "abc"[k % 3] if k < 12 else ""]) for k, row in enumerate(X)]
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(["x,y,z,kind", *lines]))
+    done = run("fit", table, "--label", "kind", "--out", tmp_path / "out", "--graph", "cosine", "--json")
+    assert json.loads(done.stdout)["scaling"] == "3 columns of numbers compared as they are"
+    with (tmp_path / "out/predictions.csv").open() as file:
+        assert [row["class"] for row in csv.DictReader(file)] == ["abc"[k % 3] for k in range(60)]
+
+
 def test_a_table_as_a_spreadsheet_writes_it_in_germany(tmp_path):
     """Semicolons, decimal commas, Windows-1252; then new rows with a town that the fit had not."""
     rng = np.random.default_rng(0)
@@ -277,7 +296,7 @@ def test_a_table_as_a_spreadsheet_writes_it_in_germany(tmp_path):
         "Column 'Nr' counts the rows",
     ):
         assert note in done.stderr
-    assert "3 columns scaled" in done.stdout
+    assert "3 columns of numbers compared in robust units" in done.stdout
     new = tmp_path / "new.csv"
     new.write_text("Nr;Stadt;Größe;Gewicht\n1;Bonn;0,1;0,2\n2;Köln;4,1;4,2\n")
     done = run("predict", tmp_path / "out", new)

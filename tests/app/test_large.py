@@ -196,13 +196,10 @@ def test_new_rows_that_cannot_be_answered_are_told(folder):
     np.testing.assert_allclose(found, probabilities("same")[:, 0], atol=1e-6)
     assert "out holds a model that was not fitted to a table" in CliRunner().invoke(app, ["report", "out"]).stderr
     named.assign(y=classes()).to_csv("table.csv", index=False)
-    assert (
-        graphuq("table.csv", "--label", "y", "--out", "of-table", "--graph", "cosine", "--scale", "none").exit_code
-        == 0
-    )
+    assert graphuq("table.csv", "--label", "y", "--out", "of-table", "--graph", "cosine").exit_code == 0
     refused = predict("of-table", "x.npy", "--out", "a")
     assert (
-        "The model was fitted to a table, whose columns may have been scaled, and x.npy is a store"
+        "The model was fitted to a table, whose columns may hold categories, and x.npy is a store"
         in refused.stderr
     )
     assert "of-table holds the fit of a table" in graphuq(*GIVEN[:-1], "of-table", "--force").stderr
@@ -263,6 +260,18 @@ def test_rows_that_are_refused_are_told_by_their_numbers(folder, where):
     assert "Row 41 of X is all zeros and has no direction" in " ".join(refused.stderr.split())
 
 
+@pytest.mark.parametrize("scale", [None, "robust", "none"])
+def test_how_columns_are_compared_can_be_asked_for(scale, folder):
+    """And nothing is then said of columns of very different ranges."""
+    np.save("x.npy", X * [1, 1000, 1, 1])
+    words = ["x.npy", "--labels", "labels.csv", "--out", "out", *(["--scale", scale] if scale else [])]
+    done = graphuq(*words)
+    assert done.exit_code == 0, done.output
+    told = "Ask for that by --scale robust, or take them as they are by --scale none, and nothing is said."
+    assert (told in " ".join(done.stdout.split())) == (scale is None)
+    assert json.loads((folder / "out/run.json").read_text())["settings"]["scale"] == (scale or "auto")
+
+
 def test_rows_alike_with_different_classes_are_told_by_their_numbers(folder):
     alike = X.copy()
     other = 20 * np.flatnonzero(TRUTH[::20] != TRUTH[0])[0]
@@ -280,7 +289,9 @@ def test_rows_alike_with_different_classes_are_told_by_their_numbers(folder):
         (["x.npy", "--out", "out"], "Give --label with the column of a table, or --labels"),
         ([*GIVEN, "--label", "y"], "Give --label with the column of a table, or --labels"),
         ([*GIVEN, "--model", "level_set", "--draws", "9"], "--draws makes no difference here, with 2 classes"),
-        ([*GIVEN, "--scale", "standard"], "taken as they are: leave out --id"),
+        ([*GIVEN, "--id", "a"], "all of which are used: leave out --id"),
+        ([*GIVEN, "--scale", "robust"], "--scale robust is for --graph knn where features are in a store"),
+        ([*GIVEN, "--scale", "none"], "--scale makes no difference here"),
         ([*GIVEN, "--workers", "2", "--dask-scheduler", "tcp://localhost:1"], "has workers of its own"),
         (["x.npy", "--labels", "labels.csv", "--graph", "self_tuning", "--out", "out"], "--graph must be one of cosine, nystrom, knn"),
         (["none.zarr", "--labels", "labels.csv", "--graph", "cosine", "--out", "out"], "There is no file or folder none.zarr"),

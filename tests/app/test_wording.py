@@ -22,6 +22,8 @@ def test_settings_become_options():
     assert as_the_shell_says(SettingError("n_steps", "must be 1, got 0."), []) == "--draws must be 1, got 0."
     assert as_the_shell_says(SettingError("thin", "must be 1."), []) == "thin must be 1."
     assert as_the_shell_says(ValueError("n_steps {}"), []) == "n_steps {}"
+    assert as_the_shell_says('Use scale="none" or x="y".', []) == 'Use --scale none or x="y".'
+    assert as_the_shell_says(SettingError("tau", 'is for prior="matern".'), []) == "--tau is for --prior matern."
     assert OPTIONS.keys() <= GraphClassifier().get_params().keys()
     options = run("fit", "--help").stdout
     assert all(option in options for option in OPTIONS.values())

@@ -1,8 +1,12 @@
+import re
+
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from graphuq import GraphClassifier, graph
-from graphuq.estimator.settings import make_graph
+from graphuq import GraphClassifier, graph, prior
+from graphuq.estimator.seen import Seen
+from graphuq.estimator.settings import make_graph, refuse_unused
 
 X = np.random.default_rng(0).standard_normal((520, 3))
 
@@ -34,3 +38,39 @@ def test_a_random_state_is_drawn_from():
 def test_verbose_is_a_truth(verbose):
     with pytest.raises(TypeError, match="verbose must be True, False or None, got"):
         GraphClassifier(verbose=verbose).fit(np.eye(8), [0, 1] * 4)
+
+
+IN_VAIN = [
+    ({"tau": 0.3}, 'tau makes no difference here: it is for prior="matern". Leave it out.'),
+    ({"alpha": 3.0}, 'alpha makes no difference here: it is for prior="matern". Leave it out.'),
+    (
+        {"prior": "approximate", "tau": 0.3},
+        'tau makes no difference here: it is for prior="matern". Leave it out.',
+    ),
+    ({"prior": prior.matern(tau=0.2, alpha=2), "tau": 0.3}, "tau makes no difference here"),
+    (
+        {"width": 0.5},
+        'width makes no difference here: it is for graph="gaussian" and graph="nystrom". Leave it out.',
+    ),
+    ({"epsilon": 2.0}, 'epsilon makes no difference here: it is for model="ginzburg_landau". Leave it out.'),
+]
+
+
+@pytest.mark.parametrize(("settings", "told"), IN_VAIN, ids=[" ".join(settings) for settings, _ in IN_VAIN])
+def test_a_number_that_changes_nothing_is_refused_before_any_work(settings, told, monkeypatch):
+    monkeypatch.setattr(Seen, "of", lambda *given: pytest.fail("work was begun"))
+    with pytest.raises(ValueError, match=re.escape(told)):
+        clone(GraphClassifier(**settings)).fit(X, np.arange(520) % 3)
+
+
+def test_numbers_that_are_looked_at_or_are_as_usual_are_taken():
+    usual = GraphClassifier()
+    for settings in (
+        {name: getattr(usual, name) for name in ("tau", "alpha", "width", "epsilon")},
+        {"prior": "matern", "tau": 0.3, "alpha": 3.0},
+        {"graph": "gaussian", "width": 0.5},
+        {"model": "ginzburg_landau", "epsilon": 2.0},
+        {"n_steps": 50, "n_chains": 2},  # of `draw`
+        {"graph": "precomputed", "n_neighbors": 9},  # while a search tries several graphs
+    ):
+        refuse_unused(clone(GraphClassifier(**settings)))

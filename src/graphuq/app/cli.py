@@ -9,6 +9,7 @@ import json as jsons
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ from graphuq.app.options import (
     Prior,
     Quiet,
     Reading,
+    Scale,
     Scheduler,
     Seed,
     Separator,
@@ -148,11 +150,12 @@ def fit(
         if labels is not None:
             from graphuq.app import large
 
-            if truth or reading != Reading():
+            if truth or replace(reading, scale=Scale.auto) != Reading():
                 raise ValueError(
-                    "Features in a store are numbers, taken as they are: leave out --id, --truth, --column, --drop, "
-                    "--category, --impute, --unlabeled, --separator, --sheet and --scale."
+                    "Features in a store are numbers, all of which are used: leave out --id, --truth, --column, --drop, "
+                    "--category, --impute, --unlabeled, --separator and --sheet."
                 )
+            classifier.scale = reading.scale.value
             cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
             telling = partial(tell, silent=quiet or json)
             found = large.fit_store(table, labels, classifier, out, tell=telling, **cluster)
@@ -323,14 +326,13 @@ def _fit_in_words(summary: dict[str, Any], out: Path) -> str:
     """The outcome, for a person."""
     from graphuq.app.wording import percent
 
-    found, right, doubted = _found(summary["found"]), summary["accuracy"], summary["suspicious_labels"]
+    found, doubted = _found(summary["found"]), summary["suspicious_labels"]
     width = min(max(len(each["row"]) for each in summary["least_certain"]), 40)
     told = [
         f"{summary['rows']:,} rows, {summary['labeled']:,} with a class. Of the others: {found}.",
         f"Features: {summary['scaling']}.",
-        "" if right is None else f"Right, where the truth is known: {right:.1%}.",
         summary["verdict"],
-        summary["self_check"],
+        summary["truth_check"] or summary["self_check"],
         f"Labels that the others speak against: {doubted:,}, see the report." if doubted else "",
         "\nLeast certain:",
         *(

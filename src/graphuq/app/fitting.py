@@ -71,7 +71,7 @@ def write_results(
         "label": question.label,
         "row_id": question.row_id,
         "encoding": data.encoding.to_json(),
-        "scaling": scaling_in_words(data.encoding, data.X),
+        "scaling": scaling_in_words(data.encoding, data.X, robust=classifier.scale == "robust"),
         "seed": classifier.random_state,
         "seconds": round(seconds, 3),
         "versions": versions(),
@@ -84,6 +84,7 @@ def write_results(
         "effective_draws": _finite(min((each[3] for each in content.convergence), default=np.nan)),
         "verdict": content.verdict,
         "self_check": content.self_check,
+        "truth_check": content.truth_check,
         "suspicious_labels": None if content.suspicious is None else len(content.suspicious),
     }
     with (part / folder.ANSWERS).open("w", encoding="utf-8", newline="") as file:

@@ -50,6 +50,8 @@ def fit_store(
     """
     if classifier.graph not in TALL_GRAPHS:
         raise ValueError(f"--graph must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
+    if classifier.scale == "robust" and classifier.graph != "knn":
+        raise ValueError("--scale robust is for --graph knn where features are in a store: leave it out.")
     if (out / folder.REPORT).exists():
         raise ValueError(f"{out} holds the fit of a table: choose another folder.")
     if (
@@ -109,7 +111,7 @@ def predict_store(
     fitted = classifier._seen.store
     if fitted is None:
         raise ValueError(
-            f"The model was fitted to a table, whose columns may have been scaled, and {store} is a store: give new rows as "
+            f"The model was fitted to a table, whose columns may hold categories, and {store} is a store: give new rows as "
             "a table too, or fit a store with --labels."
         )
     if out is None:

@@ -21,7 +21,7 @@ Graph = StrEnum("Graph", ["knn", "self_tuning", "gaussian", "cosine", "nystrom"]
 Prior = StrEnum("Prior", ["learned", "matern", "approximate", "project", "full"])
 ModelName = StrEnum("ModelName", ["probit", "level_set", "ginzburg_landau"])
 Inference = StrEnum("Inference", ["auto", "ep", "sample"])
-Scale = StrEnum("Scale", ["auto", "standard", "none"])
+Scale = StrEnum("Scale", ["auto", "robust", "none"])
 Impute = StrEnum("Impute", ["median", "mean"])
 Unknown = StrEnum("Unknown", ["refuse", "ignore"])
 
@@ -67,7 +67,11 @@ class Reading:
         typer.Option("--category", help="A feature that holds categories; repeat, or 'all' for all text."),
     ] = field(default_factory=list)
     scale: Annotated[
-        Scale, typer.Option(help="standard: mean 0 and variance 1; auto: robust units, pixels as they are.")
+        Scale,
+        typer.Option(
+            help="Units to compare columns in: robust, or none, as they are. auto: robust, but pixels and a store as they "
+            "are unless columns differ much."
+        ),
     ] = Scale.auto
     impute: Annotated[Impute | None, typer.Option(help="Fill missing values; by default they are refused.")] = None
     unlabeled: Annotated[str, typer.Option(help="A further text that marks an unlabeled row.")] = ""

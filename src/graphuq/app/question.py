@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq.app.options import Reading
-from graphuq.app.report.content import MAX_CELLS, TableRows
+from graphuq.app.report.content import TableRows, n_columns_shown
 from graphuq.app.tables.doubts import copied, filled_in, notes_on
 from graphuq.app.tables.encode import Encoding, fit_encoding
 from graphuq.app.tables.read import Table, read_table
 from graphuq.classes import LIKE_NONE, UNLABELED_TEXT, Labels, names_listed, read_labels
+from graphuq.estimator.settings import COMPARES_COLUMNS
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -63,7 +64,7 @@ class Question(Reading):
 class Data:
     """A table as the classifier and the report need it.
 
-    `notes` say what a person may have meant otherwise; `scale` is how a graph is to compare the columns.
+    `notes` say what a person may have meant otherwise; `scale` is how a graph was asked to compare the columns.
     """
 
     X: Array
@@ -75,9 +76,14 @@ class Data:
     scale: str
 
     def rescale(self, classifier: GraphClassifier) -> None:
-        """Let a classifier compare columns as the table asks for, where no width is in the units that they have now."""
-        if classifier.graph in ("knn", "self_tuning"):
-            classifier.scale = self.scale
+        """Let a classifier compare columns as was asked for, by default in robust units unless some hold many numbers a row."""
+        if classifier.graph in COMPARES_COLUMNS:
+            usual = "robust" if self.encoding.of_single_numbers else "auto"
+            classifier.scale = usual if self.scale == "auto" else str(self.scale)
+        elif self.scale != "auto":
+            raise ValueError(
+                f"--scale is for distances, which --graph {classifier.graph} does not take: leave it out."
+            )
 
 
 def read_data(question: Question, *, any_labels: bool = False) -> Data:
@@ -98,7 +104,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     labels = None if any_labels else _labels(y, table, question, notes)
     names = _features(table, question)
     table = replace(table, row_names=row_names(table, question.row_id))
-    categories = list(question.categories)
+    categories, named = list(question.categories), question.row_id is not None
     if categories == ["all"]:
         categories = [name for name in names if table.column(name).dtype.kind != "f"]
         if not categories:
@@ -108,7 +114,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
         if name not in names:
             raise ValueError(f"Column {name!r} is given as --category, and it is not one of the features.")
         notes += _missing_words(table, name, "missing")
-    notes += [] if labels is None else notes_on(table, names, categories, labels)
+    notes += [] if labels is None else notes_on(table, names, categories, labels, named=named)
     instead = "--drop" if any_labels or question.truth else "--truth"
     known = ~np.isin(y, UNLABELED_TEXT)
     answers = {
@@ -117,7 +123,12 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
         if table.column(name).dtype.kind == "O" and known.any() and (table.column(name) == y)[known].all()
     }
     encoding = fit_encoding(
-        table, names, categories=categories, answers=answers, scale=question.scale, impute=question.impute
+        table,
+        names,
+        categories=categories,
+        answers=answers,
+        named=named,
+        impute=question.impute,
     )
     notes += filled_in(table, names)
     truth = None
@@ -126,8 +137,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
         notes += _missing_words(table, question.truth, "not known")
     rows, X = _rows(table, names, truth), encoding.encode(table)
     notes += [] if labels is None else copied(X, labels)
-    scale = "none" if question.scale != "auto" else "robust" if encoding.of_single_numbers else "auto"
-    return Data(X, y, encoding, rows, notes, table, scale)
+    return Data(X, y, encoding, rows, notes, table, question.scale)
 
 
 def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str]) -> Labels:
@@ -156,8 +166,9 @@ def _or_named(labels: Labels) -> str:
 def _features(table: Table, question: Question) -> list[str]:
     """The columns used as features."""
     asked = (question.label, question.row_id, question.truth)
-    for name in (*question.columns, *question.drop, *(name for name in asked if name is not None)):
-        table.column(name)
+    given = [*question.columns, *question.drop, *(name for name in asked if name is not None)]
+    for name in given:
+        table.expect(name, besides=given)
     if question.columns:
         names = list(question.columns)
     else:
@@ -223,13 +234,15 @@ def row_names(table: Table, row_id: str | None) -> list[str]:
 
 
 def _rows(table: Table, names: Sequence[str], truth: NDArray[np.int64] | None) -> TableRows:
-    single = [name for name in names if table.column(name).ndim == 1][:MAX_CELLS]
+    single = [name for name in names if table.column(name).ndim == 1]
+    n_shown = n_columns_shown(table.n_rows, len(single))
     blocks = [table.column(name) for name in names if table.column(name).ndim == 3]
-    columns = [table.text(name) for name in single]
+    columns = [table.text(name) for name in single[:n_shown]]
     return TableRows(
         names=table.row_names,
-        columns=single,
+        columns=single[:n_shown],
         cells=[[str(cell)[:200] for cell in cells] for cells in zip(*columns, strict=True)],
+        n_left_out=len(single) - n_shown,
         pictures=_gray(blocks[0]) if len(blocks) == 1 else None,
         truth=truth,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ OPTIONS = {
     "time_limit": "--time-limit",
     **{
         name: f"--{name}"
-        for name in ("graph", "prior", "model", "inference", "width", "tau", "alpha", "gamma", "epsilon")
+        for name in ("graph", "prior", "model", "inference", "scale", "width", "tau", "alpha", "gamma", "epsilon")
     },
 }
 VAGUE = 10.0  # a number known to this factor is hardly known
@@ -35,6 +36,16 @@ def percent(probability: float) -> str:
     """A probability in words of no more certainty than draws can give."""
     told = f"{probability:.1%}"
     return {"100.0%": "> 99.9%", "0.0%": "< 0.1%"}.get(told, told)
+
+
+def share(part: float, digits: int = 0) -> str:
+    """A share in percent; only nothing is told as 0% and only all as 100%."""
+    told, least = f"{part:.{digits}%}", 10.0 ** -(digits + 2)
+    if part > 0 and told == f"{0:.{digits}%}":
+        return f"under {least:.{digits}%}"
+    if part < 1 and told == f"{1:.{digits}%}":
+        return f"over {1 - least:.{digits}%}"
+    return told
 
 
 def verdict(found: Diagnosis) -> str:
@@ -72,10 +83,15 @@ def vague(spread: Mapping[str, float]) -> list[str]:
 def as_the_shell_says(told: BaseException | str, names: Sequence[str]) -> str:
     """What the library says, with options where it names settings, and what the rows are called where it counts them."""
     if isinstance(told, AboutSetting):
-        return f"{OPTIONS.get(told.name, told.name)} {told.told}"
+        return f"{OPTIONS.get(told.name, told.name)} {_with_options(told.told)}"
     if isinstance(told, AboutRows):
         return told.told.format(*(printable(names[row]) if names else row for row in told.rows))
-    return str(told)
+    return _with_options(str(told))
+
+
+def _with_options(sentence: str) -> str:
+    """The same with --scale none, say, for scale="none"."""
+    return re.sub(rf'\b({"|".join(OPTIONS)})="(\w+)"', lambda each: f"{OPTIONS[each[1]]} {each[2]}", sentence)
 
 
 @contextmanager

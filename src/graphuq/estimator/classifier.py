@@ -20,7 +20,7 @@ from graphuq.estimator import answers
 from graphuq.estimator.beliefs import drawn, infer, model_of, with_labels
 from graphuq.estimator.rows import average_equal, read_features, warn_of_contradictions
 from graphuq.estimator.seen import Seen, read_rows, remember
-from graphuq.estimator.settings import check_settings
+from graphuq.estimator.settings import check_settings, refuse_unused
 from graphuq.posterior import Draws
 from graphuq.posterior.kept import Kept, refreshed
 from graphuq.posterior.left_out import SelfCheck, SuspiciousLabels, self_check, suspicious_labels
@@ -42,6 +42,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     Unlabeled rows are part of the data: pass all rows to `fit`, with y = -1, NaN or None where the class is unknown
     (for text also ""). No class can be called -1.
 
+    A number that only another choice would look at, such as `tau` without prior="matern", is refused by `fit`.
+
     Labels have no weights: `fit` takes no `sample_weight`. To cross-validate, use `LabeledKFold` and `LabeledScorer`.
 
     Args:
@@ -56,8 +58,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             word counts, is 100, except for "cosine", which needs no dense copy.
         scale: in what units the graph compares features: "robust", from their medians, compressed, and of deviation 1 (see
             `graph.units`); "none", as they are given; or "auto", the default: "robust" for "knn" and "self_tuning" where
-            the widest feature has more than ten times the range of others, or a feature has far outliers; sparse features
-            are compared as they are given. A learned prior's function of the features is always in robust units.
+            the widest feature has more than ten times the range of others, or a feature has far outliers, but never for
+            sparse features, which it leaves as they are given. A learned prior's function of the features is always in
+            robust units.
         prior: "learned" (a sum of a matern prior on the graph and a function of the features, linear or smooth, whose
             hyper-parameters are learned from the labels, as is the labels' noise), "matern" with the given `tau` and
             `alpha`, or the paper's "approximate", "project" or "full". Or a function of a spectrum that returns a
@@ -160,6 +163,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             y: a class for each labeled row; -1, NaN or None for the others, see `read_labels`.
         """
         check_settings(self)
+        refuse_unused(self)
         self.__dict__.pop("posterior_", None)  # a fit that fails leaves nothing that answers
         if self.graph == "precomputed" and isinstance(X, graphs.Graph):
             X = X.weights
@@ -260,19 +264,33 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return answers.write(self, path, X, force=force)
 
-    def report(self, path: Any, **settings: Any) -> Any:
+    def report(
+        self,
+        path: Any,
+        *,
+        X: Any = None,
+        names: Any = None,
+        columns: Any = None,
+        truth: Any = None,
+        title: str | None = None,
+        force: bool = False,
+    ) -> Any:
         """Write a page with a map, the rows worth checking and what can be trusted; returns its path.
 
         Args:
-            path: the file to write, such as "report.html"; an existing one is kept unless ``force=True``.
-            settings: all optional: `X` (the rows of `fit`, to show their values: those that went into it, or a data frame
-                from before a pipeline, with text too) and `columns` (their names), `names` of the rows, `truth` (the
-                true classes, where known, to judge the answers by), `title`.
+            path: the file to write, such as "report.html".
+            X: the rows of `fit`, to show their values: those that went into it, or a data frame from before a pipeline,
+                with text too.
+            names: of the rows.
+            columns: names of the columns of X.
+            truth: the true classes, where known, by which the probabilities are then judged.
+            title: of the page.
+            force: replace an existing file.
         """
         check_is_fitted(self)
         from graphuq.app.report import write_report
 
-        return write_report(self, path, **settings)
+        return write_report(self, path, X=X, names=names, columns=columns, truth=truth, title=title, force=force)
 
     def self_check(self) -> SelfCheck:
         """Whether probabilities are too sure, too timid or about right, judged by leaving out each label."""

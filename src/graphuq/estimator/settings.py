@@ -55,6 +55,14 @@ MODE_BYTES = 32
 # What a graph of nearest neighbors takes at each node, in copies of the features and of its neighbors.
 NEIGHBOR_COPIES, NEIGHBOR_MATRICES = 2, 12
 MAY_BE_NONE = ("width", "gamma")
+# Numbers of one choice alone, and which. Others, such as `n_neighbors`, may stay while a search tries several graphs, and
+# those of the draws are for `draw` too.
+OF_ONE_CHOICE = {
+    "width": 'graph="gaussian" and graph="nystrom"',
+    "tau": 'prior="matern"',
+    "alpha": 'prior="matern"',
+    "epsilon": 'model="ginzburg_landau"',
+}
 
 
 def check_settings(classifier: GraphClassifier) -> None:
@@ -125,12 +133,25 @@ def without_effect(classifier: GraphClassifier, n_classes: int | None = None) ->
     return [name for name, has_effect in counts.items() if not has_effect]
 
 
+def refuse_unused(classifier: GraphClassifier) -> None:
+    """Refuse a number of a prior, a graph or a model that was not chosen."""
+    for name in _set_in_vain(classifier):
+        if name in OF_ONE_CHOICE:
+            raise SettingError(name, f"makes no difference here: it is for {OF_ONE_CHOICE[name]}. Leave it out.")
+
+
 def refuse_ignored(classifier: GraphClassifier, n_classes: int) -> None:
     """Refuse what was set, and makes no difference with so many classes."""
+    for name in _set_in_vain(classifier, n_classes):
+        raise SettingError(name, f"makes no difference here, with {n_classes} classes: leave it out.")
+
+
+def _set_in_vain(classifier: GraphClassifier, n_classes: int | None = None) -> list[str]:
+    """The settings without effect that are not as usual."""
     usual = type(classifier)()
-    for name in without_effect(classifier, n_classes):
-        if getattr(classifier, name) != getattr(usual, name):
-            raise SettingError(name, f"makes no difference here, with {n_classes} classes: leave it out.")
+    return [
+        name for name in without_effect(classifier, n_classes) if getattr(classifier, name) != getattr(usual, name)
+    ]
 
 
 def refuse_ignored_noise(model: Any) -> None:

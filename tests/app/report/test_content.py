@@ -7,12 +7,14 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from graphuq import GraphClassifier, graph, laplacian, sample, spectrum
+from graphuq import GraphClassifier, calibration, graph, laplacian, sample, spectrum
 from graphuq.app.report import plots
-from graphuq.app.report.content import MAX_POINTS, _shown
-from graphuq.app.report.words import Suspicious, sentences
+from graphuq.app.report.content import MAX_POINTS, TableRows, _nearest, _shown, collect, n_columns_shown
+from graphuq.app.report.words import Suspicious, sentences, tiles
+from graphuq.app.wording import share
 from graphuq.estimator.settings import without_effect
 from graphuq.posterior import Mixture
+from graphuq.posterior.left_out import SelfCheck
 from tests.app.report.fits import blobs, content_of, few, fit, moons, numbers, of_kind
 
 
@@ -194,7 +196,7 @@ def test_sentences_of_many_classes(n_classes, given, asked, told):
 def test_settings_without_effect_are_left_out(classifier):
     """SETTINGS ask for a matern prior and nearest neighbors of a probit model."""
     named = dict(content_of(classifier).settings)
-    assert {"n_neighbors", "tau", "alpha", "n_modes"} <= set(named)
+    assert {"n_neighbors", "n_modes"} <= set(named)
     assert not {"width", "epsilon"} & set(named)
     other = clone(classifier).set_params(
         graph="gaussian", width=0.5, prior="learned", model="ginzburg_landau", inference="auto"
@@ -215,12 +217,43 @@ def test_what_is_learned_says_how_well_it_is_known(classifier):
     learned.hyperparameter_spread_ = {"tau": 1.94, "alpha": 113.0, "linear": 1.0}
     found = content_of(learned).hyperparameters
     assert [line[1:] for line in found] == [
-        ("0.5", "set, not learned"),
+        ("0.5", "fixed, not learned"),
         ("0.3", "learned, to a factor of 1.9"),
         ("2", "learned, but hardly known (to a factor of 110)"),
-        ("3", "set, not learned"),
+        ("3", "fixed, not learned"),
     ]
     assert [line[0].rpartition("(")[2] for line in found] == ["gamma)", "tau)", "alpha)", "linear)"]
+
+
+def test_numbers_of_the_model_are_told_once(classifier):
+    """Where they are learned, at the peak; the heaviest choice that is averaged over may have others."""
+    content = content_of(fit(2, prior="learned", gamma=None))
+    told = {name.rpartition("(")[2].rstrip(")"): each for name, *each in content.hyperparameters}
+    assert told["gamma"] == ["1", "the unit of the others"]
+    assert not {"prior of u", *told} & set(dict(content.settings))
+    assert f"an average over {len(content.components)} choices" in content.rests_on
+    given = content_of(classifier)
+    assert [line[1:] for line in given.hyperparameters] == [(n, "fixed, not learned") for n in ("0.5", "0.1", "2")]
+    assert dict(given.settings)["prior of u"] == classifier.posterior_.prior.name
+    assert not {"gamma", "tau", "alpha"} & set(dict(given.settings))
+    assert given.rests_on == "Numbers of the model."
+
+
+def test_how_much_the_graph_counts(classifier):
+    """Of a linear question little, of two moons most; under a prior that is not learned always."""
+    X = np.random.default_rng(0).standard_normal((300, 8))
+    y = np.where(np.arange(300) % 5 == 0, X @ np.arange(8) > 0, None)
+    learned = GraphClassifier().fit(X, y)
+    rows = {"names": [str(k) for k in range(300)], "columns": (), "cells": (), "truth": None}
+    linear = collect(learned, TableRows(**rows), title="", settings={})
+    with_graph = [weight for weight, prior, _ in linear.components if "matern" in prior]
+    assert linear.graph_weight == pytest.approx(sum(with_graph))
+    with_features = sum(weight for weight, prior, _ in linear.components if "linear" in prior)
+    assert linear.rests_on.endswith(
+        f"{share(linear.graph_weight)} of them use the graph and {share(round(with_features, 9))} a function of the features."
+    )
+    assert linear.graph_weight < 0.5 < content_of(fit(2, prior="learned", gamma=None)).graph_weight
+    assert content_of(classifier).graph_weight == 1
 
 
 def test_the_labeled_rows_most_like_a_row(three):
@@ -231,6 +264,49 @@ def test_the_labeled_rows_most_like_a_row(three):
     for node, near in content.nearest.items():
         distance = np.linalg.norm(X[labeled] - X[node], axis=1)
         assert near == labeled[np.argsort(distance)[:3]].tolist()
+
+
+def test_a_labeled_row_is_not_like_itself(three):
+    labeled = three.labels_.nodes
+    found = _nearest(three, labeled, np.arange(120))
+    assert all(node not in near and len(near) == 3 for node, near in found.items())
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_columns", "n_shown"), [(200, 30, 30), (200, 5000, 100), (50_000, 30, 20), (10**6, 30, 16)]
+)
+def test_of_a_long_table_fewer_columns_are_shown(n_rows, n_columns, n_shown):
+    assert n_columns_shown(n_rows, n_columns) == n_shown
+
+
+@pytest.mark.parametrize(
+    ("n_sure", "told"), [(0, "0%"), (1, "under 1%"), (2, "1%"), (199, "over 99%"), (200, "100%")]
+)
+def test_a_share_is_not_told_as_none_or_all_where_it_is_not(n_sure, told):
+    p = np.tile([0.4, 0.6], (300, 1))
+    p[:n_sure] = [0.01, 0.99]
+    assert tiles(p, 100, np.arange(200), None)[2] == (told, "of the others with probability 95% or more")
+    assert (share(0.99996, 1), share(0.00004, 1), share(1.0, 1)) == ("over 99.9%", "under 0.1%", "100.0%")
+
+
+@pytest.mark.parametrize(
+    ("confidence", "n_right", "verdict"),
+    [(0.8, 950, "too timid"), (0.8, 600, "too sure"), (0.8, 810, "about right"), (0.98, 999, "about right")],
+)
+def test_the_truth_judges_where_it_is_known(confidence, n_right, verdict):
+    """Whatever the labels say; a difference that nobody would act on is none, however sure it is."""
+    p = np.tile([confidence, 1 - confidence], (1000, 1))
+    judged = calibration.summary(p, np.arange(1000) >= n_right)
+    checked = SelfCheck(50, 0.5, 0.9, 1.0, 0.7, -9.0, 0.1)
+    assert checked.verdict == "too sure"
+    found = sentences(("a", "b"), np.array([25, 25]), p, np.arange(1000), judged, None, True, checked)
+    assert found[2:] == [
+        f"Judged by the truth, which is known of 1,000 rows without a label, the probabilities are {verdict}: "
+        f"{n_right / 1000:.1%} are classified right where {confidence:.1%} were promised. Leave the least sure tenth to a "
+        f"person, and {n_right / 1000:.1%} of the rest are right."
+    ]
+    unknown = sentences(("a", "b"), np.array([25, 25]), p, np.arange(1000), None, None, True, checked)
+    assert unknown[2:] == [str(checked)]
 
 
 def test_pieces_of_a_graph_lie_side_by_side():
@@ -269,6 +345,10 @@ def test_a_report_from_python(tmp_path):
     assert "<bdi>M??ns</bdi>" in odd.read_text()
     with pytest.raises(ValueError, match="names must have one entry for each of the 200 rows of fit, got 3"):
         classifier.report(tmp_path / "other.html", names=["a", "b", "c"])
+    with pytest.raises(
+        TypeError, match=r"GraphClassifier\.report\(\) got an unexpected keyword argument 'colums'"
+    ):
+        classifier.report(tmp_path / "other.html", colums=["a"])
     with pytest.raises(NotFittedError):
         clone(classifier).report(tmp_path / "other.html")
     assert [each.name for each in tmp_path.iterdir()] == ["page.html"]

@@ -110,15 +110,104 @@ def test_what_is_not_known_is_left_out(classifier):
 
 def test_of_long_names_of_columns_values_are_left(classifier):
     content = content_of(classifier, columns=["Größe der beheizten Fläche in Quadratmetern", "second"])
-    node = int(content.least_certain[0])
-    row = re.search(rf"<tr data-node='{node}'>.*?</tr>", render(content))[0]
-    first, second = content.rows.cells[node]
-    assert f"<bdi>Größe der beheizten Fläche in…\u00a0{first}, second\u00a0{second}</bdi>" in row
+    first, second = content.rows.cells[int(content.least_certain[0])]
+    told = re.search(r"<tr class='more'>.*?<summary>(.*?)</summary>", render(content))[1]
+    assert told == f"<bdi>Größe der beheizten Fläche in…\u00a0{first}, second\u00a0{second}</bdi>"
+
+
+def values_under(page: str, name: str, row: str) -> list[list[str]]:
+    """What is told of a row in a table when its values are opened: lines of cells, the heads first."""
+    table = re.search(rf"<table[^>]* aria-label='{name}'>.*?</table>", page)[0]
+    told = re.search(rf"<bdi>{row}</bdi></td>.*?<tr class='more'>(.*?)</tr>", table)[1]
+    lines = told.split("<div role='row'>")[1:]
+    cells = [re.findall("<span role='[a-z]*'>(.*?)</span>", line) for line in lines]
+    return [[re.sub("<[^>]*>", " ", cell).split() for cell in line] for line in cells]
+
+
+def test_all_values_of_a_row_stand_beside_those_of_the_labeled_rows_like_it(three):
+    """Also of a suspicious label, which is not like itself."""
+    cells = [[f"{k}/{j}" for j in range(30)] for k in range(120)]
+    content = content_of(
+        three, names=[f"row{k}" for k in range(120)], columns=[f"c{j}" for j in range(30)], cells=cells
+    )
+    doubted = int(three.labels_.nodes[0])
+    nearest = {**content.nearest, doubted: [int(node) for node in three.labels_.nodes[1:3]]}
+    page = render(replace(content, suspicious=[Suspicious(doubted, 0, 2, 0.034)], nearest=nearest))
+    for table, node in (("Least certain", int(content.least_certain[0])), ("Suspicious labels", doubted)):
+        heads, *lines = values_under(page, table, f"row{node}")
+        side = [node, *nearest[node]]
+        labels = {entry["node"]: entry["label"] for entry in content.nodes}
+        named = [[f"row{k}", *([content.classes[labels[k]]] if labels[k] >= 0 else [])] for k in side]
+        assert heads == [[], *named]
+        assert lines == [[[f"c{j}"], *([f"{k}/{j}"] for k in side)] for j in range(30)]
+
+
+def test_columns_that_are_left_out_are_counted(classifier):
+    assert "more column" not in render(content_of(classifier))
+    assert "<p class='note'>and 1,200 more columns</p>" in render(content_of(classifier, n_left_out=1200))
+
+
+@needs_browser
+def test_opened_values_fit_a_phone_and_stay_with_their_row_when_sorted(three):
+    names = [f"a_long_name_of_a_row_{k}" for k in range(120)]
+    cells = [["a_value_without_a_place_to_break" * 2, str(k)] for k in range(120)]
+    content = content_of(three, names=names, columns=["a_column_without_a_place_to_break", "second"], cells=cells)
+    found, failures = probe(
+        render(content),
+        """
+        const table = document.querySelector("table[aria-label='Least certain']");
+        table.querySelectorAll("details").forEach((details) => { details.open = true; });
+        table.tHead.rows[0].cells[0].querySelector("button").click();
+        const rows = [...table.tBodies[0].rows];
+        const pairs = rows.filter((row) => row.dataset.node).map((row) => [row.dataset.node, row.nextElementSibling.querySelectorAll("[role='columnheader']")[1].textContent]);
+        return { pairs, n: rows.length, overflow: document.documentElement.scrollWidth - innerWidth, wide: table.parentElement.scrollWidth - table.parentElement.clientWidth };
+        """,
+        width=390,
+    )
+    assert failures == []
+    assert found["n"] == 2 * len(found["pairs"]) == 40
+    assert all(name == names[int(node)] for node, name in found["pairs"])
+    assert [int(node) for node, _ in found["pairs"]] == sorted(content.least_certain.tolist())
+    assert found["overflow"] <= 0
+    assert found["wide"] == 0
+
+
+@needs_browser
+@pytest.mark.parametrize(("weight", "told"), [(0.0, "no weight"), (0.06, "6% of the weight"), (0.5, None)])
+def test_the_map_is_folded_where_the_graph_does_not_count(weight, told, three):
+    page = render(replace(content_of(three), graph_weight=weight))
+    assert ("in the learned prior: the answers" in page) == (told is not None)
+    assert told is None or f"The graph has {told} in the learned prior" in page
+    (seen, drawn), failures = probe(
+        page,
+        """
+        const map = document.querySelector("canvas.map"), before = map.checkVisibility();
+        const fold = map.closest("details");
+        if (fold) { fold.open = true; fold.dispatchEvent(new Event("toggle")); }
+        const pixels = map.getContext("2d").getImageData(0, 0, map.width, map.height).data;
+        return [before, pixels.some((value) => value > 0)];
+        """,
+    )
+    assert failures == []
+    assert seen == (told is None)
+    assert drawn
+
+
+def test_where_the_truth_is_known_it_judges_and_not_the_labels(three):
+    content = content_of(three)
+    page, without = render(content), render(content_of(three, truth=None))
+    lead = re.findall(r"<p class='lead'>(.*?)</p>", page)
+    assert any(each.startswith("Judged by the truth, which is known of 105 rows without a label") for each in lead)
+    assert not any("left out in turn" in each for each in lead)
+    assert "<p class='note'>Without the truth this page would say: As far as 15 labels can tell" in page
+    assert "Judged by the truth" not in without
+    assert f"<p class='lead'>{content.self_check}</p>" in without
 
 
 def test_suspicious_labels_are_listed(three):
     content = replace(content_of(three), suspicious=[Suspicious(4, 0, 2, 0.034)])
     table = re.search(r"<table[^>]* aria-label='Suspicious labels'>.*?</table>", render(content))[0]
+    table = re.sub("<tr class='more'>.*?</tr>", "", table)
     assert re.sub("<[^>]*>", " ", table).split() == [
         "row",
         "label",
@@ -415,7 +504,7 @@ def test_sorting_hovering_and_dark(page):
         page,
         """
         const table = document.querySelector("table[aria-label='Least certain']");
-        const column = (k) => [...table.tBodies[0].rows].map((row) => row.cells[k].dataset.value ?? row.cells[k].querySelector("bdi").textContent);
+        const column = (k) => [...table.tBodies[0].querySelectorAll("tr[data-node]")].map((row) => row.cells[k].dataset.value ?? row.cells[k].querySelector("bdi").textContent);
         const button = (k) => table.tHead.rows[0].cells[k].querySelector("button");
         button(2).click();
         const up = column(2).map(Number);

@@ -14,15 +14,18 @@ RNG = np.random.default_rng(0)
 CLASS = np.array(["no", "yes"], dtype=object)[np.arange(N) % 2]
 
 
-def notes(columns, *, n_labeled=20, classes=CLASS, categories=()):
+def notes(columns, *, n_labeled=20, classes=CLASS, categories=(), named=False):
     table = Table(Path("t.csv"), {name: np.asarray(column) for name, column in columns.items()})
     labels = read_labels(np.where(np.arange(N) < n_labeled, classes, ""))
-    return notes_on(table, list(columns), categories, labels)
+    return notes_on(table, list(columns), categories, labels, named=named)
 
 
 def test_columns_that_count_rows():
     [note] = notes({"id": RNG.permutation(N) + 100.0})
-    assert note.startswith("Column 'id' counts the rows, which tells nothing of them: leave it out (--drop id)")
+    told = "Column 'id' counts the rows, which tells nothing of them: "
+    assert note == f"{told}let it name them (--id id), or leave it out (--drop id)."
+    [note] = notes({"id": RNG.permutation(N) + 100.0}, named=True)
+    assert note == f"{told}leave it out (--drop id)."
     assert notes({"x": RNG.normal(size=N), "age": RNG.integers(0, 90, N) * 1.0}) == []
 
 

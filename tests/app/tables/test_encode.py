@@ -22,23 +22,19 @@ TABLE = Table(
 )
 
 
-def test_numbers_are_scaled_and_categories_become_columns():
+def test_numbers_stay_and_categories_become_columns():
     encoding = fit_encoding(TABLE, ["z", "kind", "x"], categories=["kind"], impute="median")
     X = encoding.encode(TABLE)
     assert X.shape == (4, 4)
-    np.testing.assert_allclose([X[:, 0].mean(), X[:, 0].std()], [0, 1], atol=1e-12)
+    assert X[:, 0].tolist() == [0, 2, 4, 6]
     assert X[:, 1:3].tolist() == [[1, 0], [0, 1], [0, 1], [0, 1]]  # the gap gets the most frequent value
-    filled = np.array([1, 2, 2, 5])  # the gap gets the median of the others
-    np.testing.assert_allclose(X[:, 3], (filled - filled.mean()) / filled.std())
+    assert X[:, 3].tolist() == [1, 2, 2, 5]  # the gap gets the median of the others
     again = Encoding.from_json(encoding.to_json())
     assert again == encoding
 
 
-def test_pixels_keep_their_common_scale_unless_asked():
+def test_pixels_become_columns_side_by_side():
     assert fit_encoding(TABLE, ["pixels"]).encode(TABLE)[1].tolist() == [4, 5, 6, 7]
-    scaled = fit_encoding(TABLE, ["pixels"], scale="standard").encode(TABLE)
-    np.testing.assert_allclose([scaled.mean(), scaled.std()], [0, 1], atol=1e-12)
-    assert fit_encoding(TABLE, ["z"], scale="none").encode(TABLE)[:, 0].tolist() == [0, 2, 4, 6]
 
 
 def test_gaps_are_refused_unless_imputed():
@@ -46,7 +42,7 @@ def test_gaps_are_refused_unless_imputed():
         fit_encoding(TABLE, ["x"]).encode(TABLE)
     with pytest.raises(ValueError, match="'kind' has missing values, the first in row 4"):
         fit_encoding(TABLE, ["kind"], categories=["kind"]).encode(TABLE)
-    mean = fit_encoding(TABLE, ["x"], impute="mean", scale="none").encode(TABLE)
+    mean = fit_encoding(TABLE, ["x"], impute="mean").encode(TABLE)
     assert mean[2, 0] == pytest.approx(8 / 3)
 
 
@@ -64,14 +60,36 @@ def test_text_that_is_no_category_is_refused():
         ("-{}km/h", "numbers with a unit, or with marks between digits ('-7km/h'): write plain numbers"),
         ("1\u202f{:03}", "numbers with a unit, or with marks between digits ('1\\u202f007'): write plain numbers"),
         ("1\u2019{:03}", "numbers with a unit, or with marks between digits ('1\u2019007'): write plain numbers"),
-        ("{}x{}", "another text in nearly every row ('7x7'), as names (--id) do"),
-        ("house {}", "another text in nearly every row ('house 7'), as names (--id) do"),
+        ("{}x{}", "another text in every row ('7x7'), as names (--id) do. This would work: --id x."),
+        ("house {}", "another text in every row ('house 7'), as names (--id) do. This would work: --id x."),
     ],
 )
 def test_numbers_in_another_dress_are_no_names(cell, what):
     table = Table(Path("t.csv"), {"x": np.array([cell.format(k, k) for k in range(7, 32)], dtype=object)})
     with pytest.raises(ValueError, match=re.escape(f"Column 'x' holds {what}")):
         fit_encoding(table, ["x"])
+
+
+def test_a_column_of_names_is_for_the_rows_if_each_is_once_and_they_have_none():
+    house, street = ([f"{what} {k}" for k in range(20)] for what in ("house", "street"))
+    columns = {"house": house, "street": street, "twice": [*house[:-1], house[0]]}
+    table = Table(Path("t.csv"), {name: np.array(cells, dtype=object) for name, cells in columns.items()})
+    with pytest.raises(ValueError, match=r"This would work: --id house --drop street --drop twice\.$"):
+        fit_encoding(table, list(columns))
+    with pytest.raises(ValueError, match=r"This would work: --drop house --drop street --drop twice\.$"):
+        fit_encoding(table, list(columns), named=True)
+
+
+def test_no_column_that_the_fit_has_is_suggested_for_another():
+    numbers = {name: np.arange(20) / 7 for name in ("sepal length", "petal length")}
+    encoding = fit_encoding(Table(Path("t.csv"), numbers), list(numbers))
+    for given, told in (
+        ("width", "there are 'petal length' and 'width'"),
+        ("Sepal_Length", "did you mean 'Sepal_L"),
+    ):
+        new = Table(Path("u.csv"), {"petal length": np.ones(2), given: np.ones(2)})
+        with pytest.raises(ValueError, match=f"u.csv has no column 'sepal length': {told}"):
+            encoding.encode(new)
 
 
 def test_all_that_is_wrong_is_told_at_once_with_what_would_work():
@@ -90,10 +108,10 @@ def test_all_that_is_wrong_is_told_at_once_with_what_would_work():
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         fit_encoding(table, list(table.columns))
     assert str(caught.value) == (
-        "Column 'my city' holds text ('Bonn'); column 'name' holds another text in nearly every row ('person 0'), as names (--id) do; "
+        "Column 'my city' holds text ('Bonn'); column 'name' holds another text in every row ('person 0'), as names (--id) do; "
         "column 'age' holds numbers, and text ('?') in 1 of 20 cells: empty those; column 'gone' is empty; column 'gap' "
         "has missing values, the first in row 1; column 'huge' holds the number 1e+200, too large to compute with (the "
-        "limit is 1e+100): mend it. This would work: --category 'my city' --drop name --drop age --drop gone --impute median."
+        "limit is 1e+100): mend it. This would work: --category 'my city' --id name --drop age --drop gone --impute median."
     )
     kept = ["my city", "gap", "fine"]
     assert fit_encoding(table, kept, categories=["my city"], impute="median").encode(table).shape == (n, 4)
@@ -119,11 +137,10 @@ def test_new_tables_must_look_the_same():
         encoding.encode(wide)
 
 
-@pytest.mark.parametrize("scale", ["auto", "none"])
-def test_numbers_too_large_to_square(scale):
+def test_numbers_too_large_to_square():
     table = Table(Path("t.csv"), {"x": np.array([1.0, 1e200, 2.0])})
     with pytest.raises(ValueError, match=r"Column 'x' holds the number 1e\+200, too large"):
-        fit_encoding(table, ["x"], scale=scale).encode(table)
+        fit_encoding(table, ["x"]).encode(table)
 
 
 def test_what_is_said_of_new_tables_can_be_done_there():
@@ -179,16 +196,14 @@ def test_columns_of_ours_never_take_the_name_of_another():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("scale", ["auto", "none"])
-def test_a_constant_column_is_called_so(scale):
-    """The mean of three times 0.1 is not quite 0.1, and the deviation not quite 0."""
+@pytest.mark.parametrize(("robust", "told"), [(True, "in robust units"), (False, "as they are")])
+def test_a_constant_column_is_called_so(robust, told):
     columns = {"same": np.full(3, 0.1), "x": np.arange(3.0), "kind": np.array(["a", "a", "b"], dtype=object)}
     table = Table(Path("t.csv"), {**columns, "one": np.array(["a"] * 3, dtype=object)})
-    encoding = fit_encoding(table, list(table.columns), categories=["kind", "one"], scale=scale)
-    assert encoding.features[0].scale == 1
-    x = "scaled to mean 0 and variance 1" if scale == "auto" else "of numbers used as they are"
-    assert scaling_in_words(encoding, encoding.encode(table)) == (
-        f"2 columns constant, which tells no rows apart; 1 column {x}; 1 column of categories turned into 0 and 1"
+    encoding = fit_encoding(table, list(table.columns), categories=["kind", "one"])
+    assert scaling_in_words(encoding, encoding.encode(table), robust=robust) == (
+        f"2 columns constant, which tells no rows apart; 1 column of numbers compared {told}; "
+        "1 column of categories turned into 0 and 1"
     )
 
 

@@ -52,7 +52,7 @@ def test_codes_stay_as_they_are_and_still_serve_as_numbers(tmp_path):
     path.write_text("id,x\n00017,1.5\n1234567890123456789,007\n")
     table = read_table(path)
     assert list(table.text("id")) == ["00017", "1234567890123456789"]
-    np.testing.assert_allclose(fit_encoding(table, ["x"], scale="none").encode(table), [[1.5], [7.0]])
+    np.testing.assert_allclose(fit_encoding(table, ["x"]).encode(table), [[1.5], [7.0]])
 
 
 def test_whole_numbers_keep_their_digits(tmp_path):
@@ -69,7 +69,7 @@ def test_whole_numbers_keep_their_digits(tmp_path):
         assert table.text("id").tolist()[2:] == table.text("code").tolist()[2:] == [""] * (table.n_rows - 2)
     top = read_table(tmp_path / "t.npz")
     assert top.text("top").tolist() == ["18446744073709551615", "1"]
-    assert fit_encoding(top, ["top"], scale="none").encode(top).tolist() == [[2.0**64], [1.0]]
+    assert fit_encoding(top, ["top"]).encode(top).tolist() == [[2.0**64], [1.0]]
 
 
 def test_underscores_make_no_numbers(tmp_path):
@@ -367,9 +367,12 @@ def test_npz_members_that_are_not_what_they_should_be(tmp_path, monkeypatch, nam
 
 def test_the_nearest_column_is_suggested(tmp_path):
     table = read_table(written(tmp_path, "party,age\nx,1\n"))
-    with pytest.raises(ValueError, match=r"no column 'Party': did you mean 'party'\?"):
-        table.column("Party")
-    for far in ("zzzz", "lable"):
+    for near in ("Party", "PARTY", "partty"):
+        with pytest.raises(ValueError, match=rf"no column '{near}': did you mean 'party'\?"):
+            table.column(near)
+    with pytest.raises(ValueError, match=r"no column 'partty': there are 'party' and 'age'"):
+        table.expect("partty", besides=["party"])
+    for far in ("zzzz", "lable", "park"):
         with pytest.raises(ValueError, match="there are 'party' and 'age'"):
             table.column(far)
 

@@ -25,7 +25,7 @@ def write_report(
     force: bool = False,
 ) -> Path:
     """Write the report of a classifier that was fitted in Python; see `GraphClassifier.report`."""
-    from graphuq.app.report.content import MAX_CELLS, TableRows, collect
+    from graphuq.app.report.content import TableRows, collect, n_columns_shown
     from graphuq.app.report.page import render
     from graphuq.files import check_target, whole_file
 
@@ -47,7 +47,7 @@ def write_report(
     if columns is None:
         width = 0 if cells is None else cells.shape[1]
         known = getattr(classifier, "feature_names_in_", range(1, width + 1)) if named is None else named
-        columns = [str(name) for name in known][:width]
+        columns = list(known)[:width]
     for what, given in (("names", names), ("X", X), ("truth", truth)):
         if given is not None and (n := given.shape[0] if hasattr(given, "shape") else len(given)) != n_rows:
             raise ValueError(f"{what} must have one entry for each of the {n_rows} rows of fit, got {n}.")
@@ -56,10 +56,12 @@ def write_report(
         labels = read_labels(truth, classes=classifier.classes_)
         right = np.full(n_rows, -1)
         right[labels.nodes] = labels.y
+    n_shown = n_columns_shown(n_rows, len(columns))
     rows = TableRows(
         names=[str(row) for row in (range(n_rows) if names is None else names)],
-        columns=[str(name) for name in columns][:MAX_CELLS],
-        cells=[] if cells is None else [[_cell(cell) for cell in row[:MAX_CELLS]] for row in cells],
+        columns=[str(name) for name in columns][:n_shown],
+        cells=[] if cells is None else [[_cell(cell) for cell in row[:n_shown]] for row in cells],
+        n_left_out=len(columns) - n_shown,
         truth=right,
     )
     told = title or f"The class of {n_rows:,} rows, from {len(classifier.labels_.nodes):,} known"

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from graphuq import calibration, uncertainty
 from graphuq.app.report import plots
 from graphuq.app.report.palette import SHAPES
-from graphuq.app.report.words import Suspicious, measures, sentences, tiles
-from graphuq.app.wording import VAGUE, verdict
+from graphuq.app.report.words import Suspicious, by_the_truth, measures, sentences, tiles
+from graphuq.app.wording import VAGUE, share, verdict
 from graphuq.estimator import GraphClassifier
 from graphuq.estimator.settings import without_effect
 from graphuq.graph.distances import nearest_among
@@ -30,6 +30,8 @@ Nodes = NDArray[np.int64]
 
 MAX_POINTS = 4000  # dots that a browser draws and searches at once on a phone
 MAX_CELLS = 16  # cells of a row that fit beside a pointer
+# Cells of a row that are told when asked for, and of all rows, which are kept in memory: of more rows fewer columns.
+MAX_COLUMNS, MOST_CELLS = 100, 1_000_000
 N_NEAREST = 3
 N_TOLD = 5  # classes whose probability is told at a row
 N_LISTED = 20
@@ -52,8 +54,9 @@ class TableRows:
 
     Attributes:
         names: one name a row.
-        columns: names of the features to show.
+        columns: names of the features to show; see `n_columns_shown`.
         cells: their values as text, one list a row.
+        n_left_out: how many more features there are.
         pictures: gray values 0 to 255, shape (n_rows, height, width), where rows are images.
         truth: the number of the true class as in `classes_` where it is known, else -1, shape (n_rows,).
     """
@@ -61,8 +64,14 @@ class TableRows:
     names: Sequence[str] = field(repr=False)
     columns: Sequence[str] = ()
     cells: Sequence[Sequence[str]] = field(default=(), repr=False)
+    n_left_out: int = field(default=0, repr=False)
     pictures: NDArray[np.uint8] | None = field(default=None, repr=False)
     truth: NDArray[np.int64] | None = field(default=None, repr=False)
+
+
+def n_columns_shown(n_rows: int, n_columns: int) -> int:
+    """How many features of a table to show."""
+    return min(n_columns, MAX_COLUMNS, max(MAX_CELLS, MOST_CELLS // n_rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +79,18 @@ class Content:
     """What a report says: sentences, tables for the page, and numbers for its plots.
 
     Attributes:
+        self_check: what leaving out each label shows; None where that is unknown.
+        truth_check: what the truth shows; None where it is not known.
         nodes: what is told of each row that is drawn or listed: `p` holds pairs of a class and its probability, the
             most probable first; `label` and `truth` are -1 where there is none; `error` is None without draws.
         found: rows without a label of each most probable class.
-        nearest: the labeled rows most like each listed one, nearest first; none where rows have no features.
+        nearest: the labeled rows most like each one that is listed or suspicious, nearest first; none where rows have no
+            features.
+        graph_weight: of a learned prior the share of the average in which the graph counts; of any other prior 1.
         convergence: of draws: what is watched, at which row, R-hat, effective draws, and in the tails.
         components: of a mixture: weight, prior, and settings of the model.
         suspicious: None where labels are not checked.
+        rests_on: in words how the answers follow from the hyper-parameters.
         confusion: counts by true class, in rows, and most probable class.
     """
 
@@ -84,12 +98,14 @@ class Content:
     classes: tuple[str, ...]
     sentences: list[str]
     self_check: str | None
+    truth_check: str | None
     tiles: list[tuple[str, str]]
     found: list[int]
     least_certain: Nodes
     most_certain: Nodes
     nodes: list[dict[str, Any]]
     nearest: dict[int, list[int]]
+    graph_weight: float
     plots: dict[str, Any]
     notes: list[str]
     verdict: str
@@ -97,6 +113,7 @@ class Content:
     convergence: list[tuple[str, str, float, float, float]]
     components: list[tuple[float, str, str]]
     suspicious: list[Suspicious] | None
+    rests_on: str
     hyperparameters: list[tuple[str, str, str]]
     calibration: list[tuple[str, str]]
     confusion: NDArray[np.int64] | None
@@ -137,6 +154,11 @@ def collect(
         confusion = calibration.confusion(p[known], rows.truth[known])
     diagnosis = posterior.diagnostics()
     suspicious, checked = _doubts(posterior)
+    doubted = np.array([each.node for each in suspicious or ()], dtype=np.int64)
+    nearest = _nearest(classifier, np.concatenate([least, most, doubted]), shown)
+    # pictures of these first, where a page cannot carry all
+    first = list(dict.fromkeys([*least, *most, *doubted, *(node for near in nearest.values() for node in near)]))
+    uses_graph, uses_features = _uses(classifier)
     traces, convergence = [], []
     if isinstance(posterior, Draws) and isinstance(diagnosis, Diagnostics):
         traces = plots.traces(posterior, diagnosis, answer)
@@ -148,12 +170,14 @@ def collect(
             classes, labels.counts(), p, unlabeled, judged, suspicious, diagnosis.converged, checked
         ),
         self_check=None if checked is None else str(checked),
+        truth_check=None if judged is None else by_the_truth(judged),
         tiles=tiles(p, len(labels.nodes), unlabeled, judged),
         found=np.bincount(answer[unlabeled], minlength=len(classes)).tolist(),
         least_certain=least,
         most_certain=most,
         nodes=_nodes(shown, classifier, rows),
-        nearest=_nearest(classifier, np.concatenate([least, most]), shown),
+        nearest=nearest,
+        graph_weight=uses_graph,
         plots={
             "classes": classes,
             "shapes": SHAPES,
@@ -164,7 +188,7 @@ def collect(
             "reliability": None if judged is None else plots.reliability(judged.equal_width),
             "spectrum": plots.rounded(classifier.spectrum_.values[:500]),
             "pictures": plots.pictures(
-                rows.pictures, np.concatenate([least, most, np.setdiff1d(shown, [*least, *most])])
+                rows.pictures, np.array([*first, *np.setdiff1d(shown, first)], dtype=np.int64)
             ),
             "columns": list(rows.columns[:MAX_CELLS]),
         },
@@ -174,6 +198,7 @@ def collect(
         convergence=convergence,
         components=_components(posterior),
         suspicious=suspicious,
+        rests_on=_rests_on(posterior, uses_graph, uses_features),
         hyperparameters=_hyperparameters(classifier),
         calibration=[] if judged is None else measures(judged),
         confusion=confusion,
@@ -222,13 +247,16 @@ def _nodes(shown: Nodes, classifier: GraphClassifier, rows: TableRows) -> list[d
 
 
 def _nearest(classifier: GraphClassifier, listed: Nodes, shown: Nodes) -> dict[int, list[int]]:
-    """The labeled rows at the least distance from each of some rows, as far as they are drawn."""
+    """The labeled rows at the least distance from each of some rows, as far as they are drawn; not the row itself."""
     features = getattr(classifier.graph_, "features", None)
     labeled = np.intersect1d(classifier.labels_.nodes, shown)
     if features is None or not len(labeled):
         return {}
-    found = nearest_among(features.points, listed, labeled, N_NEAREST)
-    return dict(zip(listed.tolist(), found.tolist(), strict=True))
+    found = nearest_among(features.points, listed, labeled, N_NEAREST + 1).tolist()
+    return {
+        node: [other for other in near if other != node][:N_NEAREST]
+        for node, near in zip(listed.tolist(), found, strict=True)
+    }
 
 
 def _errors(classifier: GraphClassifier, shown: Nodes, answer: Nodes) -> list[float | None]:
@@ -288,13 +316,39 @@ def _doubts(posterior: Posterior) -> tuple[list[Suspicious] | None, SelfCheck | 
     return clear, self_check(posterior, left_out=left_out)
 
 
+def _uses(classifier: GraphClassifier) -> tuple[float, float]:
+    """By weight, the shares of the choices averaged over whose prior has the graph, and a function of the features."""
+    posterior, columns = classifier.posterior_, classifier._seen.columns
+    if not classifier._learned:
+        return 1.0, 0.0
+    # the columns of a learned prior, see `learned_basis`: features, the constant, eigenvectors
+    n_linear = 0 if columns is None else columns.shape[1]
+    priors = [each.prior for each in posterior.components]
+    weights = posterior.weights if isinstance(posterior, Mixture) else np.ones(1)
+    graph = [each.first + each.n_modes > n_linear + 1 for each in priors]
+    features = [each.first < n_linear for each in priors]
+    return round(float(weights @ graph), 9), round(float(weights @ features), 9)
+
+
+def _rests_on(posterior: Posterior, uses_graph: float, uses_features: float) -> str:
+    """What the numbers of the model are to the answers."""
+    if not isinstance(posterior, Mixture) or len(posterior.components) == 1:
+        return "Numbers of the model."
+    return (
+        "Numbers of the model; those learned are the most plausible ones. The answers are an average over "
+        f"{len(posterior.components)} choices, listed under “Can the computation be trusted?”: by weight, "
+        f"{share(uses_graph)} of them use the graph and {share(uses_features)} a function of the features."
+    )
+
+
 def _hyperparameters(classifier: GraphClassifier) -> list[tuple[str, str, str]]:
     """Name, value, and where it comes from."""
     spread = classifier.hyperparameter_spread_
+    in_units_of_noise = isinstance(classifier.posterior_, Mixture) and classifier.gamma is None
 
     def source(name: str) -> str:
         if spread.get(name, 1.0) < 1.001:  # a factor of 1: all that are averaged over have the same value
-            return "set, not learned"
+            return "the unit of the others" if name == "gamma" and in_units_of_noise else "fixed, not learned"
         if spread[name] < VAGUE:
             return f"learned, to a factor of {spread[name]:.2g}"
         return f"learned, but hardly known (to a factor of {float(f'{spread[name]:.2g}'):,.0f})"
@@ -306,15 +360,16 @@ def _hyperparameters(classifier: GraphClassifier) -> list[tuple[str, str, str]]:
 
 
 def _settings(classifier: GraphClassifier, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What else was set, and facts about the run; the numbers of the model stand among the hyper-parameters."""
     posterior, modes = classifier.posterior_, classifier.spectrum_
     first = posterior.components[0]
     how = "expectation propagation"
     if isinstance(first, Draws):
         how = f"{first.settings.get('sampler')}, {first.n_chains} chains x {first.n_draws} draws"
-    left_out = {"verbose", *without_effect(classifier)}
+    left_out = {"verbose", *without_effect(classifier), *classifier.hyperparameters_}
     facts = {
         **{name: value for name, value in classifier.get_params().items() if name not in left_out},
-        "prior of u": posterior.prior.name,
+        **({} if isinstance(posterior, Mixture) else {"prior of u": posterior.prior.name}),
         "eigenpairs": f"{modes.n_modes} by {modes.method}",
         "connected components": modes.n_components,
         "answers by": how,

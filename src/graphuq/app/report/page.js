@@ -88,6 +88,7 @@
     });
   }
   map.addEventListener("pointerleave", hideTip);
+  map.closest("details")?.addEventListener("toggle", drawMap); // what is folded has no size
   pick.forEach((select) => select.addEventListener("change", drawMap));
   const legend = [...document.querySelectorAll("button.legend")];
   for (const button of legend) {
@@ -162,7 +163,9 @@
       const first = (cell) => (cell.querySelector("bdi") ?? cell).textContent; // of a name without what is told beside it
       const key = (row) => row.cells[head.cellIndex].dataset.value ?? first(row.cells[head.cellIndex]);
       const compare = (a, b) => (numeric ? Number(key(a)) - Number(key(b)) : key(a).localeCompare(key(b), undefined, { numeric: true }));
-      body.append(...[...body.rows].sort((a, b) => (upward ? 1 : -1) * compare(a, b)));
+      const more = (row) => (row.nextElementSibling?.matches(".more") ? [row.nextElementSibling] : []); // stays with its row
+      const rows = [...body.rows].filter((row) => !row.matches(".more"));
+      body.append(...rows.sort((a, b) => (upward ? 1 : -1) * compare(a, b)).flatMap((row) => [row, ...more(row)]));
     });
   }
 

@@ -21,13 +21,14 @@ from graphuq import __version__
 from graphuq.app.report.content import N_MARGINALS, Content
 from graphuq.app.report.palette import SHAPES, variables
 from graphuq.app.report.plots import sureness
-from graphuq.app.wording import percent
+from graphuq.app.wording import percent, share
 from graphuq.posterior.left_out import MAX_LEFT_OUT
 
 GENERATOR = '<meta name="generator" content="graphuq'  # how a page of ours is known
 MAX_LEGEND = 12  # classes of a legend that are shown without asking
 MAX_MATRIX = 20  # classes of a confusion matrix that a person can read
 MAX_TOLD, MAX_NAME = 4, 30  # values of a row that are told in a table, and letters of the names of their columns
+LITTLE = 0.1  # weight of the graph below which its map is folded
 # Heads of columns that hold numbers.
 NUMERIC = {
     "probability", "its probability", "error", "R-hat", "effective draws", "in the tails", "weight", "value", "rows",
@@ -62,7 +63,9 @@ def render(content: Content) -> str:
         numeric=NUMERIC,
         about={node: _about(content.plots["columns"], entry["cells"]) for node, entry in nodes.items()},
         sentences=[_parts(sentence) for sentence in content.sentences],
+        rows_note=_rows_note(content),
         map_note=_map_note(content),
+        map_caveat=_map_caveat(content.graph_weight),
         legend=_legend(content),
         stripes=_stripes(min(n_classes, 5)),
         sureness=partial(sureness, n_classes=n_classes),
@@ -85,7 +88,7 @@ def render(content: Content) -> str:
 @cache
 def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"percent": percent, "form": format}
+    environment.filters |= {"percent": percent, "share": share, "form": format}
     return environment.from_string(_file("page.html"))
 
 
@@ -112,6 +115,14 @@ def _about(columns: list[str], cells: list[str]) -> str:
     return ", ".join(told[:MAX_TOLD]) + (", …" if len(told) > MAX_TOLD else "")
 
 
+def _rows_note(content: Content) -> str:
+    told, like = "Labeled rows are left out. Press a heading to sort.", "the labeled rows most like it"
+    if content.rows.cells:
+        beside = f", beside those of {like}" if content.nearest else ""
+        return f"{told} Press the values of a row to see all of them{beside}."
+    return f"{told} Beside each: {like}." if content.nearest else told
+
+
 def _map_note(content: Content) -> str:
     n_all, n_shown = len(content.rows.names), len(content.nodes)
     combined = ", which are combined so that classes lie apart" if len(content.classes) > 2 else ""
@@ -122,6 +133,14 @@ def _map_note(content: Content) -> str:
         f"Each dot is a row, placed by eigenvectors of the graph{combined}: similar rows lie together.{apart}{some} "
         "Point at one to see it; press a class to see it alone."
     )
+
+
+def _map_caveat(weight: float) -> str:
+    """A sentence where the answers do not come from the graph that the map shows."""
+    if weight >= LITTLE:
+        return ""
+    told, follow = (f"{share(weight)} of the", "hardly follow") if weight else ("no", "do not follow")
+    return f"The graph has {told} weight in the learned prior: the answers {follow} this map."
 
 
 def _stripes(n: int) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import uncertainty
+from graphuq.app.wording import share
 from graphuq.calibration import Summary
 from graphuq.classes import listed
 from graphuq.posterior.left_out import SelfCheck
@@ -47,10 +48,10 @@ def sentences(
         given: labels of each class.
         p: the probability of each class at every row.
         unlabeled: the rows without a label.
-        judged: how right the answers are, where that is known.
+        judged: how right the answers are, where that is known: it then says what probabilities are worth.
         suspicious: labels that contradict the others.
         converged: whether the posterior can be trusted.
-        checked: how well each label is predicted from the others.
+        checked: how well each label is predicted from the others, which has to do where the truth is not known.
     """
     named = [f"“{name}”" for name in classes]
     told = [
@@ -67,11 +68,8 @@ def sentences(
             f"{SURE:.0%} or more; {_count(unsure, 'has', 'have')} less than {UNSURE:.0%}{look}."
         )
     if judged is not None:
-        told.append(
-            f"Where the truth is known, {judged.accuracy:.1%} of {judged.n_nodes:,} rows are classified right. "
-            f"Leave the least sure tenth to a person, and {judged.risk_coverage.at(0.9):.1%} of the rest are."
-        )
-    if checked is not None:
+        told.append(by_the_truth(judged))
+    elif checked is not None:
         told.append(str(checked))
     if suspicious:
         one = "s" if len(suspicious) == 1 else ""
@@ -81,6 +79,16 @@ def sentences(
     if not converged:
         told.append("The computation has not converged: read every number on this page as provisional.")
     return told
+
+
+def by_the_truth(judged: Summary) -> str:
+    """Whether probabilities are too sure, too timid or about right, judged by true classes."""
+    return (
+        f"Judged by the truth, which is known of {_rows(judged.n_nodes)} without a label, the probabilities are "
+        f"{judged.verdict}: {share(judged.accuracy, 1)} are classified right where {share(judged.promised, 1)} were "
+        f"promised. Leave the least sure tenth to a person, and {share(judged.risk_coverage.at(0.9), 1)} of the rest are "
+        "right."
+    )
 
 
 def _given(named: Sequence[str], given: NDArray[np.int64]) -> str:
@@ -117,16 +125,16 @@ def _count(n: int, one: str, more: str) -> str:
 
 def tiles(p: Array, n_labeled: int, unlabeled: Nodes, judged: Summary | None) -> list[tuple[str, str]]:
     """A few numbers, and what each is."""
-    share = np.mean(uncertainty.confidence(p[unlabeled]) >= SURE) if len(unlabeled) else 1.0
+    sure = np.mean(uncertainty.confidence(p[unlabeled]) >= SURE) if len(unlabeled) else 1.0
     told = [
         (f"{len(p):,}", "rows"),
         (f"{n_labeled:,}", "labeled"),
         *([(f"{p.shape[1]}", "classes")] if p.shape[1] > 2 else []),
-        (f"{share:.0%}", f"of the others with probability {SURE:.0%} or more"),
+        (share(float(sure)), f"of the others with probability {SURE:.0%} or more"),
         (f"{uncertainty.mean_label_variance(p):.3f}", "mean uncertainty; 1 before any label"),
     ]
     if judged is not None:
-        told.append((f"{judged.accuracy:.1%}", "right, where the truth is known"))
+        told.append((share(judged.accuracy, 1), "right, where the truth is known"))
     return told
 
 

@@ -18,17 +18,19 @@ from graphuq.estimator.rows import fingerprints
 ENOUGH_LABELS = 10  # with fewer, many a column tells the classes apart by chance
 
 
-def notes_on(table: Table, features: Sequence[str], categories: Sequence[str], labels: Labels) -> list[str]:
-    """Columns that count or name rows, give the answer away, or write one thing in two ways."""
+def notes_on(
+    table: Table, features: Sequence[str], categories: Sequence[str], labels: Labels, *, named: bool = False
+) -> list[str]:
+    """Columns that count or name rows, which may have names already, give the answer away, or write one thing in two ways."""
     notes = []
     for name in features:
         column = table.column(name)
         if column.ndim > 1:
             continue
         if _counts(column):
+            let = "" if named else f"let it name them (--id {quote(name)}), or "
             notes.append(
-                f"Column {name!r} counts the rows, which tells nothing of them: leave it out (--drop {quote(name)}), or "
-                f"let it name them (--id {quote(name)})."
+                f"Column {name!r} counts the rows, which tells nothing of them: {let}leave it out (--drop {quote(name)})."
             )
         elif gives_away(table.text(name), labels):
             notes.append(

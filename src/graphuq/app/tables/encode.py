@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from shlex import quote
 from typing import Any, TypeVar
@@ -37,24 +37,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Feature:
-    """How one column becomes numbers.
-
-    ``(x - center) / scale``, or for a category a 0 or 1 for each of its levels.
+    """How one column becomes numbers: as they are, or for a category a 0 or 1 for each of its levels.
 
     Attributes:
         name: of the column.
         width: numbers a row: 1, or for a column of an NPZ file the product of its shape.
         levels: of a category; empty for numbers.
         fill: what a missing cell becomes, or None where missing cells are refused.
-        center, scale: of numbers.
     """
 
     name: str
     width: int = 1
     levels: tuple[str, ...] = ()
     fill: float | str | None = None
-    center: float = 0.0
-    scale: float = 1.0
 
     def encode(self, table: Table, *, ignore_unknown: bool = False) -> Array:
         """The numbers of this column, shape (n_rows, width or n_levels)."""
@@ -69,8 +64,7 @@ class Feature:
         gaps = np.isnan(values)
         if gaps.any():
             values = np.where(gaps, self._filler(table, np.any(gaps, axis=1)), values)
-        with np.errstate(over="ignore"):
-            return _not_too_large(self.name, (values - self.center) / self.scale)
+        return values
 
     def _filler(self, table: Table, gaps: Any) -> float | str:
         if self.fill is None:
@@ -103,6 +97,9 @@ class Encoding:
 
     def encode(self, table: Table, *, ignore_unknown: bool = False) -> Array:
         """The matrix, shape (n_rows, n_numbers); a category that the fit had not is 0 in all, or refused."""
+        names = [feature.name for feature in self.features]
+        for name in names:
+            table.expect(name, besides=names)
         blocks = each_column(lambda feature: feature.encode(table, ignore_unknown=ignore_unknown), self.features)
         return np.concatenate(blocks, axis=1)
 
@@ -135,7 +132,7 @@ def fit_encoding(
     *,
     categories: Sequence[str] = (),
     answers: Mapping[str, str] | None = None,
-    scale: str = "auto",
+    named: bool = False,
     impute: str | None = None,
 ) -> Encoding:
     """Decide how columns become numbers.
@@ -145,8 +142,7 @@ def fit_encoding(
         names: the columns to use.
         categories: those of them that hold categories.
         answers: those of them that are the class itself, and the option that each is better given as.
-        scale: "standard" brings each column of numbers to mean 0 and variance 1, "none" leaves them;
-            "auto" is standard, except for columns of many numbers a row (pixels), whose scales belong together.
+        named: whether another column names the rows.
         impute: "median" or "mean" of a column for its missing numbers (its most frequent value for a
             category), or None to refuse them.
     """
@@ -155,13 +151,13 @@ def fit_encoding(
     def made(name: str) -> Feature:
         if name in better and name not in categories:
             raise ColumnError(f"column {name!r} holds the class of every labeled row", better[name])
-        return _feature(table, name, name in categories, scale, impute)
+        return _feature(table, name, name in categories, impute)
 
-    return Encoding(tuple(each_column(made, names)))
+    return Encoding(tuple(each_column(made, names, named=named)))
 
 
-def scaling_in_words(encoding: Encoding, X: Array) -> str:
-    """How features were brought to scale, in words."""
+def scaling_in_words(encoding: Encoding, X: Array, *, robust: bool) -> str:
+    """In which units features were compared, in words."""
     widths = [len(each.levels) or each.width for each in encoding.features]
     varies = [np.ptp(block, axis=0).any() for block in np.split(X, np.cumsum(widths)[:-1], axis=1)]
 
@@ -170,7 +166,7 @@ def scaling_in_words(encoding: Encoding, X: Array) -> str:
             return "constant, which tells no rows apart"
         if feature.levels:
             return "of categories turned into 0 and 1"
-        return "scaled to mean 0 and variance 1" if feature.scale != 1.0 else "of numbers used as they are"
+        return f"of numbers compared {'in robust units' if robust else 'as they are'}"
 
     counts = Counter(map(what, encoding.features, varies))
     return "; ".join(f"{n} column{'s' if n > 1 else ''} {told}" for told, n in counts.items())
@@ -184,8 +180,8 @@ class ColumnError(ValueError):
         self.options = options
 
 
-def each_column(work: Callable[[S], T], columns: Sequence[S]) -> list[T]:
-    """The work on every column, or one sentence on all that cannot be used."""
+def each_column(work: Callable[[S], T], columns: Sequence[S], *, named: bool = True) -> list[T]:
+    """The work on every column, or one sentence on all that cannot be used; one of them may name rows without a name."""
     done, problems = [], []
     for each in columns:
         try:
@@ -197,7 +193,7 @@ def each_column(work: Callable[[S], T], columns: Sequence[S]) -> list[T]:
     told = [str(error) for error in problems[:MOST_TOLD]]
     if len(problems) > MOST_TOLD:
         told.append(f"and so on, {len(problems)} columns in all")
-    options = list(dict.fromkeys(option for error in problems for option in error.options))
+    options = _one_id(dict.fromkeys(option for error in problems for option in error.options), named)
     categories = [option for option in options if option.startswith("--category")]
     if len(categories) > MOST_TOLD:
         options = ["--category all", *(option for option in options if option not in categories)]
@@ -206,7 +202,17 @@ def each_column(work: Callable[[S], T], columns: Sequence[S]) -> list[T]:
     raise ValueError(f"{sentence[0].upper()}{sentence[1:]}.{help_}")
 
 
-def _feature(table: Table, name: str, is_category: bool, scale: str, impute: str | None) -> Feature:
+def _one_id(options: Iterable[str], named: bool) -> list[str]:
+    """The same with --id at most once, and not where rows have names: other columns of names are left out."""
+    found = []
+    for option in options:
+        is_id = option.startswith("--id ")
+        found.append(f"--drop {option.removeprefix('--id ')}" if is_id and named else option)
+        named = named or is_id
+    return found
+
+
+def _feature(table: Table, name: str, is_category: bool, impute: str | None) -> Feature:
     drop = f"--drop {quote(name)}"
     if is_category:
         text = table.text(name)
@@ -227,13 +233,7 @@ def _feature(table: Table, name: str, is_category: bool, scale: str, impute: str
         _refuse_gaps(table, name, np.isnan(values).reshape(table.n_rows, -1).any(axis=1))
     else:
         middle = float(np.median(present) if impute == "median" else present.mean())
-    center, spread = 0.0, 1.0
-    if scale == "standard" or (scale == "auto" and values.ndim == 1):
-        filled = values if middle is None else np.where(np.isnan(values), middle, values)
-        center = float(filled.mean())
-        if np.ptp(filled):  # the deviation of numbers that are all the same is not 0 but rounding
-            spread = float(filled.std()) or 1.0
-    return Feature(name, width=width, fill=middle, center=center, scale=spread)
+    return Feature(name, width=width, fill=middle)
 
 
 def _gap(table: Table, name: str, gaps: Any) -> str:
@@ -289,8 +289,10 @@ def _text(table: Table, name: str, wrong: list[str]) -> ColumnError:
             drop,
         )
     if names:
+        once = len(set(values)) == len(values) == present
         return ColumnError(
-            f"column {name!r} holds another text in nearly every row ({told}), as names (--id) do", drop
+            f"column {name!r} holds another text in {'' if once else 'nearly '}every row ({told}), as names (--id) do",
+            f"--id {quote(name)}" if once else drop,
         )
     if len({*values, ""}) == 2:
         return ColumnError(f"column {name!r} holds one text ({told}), which tells no rows apart", drop)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -34,6 +34,9 @@ from graphuq.classes import names_listed
 
 EXCEL = (".xlsx", ".xlsm")
 EXACT = 2**53  # up to here a float64 holds every whole number
+CLOSE = (
+    0.75  # names so alike, as difflib has it, may be meant for each other; at its usual 0.6 "kind" is like "id"
+)
 
 # The columns of a file; of those that were text, their cells; and notes on what had to be guessed.
 Content = tuple[dict[str, NDArray[Any]], dict[str, list[str]], list[str]]
@@ -68,11 +71,17 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def column(self, name: str) -> NDArray[Any]:
-        """One column; the error for a name that is not there suggests the nearest that is."""
+        """One column, or an error that suggests a like one."""
+        self.expect(name)
+        return self.columns[name]
+
+    def expect(self, name: str, *, besides: Collection[str] = ()) -> None:
+        """Refuse a name that is not there, with the nearest that is, unless that one is known to be something else."""
         if name in self.columns:
-            return self.columns[name]
-        near = get_close_matches(name, self.columns, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {names_listed(list(self.columns))}."
+            return
+        others = {each.casefold(): each for each in self.columns if each not in besides}
+        near = get_close_matches(name.casefold(), others, n=1, cutoff=CLOSE)
+        hint = f"did you mean {others[near[0]]!r}?" if near else f"there are {names_listed(list(self.columns))}."
         raise ValueError(" ".join([f"{self.source.name} has no column {name!r}: {hint}", *self.notes]))
 
     def called(self, row: int) -> str:

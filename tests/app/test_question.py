@@ -1,0 +1,50 @@
+"""A question about a table: in which units its columns are compared, and how much of it is shown."""
+
+import numpy as np
+import pytest
+
+from graphuq import GraphClassifier
+from graphuq.app.options import Scale
+from graphuq.app.question import Question, read_data
+
+ROWS = np.random.default_rng(0).normal(size=(40, 30))
+
+
+@pytest.fixture
+def table(tmp_path):
+    lines = [",".join([*map(str, row), "ab"[k % 2] if k < 20 else ""]) for k, row in enumerate(ROWS)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join([",".join([*(f"c{k}" for k in range(30)), "kind"]), *lines]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("scale", "graph", "found"),
+    [
+        ("auto", "knn", "robust"),
+        ("auto", "gaussian", "robust"),
+        ("auto", "cosine", "auto"),  # which takes angles
+        ("robust", "knn", "robust"),
+        ("robust", "gaussian", "robust"),
+        ("none", "self_tuning", "none"),
+    ],
+)
+def test_units_of_the_columns(scale, graph, found, table):
+    classifier, data = GraphClassifier(graph=graph), read_data(Question(table, "kind", scale=Scale(scale)))
+    data.rescale(classifier)
+    assert classifier.scale == found
+    np.testing.assert_array_equal(data.X, ROWS)
+
+
+def test_units_that_nothing_is_compared_in_are_refused(table):
+    data = read_data(Question(table, "kind", scale=Scale.none))
+    with pytest.raises(ValueError, match="--scale is for distances, which --graph cosine does not take"):
+        data.rescale(GraphClassifier(graph="cosine"))
+
+
+def test_all_columns_are_shown(table, monkeypatch):
+    rows = read_data(Question(table, "kind")).rows
+    assert (len(rows.columns), len(rows.cells[0]), rows.n_left_out) == (30, 30, 0)
+    monkeypatch.setattr("graphuq.app.report.content.MAX_COLUMNS", 20)
+    rows = read_data(Question(table, "kind")).rows
+    assert (len(rows.columns), len(rows.cells[0]), rows.n_left_out) == (20, 20, 10)
