@@ -22,6 +22,9 @@ def page(record: Record, out: Path) -> str:
         "the rows may be asked; the other half, the same for all tools, judges. Means over "
         f"{starts[0] if len(starts) == 1 else f'{starts[0]} to {starts[-1]}'} start{'s' * (starts[-1] > 1)}. Made by "
         "`python -m experiments.active`.\n",
+        "These simulations are older than two changes, and present answers differ. Features were not yet compared in robust "
+        "units: all data have them as they were given, at deviation 1. And the temperature of more than two classes did not "
+        "yet depend on their number: mnist ten, digits and indian pines have the earlier one.\n",
         ""
         if starts[0] >= asked
         else f"Of {asked} starts that are planned the run has done these before it was stopped; the same command goes on "
@@ -44,9 +47,7 @@ def page(record: Record, out: Path) -> str:
         _on_the_way(cells),
         _choice(record),
         f"{record.level.capitalize()} run, {record.seconds / 60:.0f} core-minutes on {record.machine}, graphuq "
-        f"{record.version}. It was made before the temperature of more than two classes was believed to depend on their number: "
-        "mnist ten, digits and indian pines have the earlier one. And before features were compressed: all data have them as they "
-        "were given, at deviation 1.\n",
+        f"{record.version}.\n",
         "The Gaussian process is scikit-learn's, asked where it is least sure, which is what modAL's uncertainty "
         "sampling does. GraphLearning is its Laplace learning with its own acquisition functions, on a connected "
         "graph of ten neighbors.\n",

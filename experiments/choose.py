@@ -48,7 +48,7 @@ SMOOTH_SHARES, SMOOTH_DISTANCES = (0.0, 0.2, 0.6, 0.8), (0.5, 4.0)
 NEIGHBORS = (7, 10, 15)
 ENOUGH_MODES = (4e-2, 4e-3, 4e-4)
 TEMPERATURES = ((0.0, 1.2), (0.15, 1.2), (0.45, 1.2), (0.3, 1.1), (0.3, 1.5))
-OF_SINGLES = (1.0, 0.7, 0.55, 0.3, 0.2)
+OF_SINGLES = (0.0, 0.3, 0.7, 1.0)
 # Of fewer than 300 rows.
 SMALL = ("ais", "fgl", "hayes-roth", "tae")
 
@@ -60,7 +60,7 @@ class Config:
     Attributes:
         tables: two-class tables for choosing.
         separable: data of experiments/hyperprior.py.
-        many: data of many classes, for choosing; `overlapping` are tables of many classes.
+        many: data of many classes, for choosing; `overlapping` are tables of many classes, also with one label of each.
         settings: numbers of labels, and the share of them that is wrong.
         per_class: labels of each of many classes; `of_overlapping` numbers of labels of the tables.
         n_draws: draws of labels.
@@ -96,6 +96,7 @@ def trials(config: Config) -> list[Trial]:
         for data in (*config.tables, *config.separable)
     ]
     many = [{"data": data, "per_class": n} for n in reversed(config.per_class) for data in config.many]
+    many += [{"data": data, "per_class": 1} for data in config.overlapping]
     overlapping = [
         {"data": data, "of_many": n}
         for n in reversed(config.of_overlapping)
@@ -223,7 +224,7 @@ def temperatures(X: Array, y: Classes, nodes: Classes) -> dict[str, float]:
 
     found = {DEFAULT: loss(bare.tempered())}
     single = bool(np.all(np.bincount(y[nodes]) == 1))
-    name, values = ("TEMPERATURE_OF_SINGLES", OF_SINGLES) if single else ("TEMPERATURE", TEMPERATURES)
+    name, values = ("EXPONENT_OF_SINGLES", OF_SINGLES) if single else ("TEMPERATURE", TEMPERATURES)
     for value in values:
         with constant(mixture, name, value):
             found[f"{name} {value}"] = loss(bare.tempered())
@@ -244,7 +245,7 @@ def constant(module: Any, name: str, value: Any) -> Iterator[None]:
 def kind_of(result: Trial) -> str:
     """What a trial's losses are averaged with."""
     if "per_class" in result:
-        return "many classes"
+        return "tables, one label a class" if result["data"] in table_data.CHOOSING_OVERLAPPING else "many classes"
     if "of_many" in result:
         return "tables, many classes"
     kind = "tables" if result["data"] in table_data.CHOOSING else "separable"

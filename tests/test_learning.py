@@ -8,9 +8,10 @@ import pytest
 from experiments.hyperprior import Config, averaged, fit, loss, make_cloud
 from scipy.optimize import minimize
 from scipy.special import ndtr
-from sklearn.datasets import make_moons
+from sklearn.datasets import load_wine, make_moons
 
 from graphuq import GraphClassifier, calibration, graph, laplacian, spectrum
+from graphuq.feature_piece import FeaturePiece
 from graphuq.inference.independence import sample_independently
 from graphuq.learning import Hyperparameters, Hyperprior, LogNormal, learn
 from graphuq.learning.averaging import around, axes_of, axial, bound, climb, with_all_labels
@@ -19,7 +20,7 @@ from graphuq.learning.hyperprior import BOUNDS, GRAPH, Family
 from graphuq.learning.learned import Weighed, _deviations
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.posterior import GaussianPosterior
-from graphuq.posterior.mixture import TEMPERATURE_OF_SINGLES, Mixture
+from graphuq.posterior.mixture import Mixture
 from graphuq.prior import GaussianPrior, matern
 from tests.oracles import random_spectrum
 
@@ -336,6 +337,39 @@ def test_leave_one_out_is_what_the_other_labels_say(name):
     assert error.max() < 0.06
 
 
+def test_leaving_a_wrong_label_out_gives_no_weight_to_what_took_it_for_right():
+    """Of the average, where labels may be mistakes: against the average without the label."""
+    rng = np.random.default_rng(5)
+    y = np.arange(120) % 2
+    X = rng.normal(size=(120, 2)) + 3.5 * y[:, None] * [1, 0]
+    S = spectrum.dense(laplacian.normalized(graph.knn(X, n_neighbors=6)))
+    nodes, given = np.arange(40), y[:40].copy()
+    given[:2] = 1 - given[:2]
+    posterior = learn(S, Probit(nodes, given)).posterior
+    wrong = posterior.left_out()[[0, 1], given[:2]]
+    without = [posterior.with_labels(np.delete(nodes, j), np.delete(given, j)) for j in range(2)]
+    expected = [each.probability([j])[0, given[j]] for j, each in enumerate(without)]
+    assert np.abs(np.log(wrong / expected)).max() < 0.7  # 1.5 were mistakes forgotten
+
+
+def test_the_numbers_told_are_those_of_the_structure_that_weighs_most():
+    """Wine from twenty labels: the peak of the features alone is the highest, and the graph alone weighs most."""
+    X, y = load_wine(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    nodes = np.random.default_rng(2).permutation(len(y))[:20]
+    S = spectrum.dense(laplacian.normalized(graph.knn(X, n_neighbors=5)))
+    piece = FeaturePiece.of(X)
+    learned = learn(S, Probit(nodes, y[nodes]), features=piece.columns(X))
+    weights = dict.fromkeys([(True, False), (False, True), (True, True)], 0.0)
+    for weight, each in zip(learned.posterior.weights, learned.posterior.components, strict=True):
+        weights["matern" in each.prior.name, "linear" in each.prior.name] += weight
+    told = learned.hyperparameters.graph > 0, learned.hyperparameters.linear > 0
+    assert weights[told] == max(weights.values()) < 0.9
+    assert ("matern" in learned.prior.name, "linear" in learned.prior.name) == told
+    alone = learn(S, Probit(nodes, y[nodes]), features=piece.columns(X), average=False)
+    assert (alone.hyperparameters.graph > 0, alone.hyperparameters.linear > 0) == told
+
+
 def test_many_classes_get_a_temperature_from_labels_left_out():
     assert learn(S, MODELS["two classes"]).posterior.temperature == 1
     found = learn(S, MODELS["three classes"]).posterior
@@ -532,10 +566,10 @@ def test_single_labels_have_the_temperature_of_singles():
     """Of classes with one label each nothing can be left out; a second label of one of them is judged."""
     S = random_spectrum(30, seed=4)
     alone = learn(S, Probit([0, 9, 18], [0, 1, 2]))
-    assert alone.posterior.temperature == TEMPERATURE_OF_SINGLES
-    assert learn(S, Probit([0, 9, 18, 27], [0, 1, 2, 2])).posterior.temperature != TEMPERATURE_OF_SINGLES
+    assert alone.posterior.temperature == pytest.approx(np.sqrt(2 / 3))
+    assert learn(S, Probit([0, 9, 18, 27], [0, 1, 2, 2])).posterior.temperature != alone.posterior.temperature
     later = alone.posterior.with_labels(np.array([0, 9, 18, 27, 5]), np.array([0, 1, 2, 2, 1]))
-    assert later.temperature != TEMPERATURE_OF_SINGLES
+    assert later.temperature != alone.posterior.temperature
     assert later.with_labels(later.model.nodes, later.model.y).temperature == pytest.approx(
         later.temperature, rel=1e-3
     )

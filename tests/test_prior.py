@@ -102,6 +102,23 @@ def test_energy_outside_the_support_is_infinite():
     assert np.isfinite(PRIORS["matern_tail"].energy(SPECTRUM.vectors[:, 0]))
 
 
+def test_columns_that_are_not_orthonormal_have_an_energy():
+    """As those of a learned prior, here with one column that others add up to and one of no variance."""
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((30, 6))
+    vectors[:, 4] = vectors[:, 0] - 2 * vectors[:, 1]
+    prior = GaussianPrior(vectors, np.array([4.0, 1.0, 0.3, 0.0, 2.0, 0.01]))
+    u = prior.sample(3, seed=1).T
+    precision = np.linalg.pinv(dense_covariance(prior), rcond=1e-12, hermitian=True)
+    np.testing.assert_allclose(prior.precision(u), precision @ u, atol=1e-9)
+    for field in u.T:
+        assert prior.energy(field) == pytest.approx(field @ precision @ field / 2, rel=1e-9)
+    assert prior.energy(u) == pytest.approx(sum(prior.energy(field) for field in u.T))
+    assert prior.energy(rng.standard_normal(30)) == np.inf
+    with pytest.raises(ValueError, match="not orthonormal, and it has a tail"):
+        GaussianPrior(vectors, np.ones(6), 0.1).energy(u[:, 0])
+
+
 def test_a_disconnected_graph_is_refused_with_the_number_of_components():
     values = np.array([0.0, 0.0, 0.0, 0.5, 0.6, 0.7])
     apart = Spectrum(values, np.eye(6), 0 * values, np.ones(6), 3, True, "made up")

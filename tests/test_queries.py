@@ -344,7 +344,7 @@ def test_few_labels_are_spread_and_then_the_loss_decides():
 # When to stop
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [2, 3, 8])
 def test_the_expected_gain_against_answers_fitted_anew(n_classes):
     """Of the best two rows: every pair of answers, each with its probability."""
     posterior = problem(n_classes)

@@ -21,9 +21,10 @@ def pytree(cls: type[T]) -> type[T]:
     """Make `cls` a frozen dataclass whose fields, but for `static` ones, are traced by JAX.
 
     Values are checked in ``__post_init__`` when a person makes an object, and not again when
-    JAX rebuilds it around tracers: rebuilding bypasses ``__init__``.
+    JAX rebuilds it around tracers: rebuilding bypasses ``__init__``. An object equals only itself, since arrays are
+    among its fields.
     """
-    frozen: Any = dataclass(frozen=True)(cls)
+    frozen: Any = dataclass(frozen=True, eq=False)(cls)
     fixed = [each.name for each in fields(frozen) if each.metadata.get("static")]
     names = [each.name for each in fields(frozen) if each.name not in fixed]
 

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
-from traceback import walk_stack
 from typing import Any
 from unicodedata import category, normalize
 
@@ -140,15 +139,9 @@ def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
     return Labels(labels.classes, labeled, label[labeled])
 
 
-def refuse_one_versus_rest(labels: Labels, n_rows: int) -> None:
-    """scikit-learn's OneVsRestClassifier turns -1 into a class: everything is labeled then, and nothing is left to find."""
-    if len(labels.nodes) < n_rows or labels.n_classes > 2:
-        return
-    if any(frame.f_globals.get("__name__") == "sklearn.multiclass" for frame, _ in walk_stack(None)):
-        raise TypeError(
-            "GraphClassifier takes any number of classes itself: leave out the wrapper of sklearn.multiclass, which "
-            "would count the rows marked -1 as a class."
-        )
+def holds_mark(values: Any) -> bool:
+    """Whether one of some values, or of several arrays of them, marks an unlabeled row."""
+    return values is not None and len(values) > 0 and bool(np.any(_gaps(np.hstack(values))))
 
 
 def names_listed(names: NDArray[Any] | list[str], most: int = 8) -> str:

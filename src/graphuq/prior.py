@@ -29,6 +29,8 @@ Array = NDArray[np.float64]
 
 # A component of u outside the support of the prior counts as rounding up to this share of |u|.
 SUPPORT_TOLERANCE = 1e-8
+# Products of columns that an eigensolver made, perhaps in single precision, are closer than this to 0 and 1.
+ORTHONORMAL_TOLERANCE = 1e-4
 # Below this an eigenvalue after the first cannot be told from zero in double precision.
 ZERO_EIGENVALUE = 1e-12
 
@@ -139,6 +141,9 @@ class GaussianPrior:
         if not least >= 0:
             raise ValueError(f"Variances of a prior must be 0 or above, got {least:.4g}.")
 
+    def __repr__(self) -> str:
+        return f"GaussianPrior({self.n_nodes:,} nodes, {self.n_modes:,} modes, {self.name})"
+
     def __getstate__(self) -> dict[str, Any]:
         """Of columns of a larger matrix that matrix, stored once for all priors that share it, and which columns."""
         columns = _columns_of_base(self.vectors)
@@ -231,21 +236,42 @@ class GaussianPrior:
 
     def precision(self, u: ArrayLike) -> Array:
         """``P u``, P the inverse of C on its support: for the paper's prior ``P = L / c``."""
-        inverse = np.divide(1.0, self.variances, out=np.zeros_like(self.variances), where=self.variances > 0)
-        return self._apply(u, inverse, 1 / self.tail_variance if self.tail_variance > 0 else 0.0)
+        same = self._orthonormal()
+        inverse = np.divide(1.0, same.variances, out=np.zeros_like(same.variances), where=same.variances > 0)
+        return same._apply(u, inverse, 1 / self.tail_variance if self.tail_variance > 0 else 0.0)
 
     def energy(self, u: ArrayLike) -> float:
         """``<u, P u> / 2``, infinite where u leaves the support of the prior."""
-        u = expect_field(u, self.n_nodes)
-        support = self._apply(u, (self.variances > 0).astype(float), float(self.tail_variance > 0))
+        u, same = expect_field(u, self.n_nodes), self._orthonormal()
+        support = same._apply(u, (same.variances > 0).astype(float), float(self.tail_variance > 0))
         if np.linalg.norm(u - support) > SUPPORT_TOLERANCE * np.linalg.norm(u):
             return float("inf")
-        return 0.5 * float(np.vdot(u, self.precision(u)))
+        return 0.5 * float(np.vdot(u, same.precision(u)))
 
     def _apply(self, u: ArrayLike, modes: Array, tail: float) -> Array:
-        """``(Q modes Q^T + tail (I - Q Q^T)) u``."""
+        """``(Q modes Q^T + tail (I - Q Q^T)) u``, u of one field or several."""
         u = expect_field(u, self.n_nodes)
-        return self.vectors @ ((modes - tail) * (self.vectors.T @ u)) + tail * u
+        return (((modes - tail) * (u.T @ self.vectors)) @ self.vectors.T).T + tail * u
+
+    def _orthonormal(self) -> GaussianPrior:
+        """The same C with orthonormal columns: itself, or, of a learned prior, made by a singular value decomposition."""
+        if self._is_orthonormal:
+            return self
+        if self.tail_variance > 0:
+            raise ValueError(
+                "The columns of this prior are not orthonormal, and it has a tail: only without one does it have an "
+                "energy and a precision."
+            )
+        active = self.variances > 0
+        factor = self.vectors[:, active] * np.sqrt(self.variances[active])
+        vectors, deviations, _ = np.linalg.svd(factor, full_matrices=False)
+        kept = deviations > np.finfo(float).eps * self.n_nodes * deviations[0]
+        return GaussianPrior(vectors[:, kept], np.square(deviations[kept]), name=self.name)
+
+    @cached_property
+    def _is_orthonormal(self) -> bool:
+        off = np.abs(self.vectors.T @ self.vectors - np.eye(self.n_modes))
+        return bool(off.max(initial=0) < ORTHONORMAL_TOLERANCE)
 
 
 @recipe

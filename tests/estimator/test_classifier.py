@@ -16,7 +16,6 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_moons
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
@@ -898,6 +897,10 @@ def test_a_graph_is_weights_too(fitted):
     weights = graph.knn(X, n_neighbors=20)
     again = GraphClassifier(**SETTINGS | {"graph": "precomputed"}).fit(weights, Y)
     np.testing.assert_array_equal(again.transduction_, fitted.transduction_)
+    np.testing.assert_array_equal(again.predict(weights), again.transduction_)
+    assert again.score(weights, again.transduction_) == 1
+    with pytest.raises(TypeError, match='got a Graph: fit it with graph="precomputed"'):
+        GraphClassifier().fit(weights, Y)
 
 
 @pytest.mark.parametrize("form", [lambda A: A, lambda A: A.toarray()], ids=["sparse", "dense"])
@@ -953,12 +956,6 @@ def test_pipeline_and_grid_search():
     search = GridSearchCV(pipeline, {"graphclassifier__graph": recipes}, cv=2).fit(X, y)
     assert search.best_score_ > 0.8  # unlabeled rows do not count
     assert search.best_params_["graphclassifier__graph"] in recipes
-
-
-def test_wrappers_that_count_the_unlabeled_as_a_class_are_refused():
-    for wrapper in (OneVsRestClassifier, OneVsOneClassifier):
-        with pytest.raises(TypeError, match=r"takes any number of classes itself: leave out the wrapper"):
-            wrapper(GraphClassifier()).fit(IRIS, IRIS_Y)
 
 
 def test_the_score_leaves_unlabeled_rows_out(fitted):

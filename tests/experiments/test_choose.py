@@ -54,18 +54,23 @@ def test_hyperpriors_differ_from_the_default_in_one_number():
 
 
 def test_a_record_tells_what_every_change_does_and_leaves_constants_alone(blobs):
-    before = feature_piece.SMOOTH_SHARE, mixture.TEMPERATURE, mixture.TEMPERATURE_OF_SINGLES
+    before = feature_piece.SMOOTH_SHARE, mixture.TEMPERATURE, mixture.EXPONENT_OF_SINGLES
     results = plain([choose.run(SMALL, trial) for trial in choose.trials(SMALL)])
-    assert before == (feature_piece.SMOOTH_SHARE, mixture.TEMPERATURE, mixture.TEMPERATURE_OF_SINGLES)
+    assert before == (feature_piece.SMOOTH_SHARE, mixture.TEMPERATURE, mixture.EXPONENT_OF_SINGLES)
     values = plain(choose.summarize(SMALL, results))
-    assert set(values) == {"many classes", "tables, many classes", "tables, a tenth wrong"}
+    assert set(values) == {
+        "many classes",
+        "tables, one label a class",
+        "tables, many classes",
+        "tables, a tenth wrong",
+    }
     two, many = values["tables, a tenth wrong"]["changes"], values["many classes"]["changes"]
     assert {"no mistakes", "SMOOTH_SHARE 0", "n_neighbors 7", "CARRIED 0.004"} <= set(two)
     assert two["SMOOTH_SHARE 0"][0] != 0
     singles = next(r["losses"] for r in results if r.get("per_class") == 1)
-    assert singles["TEMPERATURE_OF_SINGLES 1.0"] != singles[choose.DEFAULT]
+    assert singles["EXPONENT_OF_SINGLES 1.0"] != singles[choose.DEFAULT]
     assert len(many) == len(choose.TEMPERATURES) + len(choose.OF_SINGLES)
     assert len(values["tables, many classes"]["changes"]) == len(choose.TEMPERATURES)
     record = Record("choose", "quick", plain(asdict(SMALL)), values, 1.0, "0", "a machine")
-    assert len(choose.claims(record)) == 3
+    assert len(choose.claims(record)) == 4
     assert choose.draw(record).axes

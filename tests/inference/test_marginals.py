@@ -21,6 +21,16 @@ def test_one_label_has_its_closed_form(gamma):
     np.testing.assert_allclose(predict(result, nodes).probability, exact, atol=1e-4)
 
 
+@pytest.mark.parametrize("gamma", [1e-3, 0.01, 0.03, 0.1, 1.0])
+def test_one_label_is_a_step_for_nodes_that_all_but_coincide_with_it(gamma):
+    """Nodes of every correlation with it; evenly spaced points, or half as many, are off by up to 2e-3."""
+    correlation = np.array([0.3, 0.9, 0.99, 0.999, 0.9999, 1.0])
+    nodes = np.column_stack([correlation, np.sqrt(1 - correlation**2)])
+    result = propagate(np.array([[1.0, 0.0]]), probit_sites(np.ones(1), gamma), tolerance=1e-12)
+    exact = 0.5 + np.arcsin(correlation / np.sqrt(1 + gamma**2)) / np.pi
+    np.testing.assert_allclose(predict(result, nodes).probability, exact, atol=2e-4)
+
+
 def test_one_label_of_level_set_has_its_closed_form():
     label, nodes, gamma = RNG.normal(size=(1, 6)), RNG.normal(size=(40, 6)), 0.9
     result = propagate(label, SITES["level_set"](-np.ones(1), gamma), tolerance=1e-12)

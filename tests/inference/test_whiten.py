@@ -4,8 +4,9 @@ import pytest
 
 from graphuq import PCN, sample
 from graphuq.inference.whiten import OnLabels, OnModes, OnModesAndLabels, whiten
-from graphuq.models import GinzburgLandau
-from graphuq.prior import NewRows
+from graphuq.models import GinzburgLandau, Probit
+from graphuq.posterior import GaussianPosterior
+from graphuq.prior import NewRows, approximate
 from tests.oracles import dense_covariance, four_priors, random_spectrum
 
 PRIORS = four_priors(random_spectrum())
@@ -88,6 +89,26 @@ def test_a_nearly_singular_block_is_no_trouble():
     K = whitening.mean(np.eye(whitening.n_latent), EVERY).T
     covariance = (vectors * prior.variances) @ vectors.T
     np.testing.assert_allclose(K @ dense_map(whitening).T, covariance[:, [0, 1, 5]], atol=1e-13)
+
+
+def test_a_singular_block_with_a_tail_is_no_trouble():
+    """Every node is seen, a kept mode has less variance than the tail, and along q_0 there is none."""
+    spectrum = random_spectrum()
+    prior, seen = approximate(spectrum, n_modes=10, lambda_bar=0.05), np.arange(30)[::-1]
+    assert np.linalg.matrix_rank(dense_covariance(prior)) == 29
+    whitening, dense = whiten(prior, seen), dense_covariance(prior)
+    assert isinstance(whitening, OnLabels)
+    assert whitening.n_latent == 29
+    B, K = dense_map(whitening), whitening.matrix(EVERY)
+    np.testing.assert_allclose(B @ B.T, dense[np.ix_(seen, seen)], atol=1e-13)
+    np.testing.assert_allclose(K[seen], B, atol=1e-13)
+    assert np.all(whitening.std(EVERY) == 0)
+    at_x = np.random.default_rng(0).standard_normal((4, 10)) / 6
+    cross = (at_x * (prior.variances - prior.tail_variance)) @ prior.vectors.T
+    cross -= np.outer(cross @ prior.vectors[:, 0], prior.vectors[:, 0])  # of which u = 0 says nothing
+    np.testing.assert_allclose(whitening.matrix(NewRows(at_x)) @ B.T, cross[:, seen], atol=1e-13)
+    y = (spectrum.vectors[seen, 1] > 0).astype(int)
+    assert GaussianPosterior.of(prior, Probit(seen, y)).diagnostics().converged
 
 
 def test_nodes_outside_the_graph_are_refused():

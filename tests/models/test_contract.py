@@ -14,6 +14,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import ndtr
 
+from graphuq import models
 from graphuq.inference.gradient import NUTS
 from graphuq.inference.map import find_mode
 from graphuq.inference.orthant import Orthant
@@ -424,3 +425,56 @@ def test_a_model_made_again_warns_no_one_and_mutes_no_other_thread():
             pool.submit(Probit, [0, 3], [1, 1]).result()
     with pytest.warns(UserWarning, match="Every label is class 1"):
         replace(again, gamma=0.2)
+
+
+@every_model
+def test_phi_has_a_derivative_with_respect_to_the_numbers_of_a_model(model):
+    """By finite differences; the model is made anew inside, of labels that are known or traced too."""
+    with jax.enable_x64(True):
+        u = jnp.asarray(fields(model))
+
+        def phi(gamma, other=model):
+            return replace(other, gamma=gamma).phi(u)
+
+        h = 1e-6
+        expected = (phi(model.gamma + h) - phi(model.gamma - h)) / (2 * h)
+        assert float(jax.grad(phi)(model.gamma)) == pytest.approx(float(expected), rel=1e-6)
+        assert float(jax.jit(jax.grad(phi))(model.gamma, model)) == pytest.approx(float(expected), rel=1e-6)
+    assert replace(model, gamma=jnp.asarray(0.5)).gamma == 0.5  # as an optimizer of JAX returns it
+    with pytest.raises(ValueError, match="gamma must be a finite number above 0"):
+        replace(model, gamma=jnp.asarray(-0.5))
+    with pytest.raises(TypeError, match="gamma must be a finite number above 0"):
+        replace(model, gamma=jnp.ones(3))
+
+
+def test_labels_that_are_traced_need_a_number_of_classes():
+    with pytest.raises(TypeError, match="y must be real numbers, got a DynamicJaxprTracer"):
+        jax.jit(lambda y: Probit(NODES, y).phi(jnp.ones(3)))(np.array([0, 1, 1]))
+
+
+@every_model
+def test_a_model_equals_itself_alone(model):
+    assert model == model
+    assert model != replace(model)
+    assert len({model, replace(model)}) == 2
+
+
+def test_a_model_of_ones_own_is_compiled_once_for_all_its_values():
+    """Decorated as the models here are."""
+    traced = []
+
+    @models.pytree
+    class Own:
+        nodes: np.ndarray
+        width: float
+        power: int = models.static(default=2)
+
+        def phi(self, u):
+            traced.append(self.power)
+            return jnp.sum(jnp.abs(u / self.width) ** self.power)
+
+    phi = jax.jit(lambda model, u: model.phi(u))
+    for width, power in ((1.0, 2), (3.0, 2), (1.0, 4)):
+        found = phi(Own(NODES, width, power), jnp.full(3, 2.0))
+        assert float(found) == pytest.approx(3 * (2 / width) ** power)
+    assert traced == [2, 4]

@@ -11,6 +11,7 @@ import pytest
 from graphuq import prior as priors
 from graphuq import uncertainty
 from graphuq.calibration import apply_temperature
+from graphuq.inference.fields import drawn_fields
 from graphuq.inference.whiten import OnLabels, OnModes, OnModesAndLabels, whiten
 from graphuq.models import Probit
 from graphuq.posterior import Draws, GaussianPosterior, Mixture, gaussian, load
@@ -236,6 +237,56 @@ def test_gaussian_draws_of_rows_and_fields_are_joint(n_classes, prior, monkeypat
         assert z["alone"] > 5 or prior != "project"  # where few modes carry all labels
 
 
+@pytest.mark.parametrize("form", ["nodes", "new rows"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("prior", ["full", "approximate"])
+def test_what_draws_leave_open_is_common_to_rows(prior, n_classes, form):
+    """Against the dense covariance given z; rows drawn each for itself would fail."""
+    found = posterior("draws", n_classes, prior)
+    rows = OTHERS if form == "nodes" else new_rows(prior, OTHERS)
+    mean = drawn_fields(found.whitening, found.z, rows, found.n_fields).reshape(800, len(OTHERS), -1)
+    seeds = range(10)
+    together = np.concatenate([found.latent(rows, seed=seed).reshape(mean.shape) - mean for seed in seeds])
+    at, deviation = found.whitening.matrix(rows), found.whitening.std(rows)
+    common = dense_covariance(found.prior)[np.ix_(OTHERS, OTHERS)] - at @ at.T
+    if form == "new rows":  # each has a tail of its own
+        excess = found.prior.variances - found.prior.tail_variance
+        common = (found.prior.vectors[OTHERS] * excess) @ found.prior.vectors[OTHERS].T - at @ at.T
+        np.fill_diagonal(common, deviation**2)
+    alone = deviation[:, None] * np.random.default_rng(0).standard_normal(together.shape)
+    scale = np.sqrt((np.square(common) + np.outer(deviation, deviation) ** 2) / len(together))
+    z = {}
+    for name, open_ in (("together", together), ("alone", alone)):
+        z[name] = max(
+            np.abs((each.T @ each / len(together) - common) / scale).max() for each in np.moveaxis(open_, 2, 0)
+        )
+    assert z["together"] < 5
+    assert z["alone"] > 7
+    if form == "nodes":
+        np.testing.assert_array_equal(found.to_arviz(OTHERS).posterior["u"].values, found.latent(OTHERS))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@every_leaf
+def test_every_posterior_goes_to_arviz(leaf):
+    found = posterior(*leaf)
+    data = found.to_arviz([3, 8])
+    np.testing.assert_array_equal(data.posterior["u"].values, found.latent([3, 8]))
+    assert data.posterior["node"].values.tolist() == [3, 8]
+    # A Gaussian has draws on the wrong side of a label.
+    assert hasattr(data, "log_likelihood") == ("draws" in leaf[0])
+    assert set(NODES) <= set(found.to_arviz().posterior["node"].values)
+
+
+@every_leaf
+def test_a_posterior_is_told_in_a_line(leaf):
+    kind, n_classes, _ = leaf
+    found = posterior(*leaf)
+    more = {"draws": ", 4 chains of 200 draws", "gaussian": ""}.get(kind, ", 2 components")
+    assert repr(found) == f"{type(found).__name__}(30 nodes, {n_classes} classes, 5 labels{more})"
+    assert repr(found.prior) == f"GaussianPrior(30 nodes, {found.prior.n_modes} modes, {found.prior.name})"
+
+
 def test_gaussian_draws_at_new_rows_are_joint(monkeypatch):
     """A node given as a new row has the law of the node."""
     monkeypatch.setattr(gaussian, "N_LATENT_DRAWS", 20_000)
@@ -248,7 +299,7 @@ def test_gaussian_draws_at_new_rows_are_joint(monkeypatch):
 def test_what_holds_arrays_is_compared_and_hashed_by_identity(leaf):
     found = posterior(*leaf)
     part = found.components[0] if isinstance(found, Mixture) else found
-    held = [part.prior, part.whitening, found.classes([3]), found.labels([3])]
+    held = [part.prior, part.whitening, part.model, found.classes([3]), found.labels([3])]
     held += [part.fit, part.fit.sites] if isinstance(part, GaussianPosterior) else []
     for each in held:
         assert each == each

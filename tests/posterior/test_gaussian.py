@@ -24,12 +24,9 @@ MODELS = {
 @pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("n_labels", [1, 2])
 def test_probabilities_match_closed_forms(prior, model, n_labels):
-    """One label to the error of a quadrature: there the method is exact; two roughly.
-
-    Under the smoothest prior a node all but shares the label's u, and a step in it is what eight points resolve least.
-    """
+    """One label to the error of a quadrature: there the method is exact; two roughly."""
     hardest = prior == "matern" and model == "level_set"
-    tolerance = {1: 0.012 if hardest else 1e-3, 2: 0.06 if hardest else 0.02}[n_labels]
+    tolerance = {1: 4e-4, 2: 0.06 if hardest else 0.02}[n_labels]
     labels = replace(MODELS[model], nodes=NODES[:n_labels], y=Y[:n_labels])
     found = GaussianPosterior.of(PRIORS[prior], labels)
     means = exact_label_means(PRIORS[prior], labels, ASKED)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -40,6 +41,35 @@ def test_other_labels_of_draws_are_those_of_what_they_were_drawn_from(n_classes)
     assert_same(found, replace(whole(n_classes), temperature=0.7).with_labels(NEW_NODES, y))
     assert len(found.components) == 3
     assert n_classes == 3 or found.temperature == 0.7  # of three classes the labels tell it anew
+
+
+def test_no_draw_is_taken_twice_while_there_are_others():
+    """Components of one law have draws of their own; of a component with fewer draws than are asked for, all are used."""
+    one = posterior("gaussian", 2, "full")
+    assert len(np.unique(Mixture((one, one), np.array([0.5, 0.5])).latent([3]))) == 1000
+    few = posterior("draws", 2, "full")
+    _, times = np.unique(Mixture((few,), np.ones(1)).latent(NODES)[0], axis=0, return_counts=True)
+    distinct = len(np.unique(few.latent(NODES).reshape(-1, len(NODES)), axis=0))
+    assert len(times) == distinct
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_arviz_leaves_out_labels_of_a_mixture_of_draws(n_classes):
+    """Each draw has the likelihood of the component that it is from, and leave-one-out is that of all."""
+    import arviz as az
+
+    mixed = posterior("mixture of draws", n_classes, "full", 1.5)
+    data = mixed.to_arviz(NODES)
+    u, found = data.posterior["u"].values[0], data.log_likelihood["y"].values[0]
+    said = [np.array([each.model.log_likelihood(row) for row in jnp.asarray(u)]) for each in mixed.components]
+    own = [np.isclose(found, each, rtol=1e-3, atol=1e-4).all(axis=1) for each in said]
+    np.testing.assert_array_equal(own[0], ~own[1])
+    assert abs(own[0].mean() - WEIGHTS[0]) < 5 * np.sqrt(WEIGHTS.prod() / 1000)
+    left_out = az.loo(data, pointwise=True)
+    pointwise = np.asarray(getattr(left_out, "elpd_i", getattr(left_out, "loo_i", None)))
+    expected = np.log(mixed.left_out()[np.arange(len(NODES)), Y[n_classes]])
+    np.testing.assert_allclose(pointwise, expected, atol=0.05)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -21,8 +21,9 @@ from graphuq import _accelerator, uncertainty
 from graphuq._expect import RowError, expect_flag, expect_path
 from graphuq._progress import stages_told
 from graphuq.classes import Labels
+from graphuq.estimator.ledger import FORM, LEDGER, Ledger
 from graphuq.estimator.rows import read_features
-from graphuq.files import lock, made_folder, whole_file
+from graphuq.files import made_folder, whole_file
 from graphuq.large.passes import check_finite, each_block
 from graphuq.learning.evidence import learned_basis
 from graphuq.memory import check_disk, check_room
@@ -35,13 +36,7 @@ from graphuq.tall import Array, Tall, in_parts, is_store, needed, some_rows, spr
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
 
-FORM = "graphuq answers 5"
-LEDGER = (
-    "_graphuq.jsonl"  # what was asked, and a line for each block that is there; readers of Parquet pass over "_"
-)
-# Labeled rows whose fields tell one posterior from another, and by how many deviations: a fit repeated on another
-# machine differs by rounding, measured 3e-4, one of other hyper-parameters or draws by more than this.
-TOLD_ROWS, SAME = 20, 3e-3
+TOLD_ROWS = 20  # labeled rows whose fields tell one posterior from another
 
 
 def in_memory(classifier: GraphClassifier) -> tuple[Array, Array]:
@@ -105,50 +100,48 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
         raise ValueError(f"{folder} is a file, where a folder is needed: choose another name.")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / LEDGER).exists():
         raise ValueError(f"{folder} holds something that graphuq did not write: choose another folder.")
-    put = _to_zarr if _is_zarr(folder) else _to_parquet
     basis, ask = _question(classifier) if X is None else _new_question(classifier, X)
-    if put is _to_zarr:  # whose chunks are of one length, and a block is one
+    if _is_zarr(folder):  # whose chunks are of one length, and a block is one
         basis = basis.evenly()
-    n_rows, n_classes, slices = len(basis), len(classifier.classes_), basis.slices()
-    of = key(classifier, classifier.labels_, classifier._seen.store)
-    question = {"form": FORM, "rows": n_rows, "blocks": len(slices), "of": of}
-    question |= {"new": isinstance(ask, _AskNew), "fields": _fields(classifier)}
-
-    def others() -> str | None:
-        known, listed = _ledger(folder)
-        if known is not None and not _same(known, question):
-            return "another fit, or of other rows"
-        if not question["new"]:
-            return None
-        marks = each_block(basis, _mark, chosen=[slices[number] for number in listed])
-        return None if list(marks) == [mark for mark, _ in listed.values()] else "other rows"
-
-    if force and folder.exists() and others():
+    ledger = _ledger(classifier, folder, basis, new=isinstance(ask, _AskNew))
+    if force and folder.exists() and ledger.mismatch():
         shutil.rmtree(folder)
-    with made_folder(folder), lock(folder / LEDGER) as ledger, stages_told(classifier.verbose) as tell:
-        if foreign := others():
-            raise ValueError(
-                f"{folder} holds the answers of {foreign}: choose another folder, or replace it by force."
-            )
-        ledger.seek(0)
-        ledger.truncate(ledger.read().rfind(b"\n") + 1)  # else the next line would go on where one was cut off
-        known, listed = _ledger(folder)
-        done = {number for number, (_, seal) in listed.items() if _seal(_place(folder, number)) == seal}
+    with made_folder(folder), ledger.open(), stages_told(classifier.verbose) as tell:
         try:
-            check_disk(folder, space(n_rows, n_classes) * (1 - len(done) / len(slices)), "Writing all rows")
-            block = put(folder, classifier.classes_, n_rows, slices[0].stop)
-            left = [(k, rows) for k, rows in enumerate(slices) if k not in done]
-            found = _asked(classifier, basis, ask, [rows for _, rows in left], tell)
-            for (number, rows), (probability, *mark) in zip(left, found, strict=True):
-                block(number, rows, probability)
-                if known is None:
-                    ledger.write(json.dumps(known := question).encode() + b"\n")
-                ledger.write(_line(number, mark[0] if question["new"] else 0, _seal(_place(folder, number))))
-                ledger.flush()
+            _write_left(classifier, basis, ask, ledger, tell)
         finally:
-            if known is None:
+            if not ledger.begun:
                 _clear(folder)
     return folder
+
+
+def _ledger(classifier: GraphClassifier, folder: Path, basis: Tall, *, new: bool) -> Ledger:
+    """What is asked: which fit, and of which rows; `new` ones are told by their features."""
+    slices = basis.slices()
+    of = key(classifier, classifier.labels_, classifier._seen.store)
+    question = {"form": FORM, "rows": len(basis), "blocks": len(slices), "of": of}
+    question |= {"new": new, "fields": _fields(classifier)}
+
+    def marks(numbers: list[int]) -> Iterable[int]:
+        return each_block(basis, _mark, chosen=[slices[k] for k in numbers]) if new else [0] * len(numbers)
+
+    return Ledger(folder, question, partial(_place, folder), marks)
+
+
+def _write_left(
+    classifier: GraphClassifier, basis: Tall, ask: Any, ledger: Ledger, tell: Callable[[str], None]
+) -> None:
+    """Write the blocks that are not there, and note each."""
+    folder, slices, done = ledger.folder, basis.slices(), ledger.done()
+    n_rows, n_classes = len(basis), len(classifier.classes_)
+    check_disk(folder, space(n_rows, n_classes) * (1 - len(done) / len(slices)), "Writing all rows")
+    put = _to_zarr if _is_zarr(folder) else _to_parquet
+    block = put(folder, classifier.classes_, n_rows, slices[0].stop)
+    left = [(number, rows) for number, rows in enumerate(slices) if number not in done]
+    found = _asked(classifier, basis, ask, [rows for _, rows in left], tell)
+    for (number, rows), (probability, told) in zip(left, found, strict=True):
+        block(number, rows, probability)
+        ledger.append(number, mark=told if isinstance(ask, _AskNew) else 0)  # else its errors were told
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,45 +260,6 @@ def _fields(classifier: GraphClassifier) -> list[float]:
     variance = np.maximum(variance, np.finfo(float).tiny)
     told = (classifier.posterior_.probability(some), mean / np.sqrt(variance), np.log(variance))
     return np.concatenate([each.ravel() for each in told]).round(6).tolist()
-
-
-def _same(known: Any, question: dict[str, Any]) -> bool:
-    """Whether answers are those of the fit that is asked, or of one that differs by rounding."""
-    try:
-        apart = np.abs(np.subtract(known["fields"], question["fields"])).max()
-        return bool(apart < SAME) and known | {"fields": 0} == question | {"fields": 0}
-    except (KeyError, TypeError, ValueError):  # no question of this form
-        return False
-
-
-def _ledger(folder: Path) -> tuple[Any, dict[int, tuple[int, int]]]:
-    """What was asked, and of each block that was written what tells its rows and its bytes; a line cut off does not count."""
-    path = folder / LEDGER
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    done: dict[int, tuple[int, int]] = {}
-    try:
-        known = json.loads(lines[0]) if lines else None
-        if not (isinstance(known, dict) and known.get("form") == FORM):  # of another version, say
-            return known, done
-        for line in lines[1:]:
-            number, mark, seal = (int(word, base) for word, base in zip(line.split(), (10, 16, 16), strict=False))
-            if line + b"\n" != _line(number, mark, seal):
-                raise ValueError
-            done[number] = mark, seal
-        return known, done
-    except ValueError:
-        raise ValueError(f"{path} is damaged: choose another folder, or remove this one.") from None
-
-
-def _line(number: int, mark: int, seal: int) -> bytes:
-    """What the ledger holds of a block, with a checksum: a flipped digit would leave out another block."""
-    told = f"{number} {mark:08x} {seal:08x}"
-    return f"{told} {crc32(told.encode()):08x}\n".encode()
-
-
-def _seal(path: Path) -> int:
-    """What tells the bytes of a file from others; -1 where there is no file."""
-    return crc32(path.read_bytes()) if path.exists() else -1
 
 
 def _clear(folder: Path) -> None:

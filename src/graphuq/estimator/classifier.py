@@ -15,12 +15,13 @@ from graphuq import graph as graphs
 from graphuq import queries, uncertainty
 from graphuq._expect import expect_numbers
 from graphuq._progress import stages_told
-from graphuq.classes import Labels, read_labels, refuse_one_versus_rest, relabel
+from graphuq.classes import Labels, read_labels, relabel
 from graphuq.estimator import answers
 from graphuq.estimator.beliefs import drawn, infer, model_of, with_labels
-from graphuq.estimator.rows import average_equal, read_features, warn_of_contradictions
+from graphuq.estimator.rows import average_equal, read_features, warn_of_contradictions, weights_of
 from graphuq.estimator.seen import Seen, read_rows, remember
 from graphuq.estimator.settings import check_settings, refuse_unused
+from graphuq.estimator.wrappers import refuse_wrappers
 from graphuq.posterior import Draws
 from graphuq.posterior.kept import Kept, refreshed
 from graphuq.posterior.left_out import SelfCheck, SuspiciousLabels, self_check, suspicious_labels
@@ -165,14 +166,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_settings(self)
         refuse_unused(self)
         self.__dict__.pop("posterior_", None)  # a fit that fails leaves nothing that answers
-        if self.graph == "precomputed" and isinstance(X, graphs.Graph):
-            X = X.weights
         if y is None:
             raise ValueError("GraphClassifier requires y to be passed, but the target y is None.")
-        X = read_rows(self, X)
+        X = read_rows(self, weights_of(self, X))
         check_consistent_length(X, y)
         labels = read_labels(y)
-        refuse_one_versus_rest(labels, X.shape[0])
         model_of(self, labels)  # one that cannot do what is asked is refused before any work
         began = time.perf_counter()
         with stages_told(self.verbose) as tell:
@@ -353,6 +351,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, shape (n_rows, n_classes), columns as in `classes_`."""
+        refuse_wrappers()
         return answers.of_store(self, X) if is_store(X) else answers.at(self, *self.locate(X)).probability
 
     def uncertainty(self, X: Any) -> Array:
@@ -362,7 +361,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows classified correctly, among those whose class is given."""
         check_is_fitted(self)
-        check_consistent_length(X, y, sample_weight)
+        check_consistent_length(weights_of(self, X), y, sample_weight)
         truth = read_labels(y, classes=self.classes_)
         if not truth.nodes.size:
             raise ValueError("No row of y has a class to compare with.")
@@ -381,7 +380,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         `fit` in order.
         """
         check_is_fitted(self)
-        X = read_features(self, X, reset=False)
+        X = read_features(self, weights_of(self, X), reset=False)
         nodes = self._seen.nodes(X, labeled=self.labels_.nodes)
         new = nodes < 0
         return nodes, new, self._seen.place(X[new], learned=self._learned) if new.any() else None
@@ -399,6 +398,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """All answers come from this posterior."""
         self.labels_, self.posterior_, self._distributions = labels, posterior, None
         return self
+
+    def __sklearn_clone__(self) -> GraphClassifier:
+        refuse_wrappers()
+        return super().__sklearn_clone__()
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from graphuq._expect import RowWarning, called, refuse_masked
 from graphuq._warn import warn
 from graphuq.classes import Labels
+from graphuq.graph import Graph
 from graphuq.graph.units import looked_at, units_of
 from graphuq.tall import Tall
 
@@ -29,6 +30,11 @@ UNLIKE_RANGES, OUTLYING = 10.0, 1000.0
 SOME_ROWS = 1000
 # A range of less than this share of the numbers is rounding.
 ROUNDING = 1e-12
+
+
+def weights_of(estimator: Any, X: Any) -> Any:
+    """The weights of a `Graph`, for an estimator that takes weights; anything else as it is."""
+    return X.weights if isinstance(X, Graph) and estimator.graph == "precomputed" else X
 
 
 def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
@@ -68,6 +74,8 @@ def _refuse_others(X: Any) -> None:
         raise TypeError(
             f"X must be a table of real numbers, got the path {str(X)[:60]!r}: tall.tall opens what lies there."
         )
+    if isinstance(X, Graph):
+        raise TypeError('X must be a table of real numbers, got a Graph: fit it with graph="precomputed".')
     if hasattr(X, "adjacency"):  # of networkx
         raise TypeError(
             f"X must be a table or a matrix of weights, got {called(X)}: networkx.to_scipy_sparse_array makes one of it, "

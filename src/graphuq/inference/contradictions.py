@@ -128,13 +128,8 @@ def missed(whitening: Whitening, model: Model, z: NDArray[Any]) -> tuple[float, 
         if n_fields > 1:
             fields = np.sqrt(0.5) * (np.eye(n_fields)[y[one]] - np.eye(n_fields)[y[other]])
         along = prior.covariance(nodes, nodes[[one]])[:, 0]
-        deviation = np.sqrt(along[one])
         thin = min(max(float(width), 1e-12), 1.0)
-        t = u[..., one, :] @ fields / deviation
-        new = rng.standard_normal((*t.shape[:2], N_TRIES)) * np.where(np.arange(N_TRIES) % 2, thin, 1.0)
-        moved = u + ((new - t) / deviation)[..., None, None] * along[:, None] * fields
-        gain = _log_weight(new, thin) - _phi(model, moved) - _log_weight(t, thin) + phi
-        taken = softmax(np.concatenate([np.zeros_like(t), gain], axis=2), axis=2)[..., 1:]
+        moved, taken = _moves(model, u, phi, _Line(int(one), along, fields, thin), rng)
         # That both labels are right is known best: moves from one side of the slab to the other leave it.
         before, after = (_sides(model, at, [one, other], y) for at in (u, moved))
         change = (taken[..., None] * (after - before)).sum(axis=2)
@@ -143,6 +138,36 @@ def missed(whitening: Whitening, model: Model, z: NDArray[Any]) -> tuple[float, 
         if shift.max() > worst:
             worst, place = float(shift.max()), int(nodes[other if shift.argmax() == 1 else one])
     return worst, place
+
+
+class _Line(NamedTuple):
+    """A direction that u moves along, that of one label: ``u + (t_i - t_0) along fields^T / deviation``."""
+
+    one: int  # its place in the nodes
+    along: Array  # covariance of u at all labeled nodes with that at this one, shape (n_labeled,)
+    fields: Array  # of unit length, shape (n_fields,)
+    thin: float  # deviation of the thin part of q
+
+
+def _moves(model: Model, u: Array, phi: Array, line: _Line, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Where u may move from each draw, and with what probability it does.
+
+    Args:
+        model: the likelihood.
+        u: at the labeled nodes, shape (n_chains, n_draws, 1, n_labeled, n_fields).
+        phi: Phi of these, shape (n_chains, n_draws, 1).
+        line: the direction.
+        rng: draws t_1 to t_m.
+
+    Returns shapes (n_chains, n_draws, N_TRIES, n_labeled, n_fields) and (n_chains, n_draws, N_TRIES); what is left of the
+    probability is that u stays.
+    """
+    deviation = np.sqrt(line.along[line.one])
+    t = u[..., line.one, :] @ line.fields / deviation
+    new = rng.standard_normal((*t.shape[:2], N_TRIES)) * np.where(np.arange(N_TRIES) % 2, line.thin, 1.0)
+    moved = u + ((new - t) / deviation)[..., None, None] * line.along[:, None] * line.fields
+    gain = _log_weight(new, line.thin) - _phi(model, moved) - _log_weight(t, line.thin) + phi
+    return moved, softmax(np.concatenate([np.zeros_like(t), gain], axis=2), axis=2)[..., 1:]
 
 
 def _log_weight(t: Array, thin: float) -> Array:

@@ -25,7 +25,7 @@ def drawn_fields(whitening: Whitening, z: NDArray[Any], where: Where, n_fields: 
 
 
 def left_open(whitening: Whitening, where: Where, normal: NDArray[Any]) -> NDArray[Any]:
-    """What z leaves open of u, which rows have in common: from normal numbers of shape (n_draws, n_rows, n_fields)."""
+    """What z leaves open of u, which rows have in common: from normal numbers of shape (..., n_rows, n_fields)."""
     prior, deviation = whitening.prior, whitening.std(where)
     if not deviation.any():
         return np.zeros_like(normal)

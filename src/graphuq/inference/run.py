@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from graphuq.inference.start import starting_points
 from graphuq.inference.stopping import EffectiveSize, Progress, Stop, TimeLimit
 from graphuq.inference.target import Target
 from graphuq.inference.watch import quantities
-from graphuq.inference.whiten import check_problem, whiten
+from graphuq.inference.whiten import Whitening, check_problem, whiten
 from graphuq.memory import check_room
 from graphuq.models.base import Model, ask, offer, offers
 from graphuq.posterior.draws import Draws
@@ -85,106 +85,32 @@ def sample(
     Ctrl-C ends the run and returns the draws so far. If the chains have not converged, a warning and `diagnostics` say
     so.
     """
-    for name, value, least in (
-        ("n_steps", n_steps, 1),
-        ("n_warmup", n_warmup, 0),
-        ("thin", thin, 1),
-        ("n_chains", n_chains, 1),
-    ):
-        expect_whole(value, name, least, LARGEST_COUNT)
-    expect_seed(seed)
-    if thin > n_steps:
-        raise ValueError(f"thin = {thin} would keep none of n_steps = {n_steps} steps.")
-    expect_one_of(dtype, ("auto", "float32", "float64"), "dtype")
-    check_problem(prior, model)
-    if dtype == "auto":
-        dtype = "float64" if needs_double_precision(prior, model) else "float32"
-    stops = tuple(stop) if isinstance(stop, Sequence) else (stop,)
-    for rule in stops:
-        if not hasattr(rule, "reached"):
-            raise TypeError(f"stop takes rules such as EffectiveSize() or TimeLimit(60), got {called(rule)}.")
+    plan = _plan(
+        prior, model, n_steps=n_steps, n_warmup=n_warmup, thin=thin, n_chains=n_chains, seed=seed, dtype=dtype
+    )
+    stops = _rules(stop)
     sampler = default_sampler(model) if sampler is None else sampler
     expect_sampler(sampler)
     whitening = whiten(prior, np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else model.nodes)
-    n_draws = n_steps // thin
-    n_fields, n_seen = int(offer(model, "n_fields")), len(whitening.nodes)
-    # the map to seen nodes here and in XLA, which does not survive running out; u of all chains; all draws twice
-    numbers = 2 * n_seen * whitening.n_latent + n_chains * n_fields * (
-        4 * n_seen + 2 * n_draws * whitening.n_latent
-    )
-    check_room(
-        numbers * np.dtype(dtype).itemsize,
-        f"Drawing {n_draws:,} times from {n_chains} chains that see {n_seen:,} nodes",
-        "Use fewer draws, chains or modes.",
-    )
+    _check_memory(whitening, int(offer(model, "n_fields")), plan)
     began = time.perf_counter()
-
-    with ExitStack() as held, jax.enable_x64(dtype == "float64"):
-        target = Target.of(whitening.field(dtype), model, dtype, progress)
+    with jax.enable_x64(plan.dtype == "float64"):
+        target = Target.of(whitening.field(plan.dtype), model, plan.dtype, progress)
         target.check()
-        problem = sampler.prepare(target)
-        key = jax.random.key(seed)
-        z = starting_points(start, jax.random.fold_in(key, 0), target, model, whitening, n_chains)
-        state = _init(sampler, jax.random.split(jax.random.fold_in(key, 1), n_chains), z, problem)
+        chains = _Chains(plan, sampler, sampler.prepare(target), jax.random.key(seed))
+        z = starting_points(start, jax.random.fold_in(chains.key, 0), target, model, whitening, n_chains)
+        state = chains.init(z)
         identity = {
             "model": f"{type(model).__module__}.{type(model).__qualname__}",
             "prior and labels": checkpoint and fingerprint((target.field, model)),
             "start": checkpoint and fingerprint(z),
             "sampler": repr(sampler),
-            "seed": seed,
-            "n_chains": n_chains,
-            "n_warmup": n_warmup,
-            "thin": thin,
-            "dtype": dtype,
+            **plan.told("seed", "n_chains", "n_warmup", "thin", "dtype"),
         }
-        log = held.enter_context(Log(checkpoint, identity, block_size=-(-n_draws // N_BLOCKS)))
-        state = log.state_like(state)
-
-        def so_far() -> Progress:
-            return Progress(
-                n_steps=log.n_draws * thin,
-                seconds=time.perf_counter() - began,
-                watched=lambda: quantities(whitening, model, log["z"], with_phi=False)[0],
-                mean_history=log.mean_history(thin),
-                to_nodes=lambda mean: whitening.mean(
-                    mean.reshape(-1, whitening.n_latent), np.arange(prior.n_nodes)
-                ).ravel(),
-            )
-
-        reason = "the last step"
-        with progress_bar(n_draws * thin, shown=progress, unit="step", desc="warm-up") as bar:
-            try:
-                while log.n_draws < n_draws:
-                    reached = [rule for rule in stops if log.n_draws and rule.reached(so_far())]
-                    if reached:
-                        reason = repr(reached[0])
-                        break
-                    warm = log.n_blocks < N_WARMUP_BLOCKS and n_warmup > 0
-                    size, gap = (-(-n_warmup // N_WARMUP_BLOCKS), 1) if warm else (log.block_size, thin)
-                    keys = jax.random.split(jax.random.fold_in(key, 2 + log.n_blocks), n_chains)
-                    state, draws, info = _block(sampler, warm, size, gap, keys, state, problem)
-                    log.append(state, None if warm else {"z": draws, **info._asdict()})
-                    if not bar.disable:
-                        told = "warm-up" if warm else "sampling, at most" if stops else "sampling"
-                        _show(bar, told, log, so_far, info.acceptance, thin)
-            except KeyboardInterrupt:
-                if not log.n_draws:
-                    raise
-                reason = "Ctrl-C"
-
-    posterior = Draws(
-        whitening=whitening,
-        model=model,
-        z=log["z"][:, :n_draws],
-        acceptance=log["acceptance"][:, :n_draws],
-        work=log["work"][:, :n_draws],
-        settings={
-            **{name: identity[name] for name in ("sampler", "seed", "n_warmup", "thin", "dtype")},
-            "prior": prior.name,
-            "stopped_by": reason,
-            "seconds": time.perf_counter() - began,
-        },
-    )
+        with Log(checkpoint, identity, block_size=-(-plan.n_draws // N_BLOCKS)) as log:
+            watch = _Watch(whitening, model, log, thin, began)
+            stopped_by = _run(chains, log.state_like(state), watch, stops, progress)
+    posterior = _result(chains, watch, stopped_by)
     found = posterior.diagnostics()
     if not found.converged:
         warn(str(found), ConvergenceWarning)
@@ -248,6 +174,178 @@ def default_sampler(model: Model) -> Sampler:
     return NUTS()
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """How much is drawn, and how."""
+
+    n_draws: int
+    n_warmup: int
+    thin: int
+    n_chains: int
+    seed: int
+    dtype: str
+
+    def told(self, *names: str) -> dict[str, Any]:
+        """Some of it, by name."""
+        return {name: getattr(self, name) for name in names}
+
+
+def _plan(
+    prior: GaussianPrior,
+    model: Model,
+    *,
+    n_steps: int,
+    n_warmup: int,
+    thin: int,
+    n_chains: int,
+    seed: int,
+    dtype: str,
+) -> _Plan:
+    """The plan of a run, of a problem and settings that are allowed."""
+    for name, value, least in (
+        ("n_steps", n_steps, 1),
+        ("n_warmup", n_warmup, 0),
+        ("thin", thin, 1),
+        ("n_chains", n_chains, 1),
+    ):
+        expect_whole(value, name, least, LARGEST_COUNT)
+    expect_seed(seed)
+    if thin > n_steps:
+        raise ValueError(f"thin = {thin} would keep none of n_steps = {n_steps} steps.")
+    expect_one_of(dtype, ("auto", "float32", "float64"), "dtype")
+    check_problem(prior, model)
+    if dtype == "auto":
+        dtype = "float64" if needs_double_precision(prior, model) else "float32"
+    return _Plan(n_steps // thin, n_warmup, thin, n_chains, seed, dtype)
+
+
+def _rules(stop: Stop | Sequence[Stop]) -> tuple[Stop, ...]:
+    """The stopping rules, of one or several."""
+    stops = tuple(stop) if isinstance(stop, Sequence) else (stop,)
+    for rule in stops:
+        if not hasattr(rule, "reached"):
+            raise TypeError(f"stop takes rules such as EffectiveSize() or TimeLimit(60), got {called(rule)}.")
+    return stops
+
+
+def _check_memory(whitening: Whitening, n_fields: int, plan: _Plan) -> None:
+    """Refuse what would not fit: XLA does not survive running out."""
+    n_seen = len(whitening.nodes)
+    the_map = 2 * n_seen * whitening.n_latent  # to seen nodes, here and in XLA
+    of_a_chain = n_fields * (4 * n_seen + 2 * plan.n_draws * whitening.n_latent)  # u, and all draws twice
+    check_room(
+        (the_map + plan.n_chains * of_a_chain) * np.dtype(plan.dtype).itemsize,
+        f"Drawing {plan.n_draws:,} times from {plan.n_chains} chains that see {n_seen:,} nodes",
+        "Use fewer draws, chains or modes.",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Chains:
+    """What moves the chains, from states and a log of blocks to the next."""
+
+    plan: _Plan
+    sampler: Sampler
+    problem: Any
+    key: jax.Array
+
+    def init(self, z: jax.Array) -> Any:
+        """The first state of every chain."""
+        keys = jax.random.split(jax.random.fold_in(self.key, 1), self.plan.n_chains)
+        return _init(self.sampler, keys, z, self.problem)
+
+    def warm(self, log: Log) -> bool:
+        """Whether the next block is of the warm-up."""
+        return log.n_blocks < N_WARMUP_BLOCKS and self.plan.n_warmup > 0
+
+    def advance(self, state: Any, log: Log) -> tuple[Any, jax.Array]:
+        """One more block in the log: the states after it, and how often moves were accepted."""
+        plan, warm = self.plan, self.warm(log)
+        size, gap = (-(-plan.n_warmup // N_WARMUP_BLOCKS), 1) if warm else (log.block_size, plan.thin)
+        keys = jax.random.split(jax.random.fold_in(self.key, 2 + log.n_blocks), plan.n_chains)
+        state, draws, info = _block(self.sampler, warm, size, gap, keys, state, self.problem)
+        log.append(state, None if warm else {"z": draws, **info._asdict()})
+        return state, info.acceptance
+
+
+@dataclass(frozen=True, eq=False)
+class _Watch:
+    """What stopping rules and the progress bar look at."""
+
+    whitening: Whitening
+    model: Model
+    log: Log
+    thin: int
+    began: float
+
+    def so_far(self) -> Progress:
+        """What the run has done."""
+        return Progress(
+            n_steps=self.log.n_draws * self.thin,
+            seconds=time.perf_counter() - self.began,
+            watched=self.watched,
+            mean_history=self.log.mean_history(self.thin),
+            to_nodes=self._to_nodes,
+        )
+
+    def watched(self) -> NDArray[Any]:
+        """The quantities that are watched, shape (n_chains, n_draws, n_quantities)."""
+        return quantities(self.whitening, self.model, self.log["z"], with_phi=False)[0]
+
+    def _to_nodes(self, mean: NDArray[Any]) -> NDArray[Any]:
+        every = np.arange(self.whitening.prior.n_nodes)
+        return self.whitening.mean(mean.reshape(-1, self.whitening.n_latent), every).ravel()
+
+
+def _run(chains: _Chains, state: Any, watch: _Watch, stops: tuple[Stop, ...], progress: bool | None) -> str:
+    """Blocks until there are all draws, or a rule or a person ends them; returns which."""
+    log, n_draws, thin = watch.log, chains.plan.n_draws, chains.plan.thin
+    sampling = "sampling, at most" if stops else "sampling"
+    with progress_bar(n_draws * thin, shown=progress, unit="step", desc="warm-up") as bar:
+        try:
+            while log.n_draws < n_draws:
+                for rule in stops if log.n_draws else ():
+                    if rule.reached(watch.so_far()):
+                        return repr(rule)
+                told = "warm-up" if chains.warm(log) else sampling
+                state, acceptance = chains.advance(state, log)
+                if not bar.disable:
+                    _show(bar, told, watch, acceptance)
+        except KeyboardInterrupt:
+            if not log.n_draws:
+                raise
+            return "Ctrl-C"
+    return "the last step"
+
+
+def _result(chains: _Chains, watch: _Watch, stopped_by: str) -> Draws:
+    """What the log holds; its last block may have more draws than were asked for."""
+    plan, whitening = chains.plan, watch.whitening
+    z, acceptance, work = (watch.log[name][:, : plan.n_draws] for name in ("z", "acceptance", "work"))
+    settings = {
+        "sampler": repr(chains.sampler),
+        **plan.told("seed", "n_warmup", "thin", "dtype"),
+        "prior": whitening.prior.name,
+        "stopped_by": stopped_by,
+        "seconds": time.perf_counter() - watch.began,
+    }
+    return Draws(whitening=whitening, model=watch.model, z=z, acceptance=acceptance, work=work, settings=settings)
+
+
+def _show(bar: Any, told: str, watch: _Watch, acceptance: jax.Array) -> None:
+    """Move the progress bar; the warm-up and the first block, which is compiled, do not count as time."""
+    shown, n_draws = {"acceptance": f"{float(np.mean(acceptance)):.2f}"}, watch.log.n_draws
+    n_steps = min(n_draws * watch.thin, bar.total)
+    if n_draws:
+        shown["R-hat"] = f"{split_r_hat(watch.watched()).max():.3f}"
+    if bar.desc.rstrip(": ") == told:
+        bar.update(n_steps - bar.n)
+    else:
+        restart(bar, n_steps)
+        bar.set_description(told, refresh=False)
+    bar.set_postfix(shown)
+
+
 @partial(jax.jit, static_argnums=0)
 def _init(sampler: Sampler, keys: jax.Array, z: jax.Array, problem: Any) -> Any:
     """The first state of every chain."""
@@ -275,16 +373,3 @@ def _block(
 
     state, (draws, info) = jax.vmap(chain)(keys, state)
     return state, draws, info
-
-
-def _show(bar: Any, told: str, log: Log, so_far: Any, acceptance: jax.Array, thin: int) -> None:
-    """Move the progress bar; the warm-up and the first block, which is compiled, do not count as time."""
-    shown, n_steps = {"acceptance": f"{float(np.mean(acceptance)):.2f}"}, min(log.n_draws * thin, bar.total)
-    if log.n_draws:
-        shown["R-hat"] = f"{split_r_hat(so_far().watched()).max():.3f}"
-    if bar.desc.rstrip(": ") == told:
-        bar.update(n_steps - bar.n)
-    else:
-        restart(bar, n_steps)
-        bar.set_description(told, refresh=False)
-    bar.set_postfix(shown)

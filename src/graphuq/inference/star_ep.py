@@ -29,6 +29,7 @@ from graphuq.inference.stars import (
     Stack,
     StarPosterior,
     StarProblem,
+    Stars,
     StarSites,
     by_nodes_of,
     levels_of,
@@ -250,46 +251,75 @@ def _result(problem: StarProblem, basis: Matrix, cut: Vector, fit: Settled[StarP
     s_nk the height of a site, which makes its belief times the site integrate to log_z_nk.
     """
     sites, reduced, now = problem.sites, problem.reduced, fit.posterior
-    stars, gaps = now.stars, now.gaps
-    own, half_space, (log_total, total_slope) = stars.own, sites.half_space(), sites.log_total()
+    own = now.stars.own
     precision, shift = fit.site.reshape(2, *own.shape)
-    center, gap, width = (now.moments[i].reshape(own.shape) for i in (0, 2, 3))
-    log_heights = heights(half_space.match(gap, width).log_z, gap, width, precision, shift)
-    log_heights = np.where(own, 0, log_heights).sum(axis=0) - log_total
-
+    center = now.moments.mean.reshape(own.shape)
     slope = shift - precision * center
     b = np.where(own, slope.sum(axis=0), -slope)
     z_mean = b @ reduced  # S B^T shift = B^T (shift - T mean)
-    alone, shared = _roots(problem, gaps)
+    alone, shared = _roots(problem, now.gaps)
     mean, covariance = reduced @ z_mean.T, _covariance(reduced, alone, shared)
-    # The Gaussian of a node's u without its term, and what the term integrates to under it.
-    term, force = stars.term.transpose(2, 0, 1), stars.force.T
-    kept = np.eye(sites.n_classes) - covariance @ term
-    left = np.linalg.solve(kept, np.dstack([covariance, mean - _times(covariance, force)]))
-    without = left[..., -1]
-    log_mass = np.linalg.slogdet(kept)[1] - np.sum(mean * _times(term, without) - force * (mean + without), axis=1)
-    log_mass += np.sum((sites.noise * shift + stars.offset) * stars.shift, axis=0)
-    log_mass -= stars.log_det + stars.log_grown
-    flips = half_space.flip_gradient(gap[~own], width[~own])
+    left = _left_out(now.stars, shift, sites.noise, mean, covariance)
+    log_heights, flip_gradient = _heights(sites, now, precision, shift)
     return StarEP(
         sites=sites,
         precision=precision.T,
         shift=shift.T,
         mean=mean,
         covariance=covariance,
-        left_out=_split(without, left[..., :-1]),
-        log_predictive=log_heights + log_mass / 2,
+        left_out=_split(left.mean, left.covariance),
+        log_predictive=log_heights + left.log_mass / 2,
         z_mean=z_mean @ basis.T,
         basis=basis,
         cut=cut,
         alone=alone,
         shared=shared,
         log_evidence=float(log_heights.sum() + (np.sum(shift * center) - now.log_det) / 2),
-        noise_gradient=float(np.sum(b * b) - np.sum(term * kept.swapaxes(1, 2))) / 2,
-        flip_gradient=flips - sites.labels.size * total_slope,
+        noise_gradient=float(np.sum(b * b) - left.trace) / 2,
+        flip_gradient=flip_gradient,
         n_sweeps=fit.n_sweeps,
         converged=fit.converged,
     )
+
+
+def _heights(sites: StarSites, now: StarPosterior, precision: Matrix, shift: Matrix) -> tuple[Vector, float]:
+    """``sum_k log s_nk - log total`` of every node n, and the derivative of the sum over n by `log_flip`."""
+    own, half_space, (log_total, total_slope) = now.stars.own, sites.half_space(), sites.log_total()
+    gap, width = (each.reshape(own.shape) for each in (now.moments.cavity_mean, now.moments.cavity_variance))
+    log_heights = heights(half_space.match(gap, width).log_z, gap, width, precision, shift)
+    flips = half_space.flip_gradient(gap[~own], width[~own])
+    return np.where(own, 0, log_heights).sum(axis=0) - log_total, flips - sites.labels.size * total_slope
+
+
+class _LeftOut(NamedTuple):
+    """The K fields at every labeled node without its own label, and what the label's sites add there."""
+
+    mean: Matrix  # (n_labeled, n_classes)
+    covariance: Stack  # (n_labeled, n_classes, n_classes)
+    log_mass: Vector  # twice the log of what the sites integrate to under it, their heights aside
+    trace: float  # of R, the precision of the labels, over all nodes
+
+
+def _left_out(stars: Stars, shift: Matrix, noise: float, mean: Matrix, covariance: Stack) -> _LeftOut:
+    """Take each node's own term exp(-u^T T u / 2 + f^T u) out of its N(m, V). With A = I - V T,
+
+        V_- = A^-1 V,    m_- = A^-1 (m - V f),    trace = sum_n tr T A.
+
+    The node's sites, with precisions tau_k and shifts nu_k, are this term times what is left of integrating the noise out:
+
+        log_mass = log det A - m . T m_- + f . (m + m_-)
+                   + sum_k (noise nu_k + offset) rho_k nu_k - log det(I + noise diag(tau)) - log(noise / variance),
+
+    where rho, offset, variance and the logarithms are those of `Stars`.
+    """
+    term, force = stars.term.transpose(2, 0, 1), stars.force.T
+    kept = np.eye(mean.shape[1]) - covariance @ term
+    left: Any = np.linalg.solve(kept, np.dstack([covariance, mean - _times(covariance, force)]))
+    without = left[..., -1]
+    log_mass = np.linalg.slogdet(kept)[1] - np.sum(mean * _times(term, without) - force * (mean + without), axis=1)
+    log_mass += np.sum((noise * shift + stars.offset) * stars.shift, axis=0)
+    log_mass -= stars.log_det + stars.log_grown
+    return _LeftOut(without, left[..., :-1], log_mass, float(np.sum(term * kept.swapaxes(1, 2))))
 
 
 def _times(matrices: Stack, vectors: Matrix) -> Matrix:

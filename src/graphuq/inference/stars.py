@@ -142,10 +142,10 @@ class Stars(NamedTuple):
 def _stars_of(sites: StarSites, site: Vector) -> Stars | None:
     """None where sites widen by more than the noise allows."""
     own, noise = sites.own(), sites.noise
-    precision, shift = site.reshape(2, *own.shape)
-    scale = 1 + noise * precision
+    tau, nu = site.reshape(2, *own.shape)
+    scale = 1 + noise * tau
     rho = np.where(own, 0, 1 / np.where(scale > 1e-9, scale, np.nan))
-    weight, shift = rho * precision, rho * shift
+    weight, shift = rho * tau, rho * nu
     total, push = weight.sum(axis=0), shift.sum(axis=0)
     grown = 1 + noise * total
     if not (grown > 1e-9).all():
@@ -154,9 +154,19 @@ def _stars_of(sites: StarSites, site: Vector) -> Stars | None:
     term = -np.where(own[:, None], share[:, None] * weight, weight[:, None] * share)
     k = np.arange(len(own))
     term[k, k] = np.where(own, share * total, weight * (1 - share))
-    force = np.where(own, share * push, weight * offset - shift)
-    log_det, log_grown = np.log(scale).sum(axis=0), np.log(grown)
-    return Stars(own, rho, weight, shift, log_det, term, force, share, offset, noise / grown, log_grown)
+    return Stars(
+        own=own,
+        rho=rho,
+        weight=weight,
+        shift=shift,
+        log_det=np.log(scale).sum(axis=0),
+        term=term,
+        force=np.where(own, share * push, weight * offset - shift),
+        share=share,
+        offset=offset,
+        variance=noise / grown,
+        log_grown=np.log(grown),
+    )
 
 
 class Gaps(NamedTuple):
@@ -183,38 +193,52 @@ def _each_here(function: Callable[..., Any], *stacks: Any) -> Any:
 
 
 def _by_nodes(with_: _Array, levels: Any, labels: Any, mine: Any, weight: Any, shift: Any) -> Gaps:
-    """Given xi the fields are independent, and the gaps of field k are ``D_k xi - B_k zeta_k``. So first xi,
+    """Given xi the fields are independent, and the gaps of field k are ``D_k xi - B_k zeta_k``: first xi, then zeta_k.
 
-    precision  I + sum_k D_k^T (W_k^-1 + B_k B_k^T)^-1 D_k,    D_k = level - follow on the columns own_k.
+    D_k is level less follow on the columns own_k, W_k and nu_k the weights and shifts of the gaps. Together xi and all
+    zeta_k have the precision and the shift
+
+        [  P    -E_1^T  ... ]    [ sum_k D_k^T nu_k ]        P = I + sum_k D_k^T W_k D_k,
+        [ -E_1   Q_1        ]    [ -B_1^T nu_1      ]      E_k = B_k^T W_k D_k,
+        [  ...         ...  ]    [  ...             ]      Q_k = I + B_k^T W_k B_k.
+
+    With a root R_k R_k^T = Q_k^-1, H_k = B_k R_k, F_k = R_k^T E_k and p_k = H_k^T nu_k the Schur complement of the Q_k
+    is the precision of xi,
+
+        S = P - sum_k F_k^T F_k,    m = S^-1 sum_k (D_k^T nu_k - F_k^T p_k)  the mean,
+
+    and zeta_k = R_k (F_k xi - p_k + N(0, I)). So the gaps of field k have mean and covariance
+
+        D_k m - H_k (F_k m - p_k),    H_k H_k^T + (D_k - H_k F_k) S^-1 (D_k - H_k F_k)^T.
     """
     xp, inverse_root, each = with_
     level, follow = levels.level, levels.follow
-    tied = weight[labels].T * follow
-    cross = level.T @ tied
-    precision = level.T @ (weight.sum(axis=0)[:, None] * level) - cross - cross.T
-    precision += xp.where(labels[:, None] == labels, follow.T @ tied, 0)
+    weighed_follow = weight[labels].T * follow
+    cross = level.T @ weighed_follow
+    P = level.T @ (weight.sum(axis=0)[:, None] * level) - cross - cross.T  # less I, which inverse_root adds
+    P += xp.where(labels[:, None] == labels, follow.T @ weighed_follow, 0)
 
-    def given_xi(weight: Any, shift: Any, factor: Any, mine: Any) -> Any:
-        root = inverse_root(factor.T @ (weight[:, None] * factor))
-        half, apart = factor @ root, level - follow * mine
-        heavy, pull = half.T * weight, half.T @ shift
-        return root, half, heavy @ apart, pull, (shift - pull @ heavy) @ apart
+    def given_xi(W: Any, nu: Any, B: Any, mine: Any) -> Any:
+        R = inverse_root(B.T @ (W[:, None] * B))
+        H, D = B @ R, level - follow * mine
+        HW, p = H.T * W, H.T @ nu
+        return R, H, HW @ D, p, (nu - p @ HW) @ D
 
-    roots, halves, drags, pulls, pushes = each(given_xi, weight, shift, levels.factor, mine)
-    drag = xp.concatenate(drags)
-    spread = inverse_root(precision - drag.T @ drag)
-    center = spread @ (sum(pushes) @ spread)
-    a, a_center = level @ spread, level @ center
+    Rs, Hs, Fs, ps, pushes = each(given_xi, weight, shift, levels.factor, mine)
+    F = xp.concatenate(Fs)
+    root = inverse_root(P - F.T @ F)  # of S^-1
+    m = root @ (sum(pushes) @ root)
+    level_root, level_m = level @ root, level @ m
 
-    def gap(half: Any, drag: Any, pull: Any, own: Any, tie: Any) -> Any:
-        moved = drag @ spread
-        gap = a - tie @ spread[own] - half @ moved
-        mean = a_center - tie @ center[own] - half @ (drag @ center - pull)
-        return mean, xp.einsum("ij,ij->i", half, half) + xp.einsum("ij,ij->i", gap, gap), moved
+    def gap(H: Any, F: Any, p: Any, own: Any, tie: Any) -> Any:
+        F_root = F @ root
+        deviation = level_root - tie @ root[own] - H @ F_root
+        mean = level_m - tie @ m[own] - H @ (F @ m - p)
+        return mean, xp.einsum("ij,ij->i", H, H) + xp.einsum("ij,ij->i", deviation, deviation), F_root
 
-    mean, variance, moves = each(gap, halves, drags, pulls, levels.own, levels.ties)
-    log_det = -2 * sum(xp.log(root.diagonal()).sum() for root in [spread, *roots])
-    return Gaps(log_det, xp.stack(mean), xp.stack(variance), spread, roots, moves)
+    mean, variance, F_roots = each(gap, Hs, Fs, ps, levels.own, levels.ties)
+    log_det = -2 * sum(xp.log(one.diagonal()).sum() for one in [root, *Rs])
+    return Gaps(log_det, xp.stack(mean), xp.stack(variance), spread=root, alone=Rs, moved=F_roots)
 
 
 def by_nodes_of(levels: Levels, sites: StarSites, *, there: bool) -> Callable[[Matrix, Matrix], Gaps]:

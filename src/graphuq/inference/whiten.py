@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, qr, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, qr, solve_triangular
 
 from graphuq._expect import expect, expect_in_graph
 from graphuq.inference.target import Linear, LinearWithTail
@@ -25,6 +25,9 @@ from graphuq.prior import GaussianPrior, NewRows
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
 Where = Nodes | NewRows
+
+# A variance of less than this share of the largest is rounding: to divide by it would blow up what is nothing.
+SINGULAR = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,27 +66,29 @@ class OnModes:
 class OnLabels:
     """Case 2, few seen nodes: z has one coordinate for each of them.
 
-    ``u_seen = B z`` with ``B B^T = C[seen, seen]`` triangular, and given z
+    ``u_seen = B z`` with ``B B^T = C[seen, seen]``, and given z
 
         E[u_j | z] = K_j z,    Var[u_j | z] = C_jj - |K_j|^2,    K = C[:, seen] B^-T.
 
     Without a tail ``K = F V`` and ``B = R^T`` come from one QR factorization ``F[seen]^T = V R`` of the
-    modal factor ``F = Q sqrt(v)``: nothing is divided by, however close to singular C[seen, seen] is.
+    modal factor ``F = Q sqrt(v)``: nothing is divided by, however close to singular C[seen, seen] is. With a tail B is
+    triangular or, where C[seen, seen] is singular, ``V sqrt(w)`` of its positive eigenvalues w: z then has fewer
+    coordinates than there are seen nodes, and ``B^-1`` is the pseudo-inverse.
     """
 
     prior: GaussianPrior
     nodes: Nodes
-    triangle: Array  # B, (n_seen, n_seen)
+    root: Array  # B, (n_seen, n_latent)
     rotation: Array | None  # V, (n_modes, n_seen), where the prior has no tail
 
     @property
     def n_latent(self) -> int:
-        """Length of z: the seen nodes."""
-        return self.triangle.shape[1]
+        """Length of z: the seen nodes, or the rank of their covariance."""
+        return self.root.shape[1]
 
     def field(self, dtype: str) -> Linear:
         """The map from z to u at the seen nodes."""
-        return Linear(jnp.asarray(self.triangle, dtype))
+        return Linear(jnp.asarray(self.root, dtype))
 
     def mean(self, z: NDArray[Any], where: Where) -> NDArray[Any]:
         """``K_j z``."""
@@ -104,7 +109,9 @@ class OnLabels:
             cross = (self.prior.vectors[self.nodes] * excess) @ self.prior.rows(where).T
         else:
             cross = self.prior.covariance(self.nodes, where)
-        return np.asarray(solve_triangular(self.triangle, cross, lower=True)).T
+        if self.n_latent < len(self.nodes):  # the columns of B are orthogonal
+            return (cross.T @ self.root) / np.square(self.root).sum(axis=0)
+        return np.asarray(solve_triangular(self.root, cross, lower=True)).T
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,8 +234,21 @@ def _on_labels(prior: GaussianPrior, nodes: Nodes) -> OnLabels:
     if prior.tail_variance == 0:
         rotation, upper = qr(_factor(prior, nodes).T, mode="economic")
         return OnLabels(prior, nodes, np.asarray(upper.T, dtype=float), np.asarray(rotation, dtype=float))
-    triangle = cholesky(prior.covariance(nodes, nodes), lower=True)
-    return OnLabels(prior, nodes, np.asarray(triangle, dtype=float), None)
+    return OnLabels(prior, nodes, _root(prior.covariance(nodes, nodes)), None)
+
+
+def _root(covariance: Array) -> Array:
+    """B with ``B B^T = covariance``: triangular or, where that is singular to rounding, of orthogonal columns."""
+    least = SINGULAR * np.diag(covariance).max()
+    try:
+        root = np.asarray(cholesky(covariance, lower=True), dtype=float)
+    except LinAlgError:
+        root = np.zeros_like(covariance)
+    if np.diag(root).min() ** 2 > least:
+        return root
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > max(least, values[0])  # never all of them: fewer columns tell that they are orthogonal
+    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
 
 
 def _factor(prior: GaussianPrior, where: Where) -> Array:

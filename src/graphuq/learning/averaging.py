@@ -87,16 +87,24 @@ def axes_of(problem: Problem, peak: Point) -> Array:
 
 def around(problem: Problem, peak: Point, axes: Array) -> tuple[list[Point], Array]:
     """Points around a peak and the logarithms of their shares in the integral of evidence and hyperprior."""
-    m = axes.shape[1]
-    volume = np.log(np.linalg.svd(axes, compute_uv=False)).sum() + m * np.log(2 * np.pi) / 2
     points, log_weights = [], []
-    for x, weight in zip(*axial(m), strict=True):
+    for x, weight in zip(*axial(axes.shape[1]), strict=True):
         theta = np.clip(peak.theta + axes @ x, problem.family.lower - 1, problem.family.upper + 1)
         theta = np.where(problem.family.free, theta, peak.theta)
         point = problem.at(theta, peak.fit, FINAL_TOLERANCE) if x.any() else peak
         points.append(point)
-        log_weights.append(np.log(weight) + volume + point.log_posterior + x @ x / 2)
+        log_weights.append(np.log(weight) + _log_volume(axes) + point.log_posterior + x @ x / 2)
     return points, np.array(log_weights)
+
+
+def alone(peak: Point, axes: Array) -> tuple[list[Point], Array]:
+    """The peak, and the logarithm of the integral, were it a Gaussian."""
+    return [peak], np.array([peak.log_posterior + _log_volume(axes)])
+
+
+def _log_volume(axes: Array) -> float:
+    """Log of the integral of ``exp(-x^T x / 2)`` over theta = A x."""
+    return float(np.log(np.linalg.svd(axes, compute_uv=False)).sum() + axes.shape[1] * np.log(2 * np.pi) / 2)
 
 
 def with_all_labels(problem: Problem, few: Problem, peak: Point, axes: Array) -> Point:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from graphuq._expect import called, expect
 from graphuq._threads import blas_threads
 from graphuq._warn import warn
-from graphuq.learning.averaging import Peak, around, axes_of, bound, climb, with_all_labels
+from graphuq.learning.averaging import Peak, alone, around, axes_of, bound, climb, with_all_labels
 from graphuq.learning.evidence import Array, Point, Problem, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, Hyperparameters, Hyperprior
 from graphuq.models.base import Model, ask, expect_model, offer
@@ -48,7 +48,7 @@ class Learned:
 
     Attributes:
         spectrum: the eigenpairs; on a disconnected graph turned so that q_0 comes first.
-        hyperparameters: those at the highest peak.
+        hyperparameters: those at the peak of the structure that weighs most.
         log_deviations: posterior standard deviations of their logarithms, in the same order; 0 if fixed.
         prior: the prior at the peak.
         model: the likelihood with its noise at the peak; pass prior and model to `sample` for exact draws.
@@ -96,7 +96,7 @@ def learn(
         features: columns in which u may be linear, scaled so that the mean squared norm of a row is 1, shape (n_nodes,
             n_linear); without them the prior is that of the graph alone.
         hyperprior: the prior of the hyper-parameters, by default that of the model. A factor of 1 fixes a number.
-        average: whether to average, or to use only the highest peak.
+        average: whether to average, or to use only the peak of the structure that weighs most.
         more: a function from eigenpairs to more of them, or to None if there are none. It is called, and everything is
             learned again, as long as the last modes carry weight or the labels are not explained.
     """
@@ -110,7 +110,7 @@ def learn(
         spectrum = constant_first(longer)
         found, weights = _weighed(problems(spectrum, model, features, hyperprior), average)
         longer = None if more is None or _enough_modes(found, weights) else more(spectrum)
-    best_problem, best, *_ = max(found, key=lambda each: each.point.log_posterior)
+    best_problem, best, *_ = _peak(found, weights)
     learned = Learned(
         spectrum=spectrum,
         hyperparameters=best.hyperparameters,
@@ -128,33 +128,53 @@ def _weighed(structures: list[Problem], average: bool) -> tuple[list[Weighed], A
     """Points around the peak of each structure, heaviest first, and their weights; those of next to none left out."""
     n_labeled, n_columns = structures[-1].rows.shape
     found: list[Weighed] = []
-    peaks: list[Peak] = []
-    n_fields, n_classes = (offer(structures[0].model, name) for name in ("n_fields", "n_classes"))
-    most = max(min(MOST_CLIMBED, 2 * MOST_CLIMBED // (n_classes - 1)), LEAST_CLIMBED * n_classes)
-    with blas_threads(n_labeled * min(n_labeled, n_columns) ** 2 * n_fields):
-        for problem in structures:
-            few = problem.with_few_labels(most)
-            simpler = max(peaks, key=lambda each: each[1].log_posterior) if len(peaks) == 2 else None
-            peaks.append((few, climb(few, simpler)))
-        total = -np.inf
-        for problem, (few, peak) in sorted(zip(structures, peaks, strict=True), key=lambda each: -bound(*each[1])):
-            if bound(few, peak) < total + np.log(LEAST_WEIGHT):
+    total = -np.inf
+    with blas_threads(n_labeled * min(n_labeled, n_columns) ** 2 * offer(structures[0].model, "n_fields")):
+        for problem, peak in _climbed(structures):
+            if bound(*peak) < total + np.log(LEAST_WEIGHT):
                 break
-            points, log_weights, axes = [peak], np.array([peak.log_posterior]), axes_of(few, peak)
-            if average:
-                points, log_weights = around(few, peak, axes)
-            mass = float(np.logaddexp.reduce(log_weights))
-            if few is not problem:  # the peak alone, as wide as it is for few labels
-                points = [with_all_labels(problem, few, peak, axes)]
-                log_weights = np.array([mass + points[0].log_posterior - peak.log_posterior])
-            width = np.linalg.norm(few.family.log_changes(peak.theta, axes), axis=1)
-            found += [Weighed(problem, *each, width) for each in zip(points, log_weights.tolist(), strict=True)]
-            total = np.logaddexp(total, mass)
+            points, mass = _points(problem, peak, average)
+            found, total = found + points, np.logaddexp(total, mass)
     found.sort(key=lambda each: -each.log_weight)
     weights = np.exp(np.array([each.log_weight for each in found]) - found[0].log_weight)
     kept = weights >= LEAST_WEIGHT * weights.sum() if average else np.arange(len(weights)) == 0
     found = [found[i] for i in np.flatnonzero(kept)]
     return found, weights[kept] / weights[kept].sum()
+
+
+def _climbed(structures: list[Problem]) -> list[tuple[Problem, Peak]]:
+    """Each structure with its peak, given some of the labels if there are many; those that may weigh most first."""
+    n_classes = offer(structures[0].model, "n_classes")
+    most = max(min(MOST_CLIMBED, 2 * MOST_CLIMBED // (n_classes - 1)), LEAST_CLIMBED * n_classes)
+    peaks: list[Peak] = []
+    for problem in structures:
+        few = problem.with_few_labels(most)
+        simpler = max(peaks, key=lambda each: each[1].log_posterior) if len(peaks) == 2 else None
+        peaks.append((few, climb(few, simpler)))
+    return sorted(zip(structures, peaks, strict=True), key=lambda each: -bound(*each[1]))
+
+
+def _points(problem: Problem, peak: Peak, average: bool) -> tuple[list[Weighed], float]:
+    """The points around a peak, given all labels, and the log of the integral of evidence and hyperprior there, given few."""
+    few, top = peak
+    axes = axes_of(few, top)
+    points, log_weights = around(few, top, axes) if average else alone(top, axes)
+    mass = float(np.logaddexp.reduce(log_weights))
+    if few is not problem:  # the peak alone, as wide as it is for few labels
+        points = [with_all_labels(problem, few, top, axes)]
+        log_weights = np.array([mass + points[0].log_posterior - top.log_posterior])
+    width = np.linalg.norm(few.family.log_changes(top.theta, axes), axis=1)
+    return [Weighed(problem, *each, width) for each in zip(points, log_weights.tolist(), strict=True)], mass
+
+
+def _peak(found: list[Weighed], weights: Array) -> Weighed:
+    """The highest point of the structure that weighs most; heights of structures with more or fewer numbers do not compare."""
+
+    def height(each: Weighed) -> tuple[float, float]:
+        of_structure = [other.problem is each.problem for other in found]
+        return float(weights[of_structure].sum()), each.point.log_posterior
+
+    return max(found, key=height)
 
 
 def _enough_modes(found: list[Weighed], weights: Array) -> bool:

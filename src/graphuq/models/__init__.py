@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from graphuq._pytree import pytree, static
 from graphuq.models.base import Curvature, Model, Walls
 from graphuq.models.ginzburg_landau import GinzburgLandau, double_well, relaxed_sign, simplex_wells
 from graphuq.models.level_set import LevelSet
@@ -17,8 +18,10 @@ __all__ = [
     "Probit",
     "Walls",
     "double_well",
+    "pytree",
     "relaxed_sign",
     "simplex_wells",
+    "static",
 ]
 
 

@@ -202,14 +202,23 @@ def warned_before() -> Iterator[None]:
         _MUTED.reset(token)
 
 
+def is_traced(value: object) -> bool:
+    """Whether JAX is differentiating or compiling with respect to a value."""
+    return isinstance(value, jax.core.Tracer)
+
+
 def check_label_model(model: Any) -> None:
     """Doubt the labels and numbers of a frozen model, and keep them as arrays, numbers, and counts of classes.
 
-    A model without labels is left for `labeled` to complete.
+    A model without labels is left for `labeled` to complete. What JAX traces has no value yet and is not doubted.
     """
     for name in model.numbers:
-        object.__setattr__(model, name, expect_scale(getattr(model, name), name))
+        if not is_traced(value := getattr(model, name)):
+            number = value.item() if isinstance(value, jax.Array) and value.ndim == 0 else value
+            object.__setattr__(model, name, expect_scale(number, name))
     if model.nodes is None and model.y is None:
+        return
+    if model.n_fields is not None and (is_traced(model.nodes) or is_traced(model.y)):
         return
     nodes, y = check_labels(model.nodes, model.y, model.n_classes)
     n_classes = max(2, int(y.max()) + 1) if model.n_classes is None else expect_whole(model.n_classes, "n_classes")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from graphuq._expect import SettingError
 from graphuq._pytree import pytree, static
-from graphuq.models.base import Curvature, check_label_model, signs
+from graphuq.models.base import Curvature, check_label_model, is_traced, signs
 from graphuq.models.quartic import Quartic, pays, quartic
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class GinzburgLandau:
     def __post_init__(self) -> None:
         check_label_model(self)
         for name, least in SHARPEST.items():
-            if (value := getattr(self, name)) < least:
+            if not is_traced(value := getattr(self, name)) and value < least:
                 raise SettingError(name, f"of Ginzburg-Landau must be at least {least:g}, got {value:g}.")
 
     def phi(self, v: jax.Array) -> jax.Array:

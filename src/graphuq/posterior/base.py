@@ -12,12 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
 from graphuq._expect import expect_nodes, expect_path, expect_whole
+from graphuq.inference.fields import drawn_fields, left_open
+from graphuq.inference.whiten import Whitening
 from graphuq.models.base import Model, offer
 from graphuq.prior import GaussianPrior, NewRows
 
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
 
+# Rows whose fields are drawn together where z leaves something open: their covariance is a matrix.
+JOINT_ROWS = 1000
 # No probability is told as 0 or 1 where noise or uncertainty is left: smaller ones than this are no number to act on.
 LEAST_PROBABILITY = 1e-12
 
@@ -102,7 +106,15 @@ class Posterior(Protocol):
         ...
 
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
-        """Draws of u at rows, shape (n_chains, n_draws, n_rows), or (..., n_fields) if there are several."""
+        """Draws of u at rows, shape (n_chains, n_draws, n_rows), or (..., n_fields) if there are several.
+
+        Rows and fields are drawn jointly. Beyond 1,000 rows, the part that z does not determine (none, where z are
+        modes) is drawn jointly within each 1,000 rows only.
+        """
+        ...
+
+    def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
+        """An ArviZ object of draws of u at some nodes, by default at those watched for convergence."""
         ...
 
     def labels(self, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
@@ -136,7 +148,29 @@ def blocks(where: Nodes | NewRows, size: int) -> Iterator[Nodes | NewRows]:
         yield where.part(part) if isinstance(where, NewRows) else where[part]
 
 
+def latent_of(
+    whitening: Whitening, z: NDArray[Any], where: Nodes | NewRows, rng: np.random.Generator
+) -> NDArray[Any]:
+    """u at rows given z of shape (n_chains, n_draws, n_fields * n_latent), as `Posterior.latent` tells."""
+    n_fields, parts = z.shape[2] // whitening.n_latent, []
+    for part in blocks(where, JOINT_ROWS):
+        mean = drawn_fields(whitening, z, part, n_fields)
+        parts.append(mean + left_open(whitening, part, rng.standard_normal(mean.shape, mean.dtype)))
+    draws = np.concatenate(parts, axis=2)
+    return draws[..., 0] if n_fields == 1 else draws
+
+
 # What every leaf offers beside the above: they are methods and properties of the leaves, and written once.
+
+
+def described(posterior: Posterior, *more: str) -> str:
+    """A posterior in a line: its kind and size."""
+    sizes = (
+        (posterior.n_nodes, "nodes"),
+        (posterior.n_classes, "classes"),
+        (len(posterior.model.nodes), "labels"),
+    )
+    return f"{type(posterior).__name__}({', '.join([*(f'{n:,} {what}' for n, what in sizes), *more])})"
 
 
 def n_nodes(self: Posterior) -> int:

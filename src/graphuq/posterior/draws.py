@@ -14,16 +14,26 @@ import numpy as np
 from jax.scipy.special import ndtr
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect_generator, expect_nodes
+from graphuq._expect import expect_generator
 from graphuq.inference.contradictions import missed
 from graphuq.inference.diagnostics import Diagnostics, batch_starts, diagnose, error_of_batches
 from graphuq.inference.fields import at_each_draw, drawn_fields
 from graphuq.inference.largest import largest_probability
-from graphuq.inference.watch import quantities, watched_nodes
+from graphuq.inference.watch import quantities
 from graphuq.inference.whiten import Where, Whitening
-from graphuq.models.base import Model, offer
+from graphuq.models.base import Model, offer, offers
 from graphuq.posterior import base
-from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, LabelStatistics, blocks, chosen_rows
+from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
+from graphuq.posterior.base import (
+    LEAST_PROBABILITY,
+    Array,
+    Classes,
+    LabelStatistics,
+    blocks,
+    chosen_rows,
+    described,
+    latent_of,
+)
 from graphuq.prior import NewRows
 
 # Numbers held at once while row statistics are computed: 32 MB in single precision.
@@ -49,6 +59,9 @@ class Draws:
     acceptance: NDArray[Any] = field(repr=False)
     work: NDArray[Any] = field(repr=False)
     settings: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return described(self, f"{self.n_chains:,} chains of {self.n_draws:,} draws")
 
     @property
     def n_fields(self) -> int:
@@ -117,13 +130,8 @@ class Draws:
         return mean, variance
 
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
-        """Draws of u at rows, shape (n_chains, n_draws, n_rows), or (..., n_fields) if there are several.
-
-        Each row is drawn jointly with z, but given z the rows are drawn independently of each other.
-        """
-        m, s = self._conditional(chosen_rows(self, where))
-        draws = m + s[:, None] * expect_generator(seed).standard_normal(m.shape)
-        return draws[..., 0] if self.n_fields == 1 else draws
+        """Draws of u at rows, shape (n_chains, n_draws, n_rows), or (..., n_fields) if there are several, see `Posterior`."""
+        return latent_of(self.whitening, self.z, chosen_rows(self, where), expect_generator(seed))
 
     def left_out(self) -> Array:
         """The probability of each class at each labeled node given all labels but its own, by expectation propagation."""
@@ -142,27 +150,17 @@ class Draws:
         If the model has a likelihood for each label, it is included as `log_likelihood`, for `az.loo` and `az.compare`.
         Returns an `InferenceData` with ArviZ before 1.0, a `DataTree` after.
         """
-        try:
-            import arviz
-        except ImportError as error:
-            raise ImportError("to_arviz needs ArviZ: pip install 'graphuq[arviz]'.") from error
-
-        chosen = watched_nodes(self.whitening, self.model) if nodes is None else expect_nodes(nodes, self.n_nodes)
+        chosen = arviz_nodes(self, nodes)
         groups: dict[str, Any] = {
             "posterior": {"u": self.latent(chosen)},
             "sample_stats": {"acceptance_rate": self.acceptance, "work": self.work},
         }
-        axes = ["node"] if self.n_fields == 1 else ["node", "class"]
-        coordinates = {"node": chosen, "label": np.asarray(self.model.nodes), "class": np.arange(self.n_classes)}
-        labels: dict[str, Any] = {"coords": coordinates, "dims": {"u": axes, "y": ["label"]}}
-        if hasattr(self.model, "log_likelihood"):
-            groups["log_likelihood"] = {"y": self._log_likelihood()}
-        if int(arviz.__version__.split(".")[0]) < 1:
-            return arviz.from_dict(**groups, **labels)
-        return arviz.from_dict(groups, **labels)
+        if offers(self.model, "log_likelihood"):
+            groups["log_likelihood"] = {"y": self.log_likelihood()}
+        return arviz_object(self, chosen, groups)
 
-    def _log_likelihood(self) -> NDArray[Any]:
-        """That of every label at every draw, shape (n_chains, n_draws, n_labeled)."""
+    def log_likelihood(self) -> NDArray[Any]:
+        """That of every label at every draw, shape (n_chains, n_draws, n_labeled), if the model offers it."""
         u = self._conditional(self.whitening.nodes)[0].astype(self.z.dtype, copy=False)
         return np.stack([at_each_draw(self.model, "log_likelihood", chain) for chain in u])
 

@@ -11,19 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 from graphuq import _accelerator
 from graphuq._expect import expect_generator, expect_in_graph
 from graphuq._threads import blas_threads
-from graphuq.inference.fields import left_open
 from graphuq.inference.largest import rows_at_once
 from graphuq.inference.star_ep import Fit
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
 from graphuq.models.base import Model, ask, expect_fields, offer, remade
 from graphuq.posterior import base
-from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, blocks, chosen_rows
+from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
+from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, blocks, chosen_rows, described, latent_of
 from graphuq.prior import GaussianPrior, NewRows
 
 # Rows are taken in blocks of about so many numbers, 4 MB: what is made of them stays in the processor's cache.
 BLOCK_NUMBERS = 2**19
-N_LATENT_DRAWS, JOINT_ROWS = 1000, 1000
+N_LATENT_DRAWS = 1000
 # Of many fields, whose probabilities are known to 2e-3, all rows are asked in single precision unless the noise is less
 # than this share of the prior's variance: it moves probabilities by less than 1e-4, and takes half the time.
 LEAST_NOISE = 3e-5
@@ -63,6 +63,9 @@ class GaussianPosterior:
     model: Model = field(repr=False)
     fit: Fit = field(repr=False)
     negligible: float = 0.0
+
+    def __repr__(self) -> str:
+        return described(self)
 
     @classmethod
     def of(cls, prior: GaussianPrior, model: Model, **settings: Any) -> GaussianPosterior:
@@ -142,18 +145,19 @@ class GaussianPosterior:
         return mean, variance
 
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
-        """Draws of u at rows from the Gaussian, shape (1, 1000, n_rows) or (1, 1000, n_rows, n_fields).
-
-        Rows and fields are drawn jointly. Beyond 1,000 rows, the part that z does not determine (none, where z are
-        modes) is drawn jointly within each 1,000 rows only.
-        """
+        """Draws of u at rows from the Gaussian, shape (1, 1000, n_rows) or (1, 1000, n_rows, n_fields), see `Posterior`."""
         rng = expect_generator(seed)
-        z, parts = self.fit.draw(N_LATENT_DRAWS, rng), []
-        for part in blocks(chosen_rows(self, where), JOINT_ROWS):
-            u = (z @ self.whitening.matrix(part).T).swapaxes(1, 2)
-            parts.append(u + left_open(self.whitening, part, rng.standard_normal(u.shape)))
-        draws = np.concatenate(parts, axis=1)[None]
-        return draws[..., 0] if draws.shape[3] == 1 else draws
+        z = self.fit.draw(N_LATENT_DRAWS, rng).reshape(1, N_LATENT_DRAWS, -1)
+        return latent_of(self.whitening, z, chosen_rows(self, where), rng)
+
+    def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
+        """An ArviZ object: 1,000 independent draws of `u` at some nodes, by default those watched for convergence.
+
+        It has no `log_likelihood`: a Gaussian also has draws on the wrong side of a label, which would decide `az.loo`.
+        Use `left_out`, or `sample`.
+        """
+        chosen = arviz_nodes(self, nodes)
+        return arviz_object(self, chosen, {"posterior": {"u": self.latent(chosen)}})
 
     def left_out(self) -> Array:
         """The probability of each class at each labeled node given all labels but its own."""

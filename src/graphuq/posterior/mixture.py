@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
-from graphuq._expect import expect, expect_generator, expect_number, expect_numbers
+from graphuq._expect import LARGEST_SEED, expect, expect_generator, expect_number, expect_numbers
 from graphuq.calibration import apply_temperature, temperature
-from graphuq.models.base import Model, ask, offer
+from graphuq.models.base import Model, ask, offer, offers
 from graphuq.posterior import base
-from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes
+from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
+from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, described
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import N_LATENT_DRAWS, GaussianPosterior
 from graphuq.prior import GaussianPrior, NewRows
 
 # A new label is taken in by the heaviest components, so many that all their sites together are no more than this.
 MOST_SITES, FEWEST_COMPONENTS = 2000, 3
-# What is believed of the temperature of K classes: it lies within a factor of (2 / K)^exponent. Both were chosen, as the
-# hyperprior was, on data that are not reported. And its value where no class has a second label: nothing then says how
-# far a class reaches, and timidity is at its worst.
-TEMPERATURE, TEMPERATURE_OF_SINGLES = (0.3, 1.2), 0.4
+# What is believed of the temperature of K classes: it lies within a factor of (2 / K)^exponent. And the exponent where no
+# class has a second label: nothing then says how far a class reaches, and timidity is at its worst. All were chosen, as
+# the hyperprior was, on data that are not reported: experiments/choose.py.
+TEMPERATURE, EXPONENT_OF_SINGLES = (0.3, 1.2), 0.5
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,9 @@ class Mixture:
         if weights.min() < 0 or abs(weights.sum() - 1) > 1e-6:
             raise ValueError(f"weights must be 0 or above and add up to 1, got the sum {weights.sum():.6g}.")
 
+    def __repr__(self) -> str:
+        return described(self, f"{len(self.components):,} components")
+
     def closed(self) -> Mixture:
         """The same in closed form, with the lighter components that were not drawn."""
         if self.drawn_from is not None:
@@ -114,7 +119,7 @@ class Mixture:
         y = np.asarray(ask(self.model, "y"))
         judged = np.bincount(y)[y] > 1
         if not judged.any():
-            return replace(self, temperature=TEMPERATURE_OF_SINGLES)
+            return replace(self, temperature=(2 / self.n_classes) ** EXPONENT_OF_SINGLES)
         exponent, factor = TEMPERATURE
         bare = replace(self, temperature=1.0).left_out()[judged]
         median, spread = (2 / self.n_classes) ** exponent, float(np.log(factor))
@@ -152,27 +157,44 @@ class Mixture:
         return mean, np.tensordot(self.weights, variances + (means - mean) ** 2, 1)
 
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
-        """Draws of u at rows, from components in proportion to their weights; one chain."""
+        """Draws of u at rows, from components in proportion to their weights; one chain of 1,000."""
+        return self._drawn(lambda each, own_seed: each.latent(where, seed=own_seed), seed)
+
+    def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
+        """An ArviZ object: one chain of 1,000 draws of `u` at some nodes, as `latent` takes them from the components.
+
+        If all components are draws, the `log_likelihood` of their labels is included, for `az.loo`. The temperature has
+        no part in it. The chains of a component, with their acceptance and work, are in its own `to_arviz`.
+        """
+        chosen = arviz_nodes(self, nodes)
+        groups: dict[str, Any] = {"posterior": {"u": self.latent(chosen)}}
+        if all(isinstance(each, Draws) and offers(each.model, "log_likelihood") for each in self.components):
+            groups["log_likelihood"] = {"y": self._drawn(lambda each, _: each.log_likelihood())}
+        return arviz_object(self, chosen, groups)
+
+    def _drawn(self, at_draws: Callable[[Any, int], NDArray[Any]], seed: int = 0) -> NDArray[Any]:
+        """What components say of each of their draws, at some of these; with one seed, at the same ones.
+
+        A component gives as many as its weight asks for, none of them twice while it has others.
+        """
         rng = expect_generator(seed)
         counts = rng.multinomial(N_LATENT_DRAWS, self.weights)
         parts = []
         for count, each in zip(counts, self.components, strict=True):
             if count:
-                flat = np.concatenate(each.latent(where, seed=seed))  # all chains
-                parts.append(flat[rng.choice(len(flat), count)])
-        return rng.permutation(np.concatenate(parts))[None]
+                flat = np.concatenate(at_draws(each, int(rng.integers(LARGEST_SEED))))  # all chains
+                parts.append(flat[np.resize(rng.permutation(len(flat)), count)])
+        return np.concatenate(parts)[rng.permutation(N_LATENT_DRAWS)][None]
 
     def left_out(self) -> Array:
         """The probability of each class at each labeled node given all labels but its own.
 
         Leaving out a label removes its part of the evidence, so each component's weight is divided by the probability
-        that it gave to the label.
+        that it gave to the label, mistakes included.
         """
-        y = np.asarray(self.model.y)  # type: ignore[attr-defined]
-        found = np.array([each.left_out() for each in self.components])
-        given = found[:, np.arange(len(y)), y]
-        weights = self.weights[:, None] / np.maximum(given, 1e-300)
-        weights /= weights.sum(axis=0)
+        parts = list(map(closed, self.components))
+        found = np.array([each.left_out() for each in parts])
+        weights = softmax(np.log(self.weights)[:, None] - [each.fit.log_predictive for each in parts], axis=0)
         return self._tempered(np.einsum("cj,cjk->jk", weights, found))
 
     def _tempered(self, probability: Array) -> Array:

@@ -11,7 +11,7 @@ from graphuq import uncertainty
 from graphuq._expect import expect_nodes, expect_one_of, expect_posterior, expect_seed, expect_whole
 from graphuq.models.base import offer
 from graphuq.posterior.base import Posterior
-from graphuq.queries.joint import Joint, heaviest, joint
+from graphuq.queries.joint import N_ANSWERS, N_ANSWERS_TOLD, Joint, heaviest, joint
 from graphuq.queries.spreading import most_telling, spread
 from graphuq.spectrum import Spectrum
 
@@ -163,7 +163,7 @@ def expected_gain(
     if not open_rows.size:
         return ExpectedGain(len(p), (now, now))
     asked = _candidates(p, open_rows, number, seed)
-    losses = np.array(_batch(posterior, p, asked, number, "error", seed)[1])
+    losses = np.array(_batch(posterior, p, asked, number, "error", seed, n_answers=N_ANSWERS_TOLD)[1])
     # Joint probabilities are rougher than those at hand: what carries over is the share that is left.
     taken = 1 - losses / losses[0] if losses[0] > 0 else np.zeros(len(losses))
     return ExpectedGain(len(p), tuple((now * np.clip(1 - np.cumsum(taken), 0, 1)).tolist()))
@@ -211,14 +211,20 @@ def _targets(p: Array, open_rows: Nodes, n: int, seed: int) -> tuple[Nodes, Arra
 
 
 def _batch(
-    posterior: Posterior, p: Array, asked: Nodes, n: int, strategy: str, seed: int
+    posterior: Posterior,
+    p: Array,
+    asked: Nodes,
+    n: int,
+    strategy: str,
+    seed: int,
+    n_answers: int = N_ANSWERS,
 ) -> tuple[list[int], list[float]]:
     """The candidates chosen, by position, and the expected loss before and after each alone, given those before it."""
     open_rows = _open_rows(posterior, None)
     most = N_TARGETS if posterior.n_classes == 2 else N_TARGETS_MANY
     targets, weights = _targets(p, open_rows, most, seed)
     rows = np.append(targets, asked) if n > 1 else targets
-    found = joint(posterior, rows, asked, seed=seed)
+    found = joint(posterior, rows, asked, n_answers=n_answers, seed=seed)
     same = targets[:, None] == asked
     chosen: list[int] = []
     losses: list[float] = []

@@ -34,8 +34,9 @@ Nodes = NDArray[np.int64]
 HEAVY, MOST_COMPONENTS, MOST_COMPONENTS_MANY = 0.9, 4, 2
 # Draws of a sampler that are asked. An answer that says nothing of a row then seems to by 1 / sqrt(n_draws) of its deviation.
 N_DRAWS = 768
-# Answers of several fields that are looked at: the most probable ones. The others are taken to say nothing.
-N_ANSWERS = 4
+# Answers of several fields that are looked at: the most probable ones. The others are taken to say nothing, which hardly
+# changes the choice of a row, but lowers what answers are said to be worth.
+N_ANSWERS, N_ANSWERS_TOLD = 4, 10
 # Directions of the fields in which an answer takes off most variance, and the share of itself that a variance keeps.
 N_DIRECTIONS, LEAST_LEFT = 3, 0.05
 # Points of the integral over several fields, enough where all have the same noise and for differences of two, and rows
@@ -56,7 +57,15 @@ class Joint(NamedTuple):
     spurious: Array | None = None
 
 
-def joint(posterior: Posterior, rows: Nodes, asked: Nodes, *, n_draws: int = N_DRAWS, seed: int = 0) -> Joint:
+def joint(
+    posterior: Posterior,
+    rows: Nodes,
+    asked: Nodes,
+    *,
+    n_answers: int = N_ANSWERS,
+    n_draws: int = N_DRAWS,
+    seed: int = 0,
+) -> Joint:
     """In closed form where the posterior has one, else from its draws; of a mixture, averaged over components."""
     parts, weights = heaviest(posterior)
     temperature = getattr(posterior, "temperature", 1.0)
@@ -68,7 +77,7 @@ def joint(posterior: Posterior, rows: Nodes, asked: Nodes, *, n_draws: int = N_D
     found = [
         _tempered(_of_one_field(each, rows, asked), temperature)
         if isinstance(each.fit, EP)
-        else _of_several_fields(each, rows, asked, temperature)
+        else _of_several_fields(each, rows, asked, temperature, n_answers)
         for each in parts
     ]
     probability = sum(w * each.probability for w, each in zip(weights, found, strict=True))
@@ -137,7 +146,9 @@ class Moved(NamedTuple):
     root: Array
 
 
-def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, temperature: float) -> Joint:
+def _of_several_fields(
+    posterior: GaussianPosterior, rows: Nodes, asked: Nodes, temperature: float, n_answers: int
+) -> Joint:
     """The answer a at row c is a star of sites on the K fields there (`lone_stars`), which turns N(m_c, V_c) into
     N(m_ca, V_ca). Every other row follows, with ``G = Cov(u_j, u_c)``, a K x K matrix,
 
@@ -152,7 +163,7 @@ def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, 
     mean, variance = at @ fit.z_mean.T, fit.independent_variances(at, deviation, noise)
     n_rows, n_classes = mean.shape
     before = _chances(mean, variance, temperature)
-    moved = _answers(posterior, asked, noise, temperature)
+    moved = _answers(posterior, asked, noise, temperature, n_answers)
     with blas_threads(n_rows * len(asked) * n_classes**2 * fit.shared.shape[2]):
         cross = cross_covariance(posterior, rows, asked)
     n = moved.answer.shape[1]
@@ -183,13 +194,15 @@ def _chances(mean: Array, variance: Array, temperature: float) -> Array:
     return p if temperature == 1 else apply_temperature(p, temperature).astype(p.dtype)
 
 
-def _answers(posterior: GaussianPosterior, asked: Nodes, noise: float, temperature: float) -> Moved:
+def _answers(
+    posterior: GaussianPosterior, asked: Nodes, noise: float, temperature: float, n_answers: int
+) -> Moved:
     """The most probable answers at each row."""
     fit: Any = posterior.fit
     mean, alone, cross = fit.fields_at(posterior.whitening.matrix(asked), posterior.whitening.std(asked))
     n_classes = mean.shape[1]
     probability = apply_temperature(largest_probability_matched(mean, alone + noise**2, cross), temperature)
-    answer = np.argsort(-probability, axis=1, kind="stable")[:, :N_ANSWERS]
+    answer = np.argsort(-probability, axis=1, kind="stable")[:, :n_answers]
     n = answer.shape[1]
     V = np.repeat(cross + (alone + noise**2)[:, None, None] * np.eye(n_classes), n, axis=0)
     m = np.repeat(mean, n, axis=0)
