@@ -37,7 +37,7 @@ napoleon_use_rtype = False
 # A name in single backticks is a link if it is one of ours, and code if not; types of other projects are not linked.
 default_role = "py:obj"
 # What a few public objects hold inside, of which a reader need not know, is not either.
-INNER = r"EP|Features|Gaussian|Kernel|On\w+|Placement|Quartic|StarEP|Target|Whitening"
+INNER = r"EP|Features|Gaussian|Kernel|On\w+|Placement|Quartic|StarEP|T|Target|Whitening"
 nitpick_ignore_regex = [
     ("py:obj", ".*"),
     ("py:.*", r"(?!graphuq\.).*"),
