@@ -245,6 +245,8 @@ def test_the_class_under_another_name_is_no_category(tmp_path, monkeypatch):
     assert told + "--truth is --category color." in run("fit", "t.csv", "--label", "kind", "--out", "out").stderr
     words = ("label", "t.csv", "--label", "kind", "--out", "out", "--export", "answers.csv")
     assert told + "--drop is --category color." in run(*words).stderr
+    every = run("fit", "t.csv", "--label", "kind", "--out", "out", "--category", "all")
+    assert "Column 'is' holds the class of every labeled row. This would work: --truth is." in every.stderr
     words = (
         "fit",
         "t.csv",
@@ -260,6 +262,32 @@ def test_the_class_under_another_name_is_no_category(tmp_path, monkeypatch):
         *PLAIN,
     )
     assert json.loads(run(*words).stdout)["accuracy"] is not None
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        (lambda k: k < 12, "Column 'truth' is empty in rows without a class in 'kind': nothing is judged by it."),
+        (
+            lambda k: k % 3 == 0,
+            "Column 'truth' holds 'a' alone in rows without a class in 'kind': nothing is judged",
+        ),
+    ],
+)
+def test_a_truth_that_tells_nothing_is_noted(known, told, tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 2)) + 4 * np.arange(60)[:, None] % 12
+    lines = [
+        f"{x},{y},{'abc'[k % 3] if k < 12 else ''},{'abc'[k % 3] if known(k) else ''}"
+        for k, (x, y) in enumerate(X)
+    ]
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(["x,y,kind,truth", *lines]))
+    done = run("fit", table, "--label", "kind", "--truth", "truth", "--out", tmp_path / "out")
+    assert told in " ".join(done.stderr.split())
+    if "alone" in told:
+        few = "As far as the truth, which is known of 16 rows without a label, can tell, the probabilities are"
+        assert few in done.stdout
+        assert "So few rows prove little." in done.stdout
 
 
 def test_angles_are_between_rows_as_they_are(tmp_path):
@@ -381,8 +409,9 @@ def test_three_classes_with_a_learned_prior(tmp_path):
         answers = list(csv.DictReader(file))
     assert list(answers[0]) == [
         "name", "class", "probability of =cmd", "probability of Setosa", "probability of setosa", "label variance",
-        "uncertainty rank", "Monte-Carlo error", "labeled",
+        "uncertainty rank", "Monte-Carlo error", "labeled", "label",
     ]  # fmt: skip
+    assert all((each["labeled"] == "yes") == (each["label"] != "") for each in answers)
     p = np.array([[float(each[name]) for name in list(each)[2:5]] for each in answers])
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=3e-6)
     names = np.array(["'=cmd", "Setosa", "setosa"])

@@ -57,7 +57,7 @@ def fit_folder(
             data.rescale(classifier)
             classifier.fit(data.X, data.y)
         seconds = time.perf_counter() - began
-        tell(f"report and files, after {seconds:.0f} seconds ...")
+        tell(f"report and files, after {seconds:.1f} s ...")
         return write_results(part, question, data, classifier, notes=notes, seconds=seconds)
 
 
@@ -178,8 +178,13 @@ def _answers(classifier: GraphClassifier) -> dict[str, Sequence[Any]]:
     """The answers for the rows of the fit, by column."""
     probability, error = classifier.label_distributions_, classifier.label_errors_
     columns = _columns(classifier.classes_, probability, error)
-    labeled = np.isin(np.arange(len(probability)), classifier.labels_.nodes)
-    return {**columns, "labeled": ["yes" if known else "no" for known in labeled]}
+    given = dict(zip(classifier.labels_.nodes.tolist(), classifier.classes_[classifier.labels_.y], strict=True))
+    rows = range(len(probability))
+    return {
+        **columns,
+        "labeled": ["yes" if row in given else "no" for row in rows],
+        "label": [str(given.get(row, "")) for row in rows],
+    }
 
 
 def _new_answers(classifier: GraphClassifier, X: Array) -> dict[str, Sequence[Any]]:

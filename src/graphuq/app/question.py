@@ -101,13 +101,19 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
             )
         y = np.where(y == question.unlabeled, "", y)
     notes = table.notes + _missing_words(table, question.label, "unlabeled", unless=question.unlabeled)
-    labels = None if any_labels else _labels(y, table, question, notes)
+    labels = _labels_so_far(y) if any_labels else _labels(y, table, question, notes)
     names = _features(table, question)
     table = replace(table, row_names=row_names(table, question.row_id))
     categories, named = list(question.categories), question.row_id is not None
+    known = ~np.isin(y, UNLABELED_TEXT)
+    told = [
+        name
+        for name in names
+        if table.column(name).dtype.kind == "O" and known.any() and (table.column(name) == y)[known].all()
+    ]
     if categories == ["all"]:
-        categories = [name for name in names if table.column(name).dtype.kind != "f"]
-        if not categories:
+        categories = [name for name in names if table.column(name).dtype.kind != "f" and name not in told]
+        if not categories and not told:
             raise ValueError(f"No feature of {table.source.name} holds text: leave out --category all.")
     for name in categories:
         table.column(name)
@@ -116,17 +122,11 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
         notes += _missing_words(table, name, "missing")
     notes += [] if labels is None else notes_on(table, names, categories, labels, named=named)
     instead = "--drop" if any_labels or question.truth else "--truth"
-    known = ~np.isin(y, UNLABELED_TEXT)
-    answers = {
-        name: f"{instead} {quote(name)}"
-        for name in names
-        if table.column(name).dtype.kind == "O" and known.any() and (table.column(name) == y)[known].all()
-    }
     encoding = fit_encoding(
         table,
         names,
         categories=categories,
-        answers=answers,
+        answers={name: f"{instead} {quote(name)}" for name in told},
         named=named,
         impute=question.impute,
     )
@@ -134,6 +134,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     truth = None
     if question.truth is not None and labels is not None:
         truth = _truth(table.text(question.truth), labels, question)
+        notes += _told_by_truth(truth, labels, question)
         notes += _missing_words(table, question.truth, "not known")
     rows, X = _rows(table, names, truth), encoding.encode(table)
     notes += [] if labels is None else copied(X, labels)
@@ -155,6 +156,15 @@ def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str])
         )
     notes += lonely_classes(labels, question.label)
     return labels
+
+
+def _labels_so_far(y: NDArray[Any]) -> Labels | None:
+    """The labels of a column, of two classes or more, to which a person is to add others."""
+    if len({*y} - {*UNLABELED_TEXT}) < 2:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # labels are few yet
+        return read_labels(y)
 
 
 def _or_named(labels: Labels) -> str:
@@ -216,6 +226,18 @@ def _truth(text: NDArray[Any], labels: Labels, question: Question) -> NDArray[np
             "it cannot be found: label one such row, or leave those cells empty."
         )
     return np.array([number[name] for name in text])
+
+
+def _told_by_truth(truth: NDArray[np.int64], labels: Labels, question: Question) -> list[str]:
+    """A note where the truth says nothing of rows without a label, or of one class alone."""
+    found = np.setdiff1d(np.delete(truth, labels.nodes), [-1])
+    where = f"in rows without a class in {question.label!r}"
+    if not found.size:
+        return [f"Column {question.truth!r} is empty {where}: nothing is judged by it."]
+    if found.size == 1:
+        only = str(labels.classes[found[0]])
+        return [f"Column {question.truth!r} holds {only!r} alone {where}: nothing is judged of other classes."]
+    return []
 
 
 def row_names(table: Table, row_id: str | None) -> list[str]:

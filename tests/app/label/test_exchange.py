@@ -1,6 +1,7 @@
 import csv
 import gzip
 import json
+import re
 
 import pytest
 
@@ -41,9 +42,26 @@ def test_csv_there_and_back(session, make, tmp_path):
     other = make({0: "ant"})
     told = exchange.take(other, target, label="kind", row_id=None)
     assert told == (
-        "3 answers taken from labels.csv; new among the classes: 'bee' and 'cat'; 1 rows had a class already, and keep it"
+        "3 answers taken from labels.csv; new among the classes: 'bee' and 'cat'; rows that had a class already, and keep it: 1"
     )
     assert other.labels() == {**GIVEN, 5: "cat"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (
+            ["row 9,ant", "row 9,bee"],
+            "labels.csv has two classes for the row 'row 9', 'ant' and 'bee': choose one.",
+        ),
+        (["row 9,ant", "row 8,Ant"], "labels.csv, row 'row 8': 'Ant' differs from 'ant' only in capitals"),
+    ],
+)
+def test_an_import_is_refused_with_the_place(session, tmp_path, lines, told):
+    source = tmp_path / "labels.csv"
+    source.write_text("\n".join(["row,kind", *lines]))
+    with pytest.raises(ValueError, match=re.escape(told)):
+        exchange.take(session, source, label="kind", row_id=None)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 from graphuq import uncertainty
 from graphuq.app.fitting import ROW
 from graphuq.app.label.session import MAX_CLASSES, Session, checked_name
+from graphuq.app.label.store import Refused
 from graphuq.app.tables.read import read_table
 from graphuq.app.tables.text import USUAL, Marks, ending
 from graphuq.app.tables.write import beside, called_ours, guarded, unguarded, write_csv
@@ -57,6 +58,12 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
     if strange is not None:
         raise ValueError(f"{source.name} names the row {strange!r}, which the table does not have.")
     names = {name: checked_name(name) for _, name in found}  # all are doubted before one is taken
+    said: dict[str, str] = {}
+    for which, name in found:
+        if said.setdefault(which, name) != name:
+            raise ValueError(
+                f"{source.name} has two classes for the row {which!r}, {said[which]!r} and {name!r}: choose one."
+            )
     labels, taken, kept, before = session.labels(), 0, 0, len(session.store.events())
     known = {*session.classes(), *(names[name] for row, name in found if places[row] not in labels)}
     if len(known) > MAX_CLASSES:
@@ -69,7 +76,10 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
             continue
         with session.store.lock:
             if name not in session.classes():
-                session.do(f"import {name}", "import", "add", name=name)
+                try:
+                    session.do(f"import {name}", "import", "add", name=name)
+                except Refused as error:
+                    raise Refused(f"{source.name}, row {session.look.names[row]!r}: {error}") from None
             # again: of a row that a person was not sure of too
             key = f"import {row} {before + taken}"
             session.store.do(key, "import", "answer", row, name, again=True, asked=False)
@@ -79,7 +89,7 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
     told = f"{taken:,} answer{'s' if taken != 1 else ''} taken from {source.name}"
     new = [repr(name) for name in session.classes() if name not in classes] if classes else []
     told += f"; new among the classes: {listed(new)}" if new else ""
-    return told + (f"; {kept:,} rows had a class already, and keep it" if kept else "")
+    return told + (f"; rows that had a class already, and keep it: {kept:,}" if kept else "")
 
 
 def check_export(target: Path, force: bool, *read: Path) -> None:

@@ -79,6 +79,8 @@ def opened(
     if desk.picture_column is not None and desk.picture_column not in question.drop:
         question = replace(question, drop=[*question.drop, desk.picture_column])
     data = read_data(question, any_labels=True)
+    for note in data.notes:
+        tell(note)
     look = look_at(data, question, show=desk.show, pictures=desk.pictures, picture_column=desk.picture_column)
     with ExitStack() as stack:
         store = stack.enter_context(_kept(path))

@@ -19,6 +19,7 @@ Nodes = NDArray[np.int64]
 
 MAX_NAMED = 6  # classes that fit into a sentence
 SURE, UNSURE = 0.95, 0.7
+FEW_JUDGED = 30  # rows of known truth that prove little
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def sentences(
         )
     if judged is not None:
         told.append(by_the_truth(judged))
-    elif checked is not None:
+    if checked is not None and (judged is None or judged.n_nodes < FEW_JUDGED):
         told.append(str(checked))
     if suspicious:
         one = "s" if len(suspicious) == 1 else ""
@@ -83,8 +84,14 @@ def sentences(
 
 def by_the_truth(judged: Summary) -> str:
     """Whether probabilities are too sure, too timid or about right, judged by true classes."""
+    known = f"the truth, which is known of {_rows(judged.n_nodes)} without a label"
+    if judged.n_nodes < FEW_JUDGED:
+        return (
+            f"As far as {known}, can tell, the probabilities are {judged.verdict}: {share(judged.accuracy)} are classified "
+            f"right where {share(judged.promised)} were promised. So few rows prove little."
+        )
     return (
-        f"Judged by the truth, which is known of {_rows(judged.n_nodes)} without a label, the probabilities are "
+        f"Judged by {known}, the probabilities are "
         f"{judged.verdict}: {share(judged.accuracy, 1)} are classified right where {share(judged.promised, 1)} were "
         f"promised. Leave the least sure tenth to a person, and {share(judged.risk_coverage.at(0.9), 1)} of the rest are "
         "right."
