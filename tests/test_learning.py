@@ -14,7 +14,7 @@ from graphuq import GraphClassifier, calibration, graph, laplacian, spectrum
 from graphuq.feature_piece import FeaturePiece
 from graphuq.inference.independence import sample_independently
 from graphuq.learning import Hyperparameters, Hyperprior, LogNormal, learn
-from graphuq.learning.averaging import around, axes_of, axial, bound, climb, with_all_labels
+from graphuq.learning.averaging import alone, around, axes_of, axial, bound, climb, with_all_labels
 from graphuq.learning.evidence import AS_NOISE, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, GRAPH, Family
 from graphuq.learning.learned import Weighed, _deviations
@@ -584,6 +584,17 @@ def clouds(n_labels):
     )
     (whole,) = problems(S.truncate(40), Probit(np.arange(n_labels), y[:n_labels]), None, None)
     return whole
+
+
+def test_a_peak_alone_has_the_integral_of_its_gaussian():
+    (problem,) = problems(S, MODELS["two classes"], None, OPEN)
+    peak = climb(problem)
+    axes = axes_of(problem, peak)
+    (point,), (log_weight,) = alone(peak, axes)
+    assert point is peak
+    inverse = (axes @ axes.T)[np.ix_(problem.family.free, problem.family.free)]
+    integral = np.linalg.slogdet(2 * np.pi * inverse)[1] / 2
+    assert log_weight == pytest.approx(peak.log_posterior + integral, rel=1e-9)
 
 
 @pytest.mark.parametrize("n_few", [90, 180])

@@ -351,7 +351,7 @@ def _covariance_anywhere(at: Matrix, alone: Stack, shared: Stack) -> Any:
     n_classes = len(shared)
     if not go_there(len(at)) or len(at) > rows_at_once(n_classes):
         return _covariance(at, alone, shared)
-    # doubles: of products in single precision XLA compiles many to find the quickest, for half a minute on an H200
+    # doubles: single precision was left when XLA still tried many products for the quickest, and not measured since
     at = _accelerator.whole_block(_accelerator.widened(at.astype(float), 1), rows_at_once(n_classes))
     roots = _side_by_side(at, *(_accelerator.widened(each, 1, 2) for each in (shared, alone)))
     n_numbers = len(at) * sum(root.shape[1] for root in roots)
