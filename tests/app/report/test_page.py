@@ -193,6 +193,13 @@ def test_the_map_is_folded_where_the_graph_does_not_count(weight, told, three):
     assert drawn
 
 
+def test_a_bar_is_as_long_as_its_probability(three):
+    bars = re.findall(r"<i style='width:(\d+)%;[^>]*></i></span>(?:<span>)?([\d.]+)%", render(content_of(three)))
+    assert len(bars) > 20
+    for width, percent in bars:
+        assert abs(float(width) - float(percent)) <= 0.6
+
+
 def test_where_the_truth_is_known_it_judges_and_not_the_labels(three):
     content = content_of(three)
     page, without = render(content), render(content_of(three, truth=None))

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import re
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -20,7 +20,6 @@ from jinja2 import Environment, StrictUndefined, Template
 from graphuq import __version__
 from graphuq.app.report.content import N_MARGINALS, Content
 from graphuq.app.report.palette import SHAPES, variables
-from graphuq.app.report.plots import sureness
 from graphuq.app.wording import percent, share
 from graphuq.posterior.left_out import MAX_LEFT_OUT
 
@@ -68,7 +67,6 @@ def render(content: Content) -> str:
         map_caveat=_map_caveat(content.graph_weight),
         legend=_legend(content),
         stripes=_stripes(min(n_classes, 5)),
-        sureness=partial(sureness, n_classes=n_classes),
         groups=[(title, group) for title, group in _groups(content) if group],
         least=[int(node) for node in content.least_certain[: 2 * N_MARGINALS]],
         mistakes=_mistakes(content),
