@@ -107,11 +107,11 @@ def products(fitted, kind):
     """Shapes (inner, outer) of what every row of features, or of what is made of it, is multiplied by, in all passes."""
     piece = fitted._seen.linear
     n_features, n_linear = piece.weights.shape
-    n_landmarks, n_smooth = piece.smooth.shape
+    n_landmarks, n_bent = piece.turn.shape
     found = [(n_features, n_features), (n_features, n_linear)]  # covariance; the longest row
-    found += [(n_features, n_linear), (n_linear, n_landmarks), (n_landmarks, n_smooth)]  # columns of the answers
+    found += [(n_features, n_linear), (n_linear, n_landmarks), (n_landmarks, n_bent)]  # columns of the answers
     n_kept = max(each.prior.first + each.prior.n_modes for each in fitted.posterior_.components)
-    n_modes = max(2, n_kept - n_linear - n_smooth)
+    n_modes = max(2, n_kept - n_linear - n_bent)
     if kind == "cosine":
         found += [(n_features + 1, n_features + 1), (n_features, n_modes + 1)]
     if kind == "nystrom":

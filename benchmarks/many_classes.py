@@ -129,7 +129,8 @@ def digits():
     X, y = load_digits(return_X_y=True)
     nodes = some_of_each(y, PER_CLASS, seed=0)
     modes = spectrum.leading(laplacian.normalized(graph.knn(X, n_neighbors=10)), n_modes=N_MODES)
-    found = learn(modes, Probit(nodes, y[nodes]), features=FeaturePiece.of(X).columns(X), average=False)
+    piece = FeaturePiece.of(X)
+    found = learn(modes, Probit(nodes, y[nodes]), features=piece.columns(X), n_bent=piece.n_bent, average=False)
     return found.prior, found.model
 
 

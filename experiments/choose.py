@@ -1,7 +1,7 @@
 """By which numbers were the constants of the learned prior chosen? Log-loss on the data for choosing, one change at a time.
 
-Every constant is moved away from what it is, the others staying: the hyperprior (learning/hyperprior.py), the share
-and reach of the smooth part of a `FeaturePiece`, the number of neighbors, when modes are enough, and, for many
+Every constant is moved away from what it is, the others staying: the hyperprior (learning/hyperprior.py), with the share
+of bent columns, how soon these bend (feature_piece.py), the number of neighbors, when modes are enough, and, for many
 classes, what is believed of the temperature. All changes see the same labels, so that differences are taken draw by
 draw. Tables that are reported (table_data.REPORTING) are not touched.
 
@@ -43,8 +43,8 @@ TITLE = "the constants of the learned prior, moved one at a time on the data for
 DEFAULT = "as it is"
 MOVES = (1 / 3, 3.0)
 MOVED = ("diffusion", "graph", "linear", "constant", "mistakes", "beside_linear", "n_effective")
-LEFT_OUT = ("linear", "mistakes", "n_effective")
-SMOOTH_SHARES, SMOOTH_DISTANCES = (0.0, 0.2, 0.6, 0.8), (0.5, 4.0)
+LEFT_OUT = ("linear", "bent", "mistakes", "n_effective")
+BENT_SHARES, BENDINGS = (0.4, 0.6, 0.95), (0.75, 3.0)
 NEIGHBORS = (7, 10, 15)
 ENOUGH_MODES = (4e-2, 4e-3, 4e-4)
 TEMPERATURES = ((0.0, 1.2), (0.15, 1.2), (0.45, 1.2), (0.3, 1.1), (0.3, 1.5))
@@ -154,15 +154,15 @@ def modes_of(X: Array, n_neighbors: int) -> Spectrum:
     return cached(f"choose {n_neighbors} {n_modes} {zlib.crc32(X.tobytes())}", compute)
 
 
-def columns_of(X: Array) -> Array:
-    """Of the feature piece, by its constants as they are now."""
+def features_of(X: Array) -> dict[str, Any]:
+    """The columns of a feature piece, by its constants as they are now, as `learn` takes them."""
     piece = FeaturePiece.of(X)
     assert piece is not None
-    return piece.columns(X)
+    return {"features": piece.columns(X), "n_bent": piece.n_bent}
 
 
 def hyperpriors() -> dict[str, Hyperprior]:
-    """The default with one median moved, or one number left out."""
+    """The default with one number moved, or left out."""
     default = Hyperprior()
     found = {}
     for name in MOVED:
@@ -173,31 +173,35 @@ def hyperpriors() -> dict[str, Hyperprior]:
     for name in LEFT_OUT:
         left_out: dict[str, Any] = {name: None}
         found[f"no {name}"] = replace(default, **left_out)
-    return found
+    return found | bent_shares()
+
+
+def bent_shares() -> dict[str, Hyperprior]:
+    """The default with more or less of what bends."""
+    return {f"bent {share:g}": replace(Hyperprior(), bent=share) for share in BENT_SHARES}
 
 
 def changes(X: Array, y: Classes, nodes: Classes, given: Classes) -> dict[str, float]:
     """The log-loss on the rows without a label, of two classes, as it is and with each change."""
     rest = np.setdiff1d(np.arange(len(y)), nodes)
     model = Probit(nodes, given, n_classes=2)
-    modes, columns = modes_of(X, GraphClassifier().n_neighbors), columns_of(X)
+    modes, features = modes_of(X, GraphClassifier().n_neighbors), features_of(X)
 
-    def loss(modes: Spectrum, columns: Array, **settings: Any) -> float:
-        posterior = learn(modes, model, features=columns, **settings).posterior
+    def loss(modes: Spectrum, features: dict[str, Any], **settings: Any) -> float:
+        posterior = learn(modes, model, **features, **settings).posterior
         return calibration.log_loss(posterior.probability(rest), y[rest])
 
-    found = {DEFAULT: loss(modes, columns)}
+    found = {DEFAULT: loss(modes, features)}
     for name, hyperprior in hyperpriors().items():
-        found[name] = loss(modes, columns, hyperprior=hyperprior)
-    for name, values in (("SMOOTH_SHARE", SMOOTH_SHARES), ("SMOOTH_DISTANCE", SMOOTH_DISTANCES)):
-        for value in values:
-            with constant(feature_piece, name, value):
-                found[f"{name} {value:g}"] = loss(modes, columns_of(X))
+        found[name] = loss(modes, features, hyperprior=hyperprior)
+    for value in BENDINGS:
+        with constant(feature_piece, "BENDING", value):
+            found[f"BENDING {value:g}"] = loss(modes, features_of(X))
     for n_neighbors in NEIGHBORS:
-        found[f"n_neighbors {n_neighbors}"] = loss(modes_of(X, n_neighbors), columns)
+        found[f"n_neighbors {n_neighbors}"] = loss(modes_of(X, n_neighbors), features)
     for value in ENOUGH_MODES:
         with constant(learned, "CARRIED", value):
-            found[f"CARRIED {value:g}"] = loss(modes.truncate(modes.n_modes // 4), columns, more=doubling(modes))
+            found[f"CARRIED {value:g}"] = loss(modes.truncate(modes.n_modes // 4), features, more=doubling(modes))
     return found
 
 
@@ -212,11 +216,11 @@ def doubling(modes: Spectrum) -> Callable[[Spectrum], Spectrum | None]:
 
 
 def temperatures(X: Array, y: Classes, nodes: Classes) -> dict[str, float]:
-    """The log-loss on the rows without a label, of many classes, with each belief of the temperature."""
+    """The log-loss on the rows without a label, of many classes, with each belief of the temperature and of what bends."""
     rest = np.setdiff1d(np.arange(len(y)), nodes)
     model = Probit(nodes, y[nodes], n_classes=int(y.max()) + 1)
-    modes = modes_of(X, GraphClassifier().n_neighbors)
-    bare = replace(learn(modes, model, features=columns_of(X)).posterior, temperature=1.0)
+    modes, features = modes_of(X, GraphClassifier().n_neighbors), features_of(X)
+    bare = replace(learn(modes, model, **features).posterior, temperature=1.0)
     probability = bare.probability(rest)
 
     def loss(posterior: Mixture) -> float:
@@ -228,6 +232,9 @@ def temperatures(X: Array, y: Classes, nodes: Classes) -> dict[str, float]:
     for value in values:
         with constant(mixture, name, value):
             found[f"{name} {value}"] = loss(bare.tempered())
+    for name, hyperprior in {"no bent": replace(Hyperprior(), bent=None), **bent_shares()}.items():
+        posterior = learn(modes, model, **features, hyperprior=hyperprior).posterior
+        found[name] = calibration.log_loss(posterior.probability(rest), y[rest])
     return found
 
 

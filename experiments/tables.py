@@ -164,13 +164,14 @@ class Prepared:
 
     Attributes:
         y: the classes.
-        features: columns for the linear piece of the learned prior.
+        features, n_bent: columns for the function of the features of the learned prior, and how many of them are bent.
         spectrum: of the graph that `GraphClassifier` makes.
         rows: what tells rows apart: those that are alike get the same answer.
     """
 
     y: Classes
     features: Array
+    n_bent: int
     spectrum: Spectrum
     rows: list[bytes]
 
@@ -195,7 +196,7 @@ def prepared(X: Array, y: Classes) -> Prepared:
     key = f"tables {n_modes} {sha256(graph.weights.data.tobytes()).hexdigest()}"
     piece = FeaturePiece.of(X)
     assert piece is not None
-    return Prepared(y, piece.columns(X), cached(key, compute), fingerprints(X))
+    return Prepared(y, piece.columns(X), piece.n_bent, cached(key, compute), fingerprints(X))
 
 
 @lru_cache(maxsize=64)
@@ -210,8 +211,8 @@ def ours(problem: Prepared, nodes: Classes, given: Classes) -> tuple[Mixture, Ar
     model = Probit(nodes, given, n_classes=int(problem.y.max()) + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of labels that decide little, which is the point
-        beliefs = learn(problem.spectrum, model, features=problem.features).posterior
-    return beliefs, average_equal(beliefs.probability(), problem.rows)
+        found = learn(problem.spectrum, model, features=problem.features, n_bent=problem.n_bent)
+    return found.posterior, average_equal(found.posterior.probability(), problem.rows)
 
 
 def draw_labels(y: Classes, trial: Trial) -> tuple[Classes, Classes]:

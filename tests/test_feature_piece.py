@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from graphuq import tall
-from graphuq.feature_piece import SMOOTH_DISTANCE, SMOOTH_SHARE, FeaturePiece
+from graphuq import feature_piece, tall
+from graphuq.feature_piece import FeaturePiece
 from graphuq.graph import features, units
 from graphuq.graph.units import NORMAL_DISTANCE
 
@@ -18,7 +18,7 @@ def X():
 
 
 def linear_part(piece, X):
-    return piece.columns(X)[:, : piece.weights.shape[1]] / np.sqrt(1 - SMOOTH_SHARE)
+    return piece.columns(X)[:, piece.n_bent :]
 
 
 def compressed(x):
@@ -28,20 +28,34 @@ def compressed(x):
     return np.arcsinh((x - np.median(x)) / (others[len(others) // 2] / NORMAL_DISTANCE))
 
 
-def test_covariance_is_that_of_a_linear_function_and_a_smooth_one(X):
+def test_columns_are_those_of_a_linear_function_and_of_a_bent_one(X, monkeypatch):
+    monkeypatch.setattr(feature_piece, "N_BENT", 80)
     piece = FeaturePiece.of(X)
-    H = piece.columns(X)
+    H = piece.columns(X)[:, : piece.n_bent]
     Z = np.column_stack([compressed(x) for x in X.T])
     Z = (Z - Z.mean(axis=0)) / Z.std(axis=0) / np.sqrt(3)
     np.testing.assert_allclose(linear_part(piece, X), Z, atol=1e-12)
-    square = np.square(Z[:, None] - Z[None]).sum(axis=2)
-    K = np.exp(-square / (2 * SMOOTH_DISTANCE))
+    apart = np.abs(Z[:, None] - Z[None]).sum(axis=2)
+    K = np.exp(-1.5 * apart / apart.mean())
     center = np.eye(80) - 1 / 80
     K = center @ K @ center
-    K *= 80 / np.trace(K)
-    expected = (1 - SMOOTH_SHARE) * Z @ Z.T + SMOOTH_SHARE * K
-    np.testing.assert_allclose(H @ H.T, expected, atol=1e-5)  # the smallest eigenvalues are left out
-    assert np.square(H).sum(axis=1).mean() == pytest.approx(1)
+    np.testing.assert_allclose(H @ H.T, K * 80 / np.trace(K), atol=1e-10)
+    assert np.square(linear_part(piece, X)).sum(axis=1).mean() == pytest.approx(1)
+
+
+def test_the_leading_columns_carry_most_of_what_bends(X):
+    """60 of 80 columns, and what they leave out is small."""
+    piece = FeaturePiece.of(X)
+    assert piece.n_bent == 60
+    assert np.square(piece.columns(X)[:, :60]).sum(axis=1).mean() == pytest.approx(1)
+
+
+def test_a_bent_function_may_bend_with_one_feature_alone():
+    """Rows at the corners of a square: the L1 distance is a sum over features, so similarities are products."""
+    corners = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=float)
+    similar = np.exp(-np.abs(corners[:, None] - corners).sum(axis=2))
+    np.testing.assert_allclose(feature_piece._bent(corners, corners, np.eye(4)), similar)
+    assert similar[0, 3] == pytest.approx(similar[0, 1] * similar[0, 2])
 
 
 def test_the_scale_of_a_feature_does_not_matter(X):
@@ -168,7 +182,8 @@ def test_some_rows_stand_for_many(monkeypatch):
     piece, stored = FeaturePiece.of(X), FeaturePiece.of(tall.tall(X))
     np.testing.assert_array_equal(piece.weights, stored.weights)
     np.testing.assert_allclose(piece.columns(X), stored.columns(tall.tall(X)), atol=1e-12)
-    assert np.square(piece.columns(X)).sum(axis=1).mean() == pytest.approx(1, abs=0.1)
+    for part in np.split(piece.columns(X), [piece.n_bent], axis=1):
+        assert np.square(part).sum(axis=1).mean() == pytest.approx(1, abs=0.1)
 
 
 def test_features_that_do_not_vary_are_left_out(X):

@@ -83,8 +83,8 @@ def differences(function, x, step=1e-5):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_gradient_is_that_of_finite_differences(name):
-    """Of the graph alone, the features alone, and both; along every coordinate that is there."""
-    for problem in problems(S, MODELS[name], FEATURES, believed(name)):
+    """Of the graph alone, the features alone, linear or bent, and both; along every coordinate that is there."""
+    for problem in problems(S, MODELS[name], FEATURES, believed(name), n_bent=1):
         free = problem.family.free
         theta = problem.family.mean + 0.1 * problem.family.deviation
         expected = differences(lambda t, at=problem.at: at(t, tolerance=1e-12).log_posterior, theta)
@@ -95,8 +95,8 @@ def test_gradient_is_that_of_finite_differences(name):
 
 
 def test_derivatives_of_variances_and_hyperprior():
-    for structure in OPEN.structures(has_features=True):
-        family = Family.of(S, structure, n_linear=3)
+    for structure in OPEN.structures(n_linear=3, n_bent=2):
+        family = Family.of(S, structure, n_linear=3, n_bent=2)
         theta = family.mean + 0.3 * family.deviation
         np.testing.assert_allclose(family.jacobian(theta), differences(family.log_variances, theta).reshape(len(BOUNDS), -1), atol=1e-7)  # fmt: skip
         expected = differences(family.log_prior, theta)
@@ -109,44 +109,51 @@ def test_the_graphs_variances_are_those_of_the_matern_prior(normalized):
     np.fill_diagonal(weights, 0)
     make = laplacian.normalized if normalized else laplacian.unnormalized
     modes = spectrum.dense(make(weights))
-    (structure,) = OPEN.structures(has_features=False)
+    (structure,) = OPEN.structures()
     family = Family.of(modes, structure)
     found, numbers = np.exp(family.log_variances(family.mean)), family.hyperparameters(family.mean)
     expected = matern(modes, tau=numbers.tau, alpha=numbers.alpha, constant=0.0).variances[1:]
     np.testing.assert_allclose(found[1:], numbers.graph**2 * expected, rtol=1e-9)
     assert found[0] == pytest.approx(numbers.constant**2 * (1 + numbers.graph**2))
-    assert (numbers.linear, numbers.gamma) == (0.0, pytest.approx(0.9))
+    assert (numbers.linear, numbers.bent, numbers.gamma) == (0.0, 0.0, pytest.approx(0.9))
     assert numbers.mistakes == pytest.approx(0.05 / 1.05)
 
 
-def dense_prior(numbers, features):
+def dense_prior(numbers, features, n_bent=0):
     """``kappa^2 (1 + a^2 + b^2) 1 1^T + a^2 X X^T + b^2 C``, C the matern covariance without its constant."""
-    level = numbers.constant**2 * (1 + numbers.linear**2 + numbers.graph**2)
+    level = numbers.constant**2 * (1 + numbers.linear**2 + numbers.bent**2 + numbers.graph**2)
     smooth = matern(S, tau=numbers.tau, alpha=numbers.alpha, constant=0.0)
     columns = np.hstack([np.ones((40, 1)), features, S.vectors[:, 1:]])
     variances = np.concatenate(
         [
             [level],
-            np.full(features.shape[1], numbers.linear**2),
+            np.repeat([numbers.bent**2, numbers.linear**2], [n_bent, features.shape[1] - n_bent]),
             numbers.graph**2 * smooth.variances[1:],
         ]
     )
     return GaussianPrior(columns, variances)
 
 
+@pytest.mark.parametrize("n_bent", [0, 1])
 @pytest.mark.parametrize("name", ["two classes", "three classes"])
-def test_pieces_are_weighed_by_their_evidence(name):
-    """With every number fixed, against expectation propagation under the dense sum of the pieces."""
+def test_pieces_are_weighed_by_their_evidence(name, n_bent):
+    """With every number fixed, against expectation propagation under the dense sum of the pieces.
+
+    Where there are bent columns, what bends has 0.8 of the features' variance, and linear and bent structures together
+    weigh as much as the graph alone does.
+    """
     model = MODELS[name]
-    learned = learn(S, model, features=FEATURES, hyperprior=fixed())
+    learned = learn(S, model, features=FEATURES, n_bent=n_bent, hyperprior=fixed())
     evidence, probability = [], []
-    for use_graph, use_linear in ((1, 0), (0, 1), (1, 1)):
+    parts = [(1.0, 0.0), (np.sqrt(0.2), np.sqrt(0.8))][: 1 + n_bent]
+    structures = [(1, 0.0, 0.0), *((use_graph, *part) for use_graph in (0, 1) for part in parts)]
+    for use_graph, linear, bent in structures:
         numbers = learned.hyperparameters._replace(
-            tau=np.sqrt(3.0 / 12.0), graph=2.5 * use_graph, linear=0.8 * use_linear
+            tau=np.sqrt(3.0 / 12.0), graph=2.5 * use_graph, linear=0.8 * linear, bent=0.8 * bent
         )
         same = replace(model, gamma=0.9, delta=0.05 / 1.05)
-        dense = GaussianPosterior.of(dense_prior(numbers, FEATURES), same)
-        evidence.append(dense.fit.log_evidence)
+        dense = GaussianPosterior.of(dense_prior(numbers, FEATURES, n_bent), same)
+        evidence.append(dense.fit.log_evidence - np.log(1 + n_bent if linear else 1))
         probability.append(dense.classes(OTHERS, noise=False).probability)
     shares = np.exp(np.array(evidence) - max(evidence))
     shares /= shares.sum()
@@ -158,7 +165,8 @@ def test_pieces_are_weighed_by_their_evidence(name):
         expected,
         atol=0.01 if name == "two classes" else 0.03,
     )
-    assert learned.log_evidence == pytest.approx(max(evidence), abs=1e-4)
+    best = structures[int(np.argmax(evidence))]
+    assert learned.log_evidence == pytest.approx(max(evidence) + np.log(1 + n_bent if best[1] else 1), abs=1e-4)
 
 
 def test_two_fields_have_the_evidence_of_one():
@@ -276,7 +284,7 @@ def test_the_average_is_that_of_a_dense_grid(name):
     assert peak.log_deviations.graph == pytest.approx(
         spread, rel=0.25
     )  # a point alone, as wide as the curvature says
-    assert peak.log_deviations._replace(graph=0.0) == pytest.approx(np.zeros(7), abs=1e-12)
+    assert peak.log_deviations._replace(graph=0.0) == pytest.approx(np.zeros(8), abs=1e-12)
 
 
 def test_experiment_averages_as_learning_does():
@@ -295,16 +303,16 @@ def test_experiment_averages_as_learning_does():
 def test_what_a_point_lacks_is_no_part_of_a_spread():
     """Graph and tau known exactly wherever there is a graph; linear within a factor of 2, weights 1 to 3."""
     found = [
-        Hyperparameters(tau=0.3, alpha=8.0, graph=12.0, linear=0.0, constant=0.5, mistakes=0.0, gamma=1.0),
-        Hyperparameters(tau=0.7, alpha=8.0, graph=0.0, linear=1.0, constant=0.5, mistakes=0.01, gamma=1.0),
-        Hyperparameters(tau=0.3, alpha=8.0, graph=12.0, linear=4.0, constant=0.5, mistakes=0.01, gamma=1.0),
+        Hyperparameters(tau=0.3, alpha=8.0, graph=12.0, linear=0.0, bent=0.0, constant=0.5, mistakes=0.0, gamma=1.0),
+        Hyperparameters(tau=0.7, alpha=8.0, graph=0.0, linear=1.0, bent=2.0, constant=0.5, mistakes=0.01, gamma=1.0),
+        Hyperparameters(tau=0.3, alpha=8.0, graph=12.0, linear=4.0, bent=0.0, constant=0.5, mistakes=0.01, gamma=1.0),
     ]
-    points = [Weighed("one", SimpleNamespace(hyperparameters=each), 0.0, np.full(7, 0.3)) for each in found]
+    points = [Weighed("one", SimpleNamespace(hyperparameters=each), 0.0, np.full(8, 0.3)) for each in found]
     spread = _deviations(points, np.array([0.2, 0.6, 0.2]))
-    assert spread._replace(linear=0.0) == pytest.approx(np.zeros(7), abs=1e-12)
+    assert spread._replace(linear=0.0) == pytest.approx(np.zeros(8), abs=1e-12)
     assert spread.linear == pytest.approx(np.log(4) * np.sqrt(0.75 * 0.25))
     alone = _deviations(points[1:2], np.ones(1))  # it stands for all around it: what it has is as wide as its peak
-    assert alone == pytest.approx([0, 0, 0, 0.3, 0.3, 0.3, 0.3])
+    assert alone == pytest.approx([0, 0, 0, 0.3, 0.3, 0.3, 0.3, 0.3])
 
 
 def test_result_can_be_sampled_and_reports_its_spread():
@@ -533,7 +541,7 @@ def test_many_labels_decide_by_some_of_them(monkeypatch):
     model = Probit(nodes, (S.vectors[:120, 1] > 0).astype(int))
     found = learn(S, model)
     assert len(found.posterior.weights) == 1
-    free = found.log_deviations._replace(alpha=1.0, linear=1.0, gamma=1.0)  # these are fixed, or not there
+    free = found.log_deviations._replace(alpha=1.0, linear=1.0, bent=1.0, gamma=1.0)  # these are fixed, or not there
     assert 0.02 < min(free) < max(free) < np.log(5.0)  # no wider than the widest of the hyperprior
     (whole,) = problems(S, model, None, None)
     few = whole.with_few_labels(40)

@@ -1,4 +1,4 @@
-"""Features in; columns in which a function is linear, or smooth, and the same columns for new rows, out."""
+"""Features in; columns in which a function is linear, or bends, and the same columns for new rows, out."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
+from scipy.spatial.distance import cdist
 
 from graphuq._threads import blas_threads
-from graphuq.graph.distances import squared_distances
 from graphuq.graph.features import principal
 from graphuq.graph.units import in_units, is_sparse, with_units
 from graphuq.tall import Tall, row_blocks
@@ -23,32 +23,34 @@ MOST_COLUMNS = 50
 REACH = 1.5
 # Farther than so many times its reach no feature counts: squares stay finite.
 FARTHEST = 1e100
-# The share of the variance that bends, over what squared distance (rows are 2 apart on average), and the rows and
-# columns that carry it. Share and distance were chosen on tables that are not reported.
-SMOOTH_SHARE, SMOOTH_DISTANCE = 0.4, 1.5
-N_LANDMARKS, N_SMOOTH = 400, 60
+# Rows as far apart as rows are on average have a bent function's values correlated as exp of minus this; chosen on
+# tables that are not reported. And the rows and columns that carry it.
+BENDING = 1.5
+N_LANDMARKS, N_BENT = 200, 60
 
 
 @dataclass(frozen=True, eq=False)
 class FeaturePiece:
-    """Columns h(x) with ``u(x) = <w, h(x)>``, w ~ N(0, I), a linear function of the features plus a smooth one.
+    """Columns h(x) with ``u(x) = <w, h(x)>``, w ~ N(0, V), for functions of the features that are linear, or bend.
 
     The features are compressed and brought to deviation 1, see `units`; of more than 50 the principal directions are
-    kept. With z these features, ``l(x) = (z - mean) W``, whose squares add up to 1 on average, and s the share that
-    bends,
+    kept. With z these features, linear columns are ``l(x) = (z - mean) W``. Bent ones, b(x), have
 
-        Cov(u(x), u(x')) = (1 - s) <l(x), l(x')> + s k(x, x'),    k ~ exp(-|l(x) - l(x')|^2 / (2 * 1.5)),
+        <b(x), b(x')> ~ exp(-1.5 |l(x) - l(x')|_1 / d),    |.|_1 the sum over columns, d its mean between rows,
 
-    k through its leading eigenfunctions on some rows, the landmarks, centered, and of size 1 on average as well.
+    through its leading eigenfunctions on some rows, the landmarks, and centered. In the sum over columns what one feature
+    says may bend without the others, as steps do in a tree. The squares of linear columns add up to 1 at an average
+    row, and so do those of bent ones.
 
     Attributes:
         units: median, unit and one over the deviation of each feature, shape (3, n_features).
         weights: W, shape (n_features, n_linear).
         offset: ``mean W``, shape (n_linear,).
         reach: how far from its median a feature may be for u to be known there, shape (n_features,).
-        landmarks: l of some rows, shape (n_landmarks, n_linear).
-        smooth: what turns similarities to landmarks into columns, shape (n_landmarks, n_smooth).
-        center: what is taken off these, shape (n_smooth,).
+        landmarks: l of some rows, times 1.5 / d, shape (n_landmarks, n_linear).
+        turn: what turns similarities to landmarks into columns, shape (n_landmarks, n_bent).
+        center: what is taken off these, shape (n_bent,).
+        rate: 1.5 / d, shape (1,).
     """
 
     units: Array
@@ -56,8 +58,9 @@ class FeaturePiece:
     offset: Array
     reach: Array
     landmarks: Array
-    smooth: Array
+    turn: Array
     center: Array
+    rate: Array
 
     @classmethod
     def of(cls, X: Any) -> FeaturePiece | None:
@@ -73,18 +76,21 @@ class FeaturePiece:
         linear = np.asarray(z @ weights) - mean @ weights
         size = np.sqrt(np.square(linear).sum(axis=1).mean())
         weights, linear = weights / size, linear / size
-        landmarks, smooth, center = _smooth(linear[:N_LANDMARKS], linear)
         top, bottom = (np.asarray(_dense(each)).ravel() for each in (X.max(axis=0), X.min(axis=0)))
         reach = REACH * np.maximum(top - units[0], units[0] - bottom)
-        return cls(units, weights, mean @ weights, reach, landmarks, smooth, center)
+        return cls(units, weights, mean @ weights, reach, *_bending(linear[:N_LANDMARKS], linear))
+
+    @property
+    def n_bent(self) -> int:
+        """How many of the columns, the first, are bent."""
+        return self.turn.shape[1]
 
     def columns(self, X: Any) -> Any:
-        """The columns of rows, shape (n_rows, n_linear + n_smooth); those of a store are made when they are asked for."""
+        """The columns of rows, shape (n_rows, n_bent + n_linear); those of a store are made when they are asked for."""
         if isinstance(X, Tall):
-            return X.mapped(self.columns, self.weights.shape[1] + self.smooth.shape[1])
+            return X.mapped(self.columns, self.n_bent + self.weights.shape[1])
         linear = np.asarray(in_units(X, self.units) @ self.weights) - self.offset
-        bent = _bent(linear, self.landmarks, self.smooth) - self.center
-        return np.hstack([np.sqrt(1 - SMOOTH_SHARE) * linear, np.sqrt(SMOOTH_SHARE) * bent])
+        return np.hstack([_bent(self.rate * linear, self.landmarks, self.turn) - self.center, linear])
 
     def within_reach(self, X: Any) -> tuple[Array, Array]:
         """The columns of new rows, each feature cut to its reach, and the squared length that was cut off, shape (n_rows,).
@@ -106,22 +112,21 @@ def _dense(X: Any) -> Any:
     return X.toarray() if is_sparse(X) else X
 
 
-def _bent(linear: Array, landmarks: Array, turn: Array) -> Array:
-    """Similarities to landmarks, turned into columns; in small blocks, which stay in the cache."""
-    parts = [linear[rows] for rows in row_blocks(len(linear), 16 * len(landmarks))]
+def _bent(rows: Array, landmarks: Array, turn: Array) -> Array:
+    """Similarities ``exp(-|x - y|_1)`` to landmarks, turned into columns; in small blocks, which stay in the cache."""
+    parts = [rows[part] for part in row_blocks(len(rows), 16 * len(landmarks))]
     with blas_threads(0):
-        return np.concatenate(
-            [np.exp(-squared_distances(part, landmarks) / (2 * SMOOTH_DISTANCE)) @ turn for part in parts]
-        )
+        return np.concatenate([np.exp(-cdist(part, landmarks, "cityblock")) @ turn for part in parts])
 
 
-def _smooth(landmarks: Array, spread: Array) -> tuple[Array, Array, Array]:
-    """Landmarks, what turns similarities to them into columns, and their center, from rows that are spread out."""
-    with blas_threads(len(landmarks) ** 3):
-        values, vectors = eigh(np.exp(-squared_distances(landmarks, landmarks) / (2 * SMOOTH_DISTANCE)))
-    kept = np.flatnonzero(values > 1e-8 * values[-1])[::-1][:N_SMOOTH]
+def _bending(some: Array, linear: Array) -> tuple[Array, Array, Array, Array]:
+    """Landmarks, what turns similarities to them into columns, their center, and the rate; from rows of linear columns."""
+    rate = np.array([BENDING / cdist(linear, some, "cityblock").mean()])
+    landmarks = rate * some
+    values, vectors = eigh(np.exp(-cdist(landmarks, landmarks, "cityblock")))
+    kept = np.flatnonzero(values > 1e-8 * values[-1])[::-1][:N_BENT]
     turn = vectors[:, kept] / np.sqrt(values[kept])
-    columns = _bent(spread, landmarks, turn)
+    columns = _bent(rate * linear, landmarks, turn)
     center = columns.mean(axis=0)
     size = np.sqrt(np.square(columns - center).sum(axis=1).mean())
-    return landmarks, turn / size, center / size
+    return landmarks, turn / size, center / size, rate

@@ -56,8 +56,9 @@ class NewRows:
         has_value: the modes whose values are reliable, shape (n_modes,); all by default.
         least_quantile: sets the least variance, a quantile of the prior variances of the nodes, so that a row far from
             all others is uncertain. None leaves the variance to the eigenvectors.
-        beyond: for a prior whose first columns are linear in the features, the squared length by which each row exceeds
+        beyond: for a prior with columns that are linear in the features, the squared length by which each row exceeds
             the reach of the nodes, shape (n_new,); nothing is known about the slope there.
+        slope: the first of these columns.
         nearest, share: the node nearest to each row, and to what degree (0 to 1) the row counts as that node, shape
             (n_new,) each, if known.
     """
@@ -66,6 +67,7 @@ class NewRows:
     has_value: NDArray[np.bool_] | bool = True
     least_quantile: float | None = None
     beyond: Array | None = None
+    slope: int = 0
     nearest: NDArray[np.int64] | None = None
     share: Array | None = None
 
@@ -214,8 +216,8 @@ class GaussianPrior:
         if where.least_quantile is not None:
             least = self._quantile(counted, where.least_quantile)
             own += np.maximum(least - np.square(self.rows(where)) @ counted, 0.0)
-        if where.beyond is not None and self.first == 0:
-            own += where.beyond * self.variances[0]
+        if where.beyond is not None and self.first <= where.slope:
+            own += where.beyond * self.variances[where.slope - self.first]
         return own
 
     def _quantile(self, counted: Array, share: float) -> float:

@@ -33,8 +33,8 @@ def blobs(monkeypatch):
     monkeypatch.setattr(choose, "load", data.__getitem__)
     for name in ("MOVED", "LEFT_OUT"):
         monkeypatch.setattr(choose, name, ("mistakes",))
-    monkeypatch.setattr(choose, "SMOOTH_SHARES", (0.0,))
-    monkeypatch.setattr(choose, "SMOOTH_DISTANCES", ())
+    monkeypatch.setattr(choose, "BENT_SHARES", (0.2,))
+    monkeypatch.setattr(choose, "BENDINGS", (3.0,))
     monkeypatch.setattr(choose, "NEIGHBORS", (7,))
     monkeypatch.setattr(choose, "ENOUGH_MODES", (4e-3,))
 
@@ -47,16 +47,16 @@ def test_data_for_choosing_are_not_reported():
 def test_hyperpriors_differ_from_the_default_in_one_number():
     default = Hyperprior()
     found = choose.hyperpriors()
-    assert len(found) == 2 * len(choose.MOVED) + len(choose.LEFT_OUT)
+    assert len(found) == 2 * len(choose.MOVED) + len(choose.LEFT_OUT) + len(choose.BENT_SHARES)
     for name, each in found.items():
         changed = [key for key, value in vars(default).items() if getattr(each, key) != value]
         assert changed == [name.removeprefix("no ").split()[0]]
 
 
 def test_a_record_tells_what_every_change_does_and_leaves_constants_alone(blobs):
-    before = feature_piece.SMOOTH_SHARE, mixture.TEMPERATURE, mixture.EXPONENT_OF_SINGLES
+    before = feature_piece.BENDING, mixture.TEMPERATURE, mixture.EXPONENT_OF_SINGLES
     results = plain([choose.run(SMALL, trial) for trial in choose.trials(SMALL)])
-    assert before == (feature_piece.SMOOTH_SHARE, mixture.TEMPERATURE, mixture.EXPONENT_OF_SINGLES)
+    assert before == (feature_piece.BENDING, mixture.TEMPERATURE, mixture.EXPONENT_OF_SINGLES)
     values = plain(choose.summarize(SMALL, results))
     assert set(values) == {
         "many classes",
@@ -65,12 +65,13 @@ def test_a_record_tells_what_every_change_does_and_leaves_constants_alone(blobs)
         "tables, a tenth wrong",
     }
     two, many = values["tables, a tenth wrong"]["changes"], values["many classes"]["changes"]
-    assert {"no mistakes", "SMOOTH_SHARE 0", "n_neighbors 7", "CARRIED 0.004"} <= set(two)
-    assert two["SMOOTH_SHARE 0"][0] != 0
+    assert {"no mistakes", "BENDING 3", "bent 0.2", "n_neighbors 7", "CARRIED 0.004"} <= set(two)
+    assert two["BENDING 3"][0] != 0
+    assert two["bent 0.2"][0] != 0
     singles = next(r["losses"] for r in results if r.get("per_class") == 1)
     assert singles["EXPONENT_OF_SINGLES 1.0"] != singles[choose.DEFAULT]
-    assert len(many) == len(choose.TEMPERATURES) + len(choose.OF_SINGLES)
-    assert len(values["tables, many classes"]["changes"]) == len(choose.TEMPERATURES)
+    assert len(many) == len(choose.TEMPERATURES) + len(choose.OF_SINGLES) + 2
+    assert len(values["tables, many classes"]["changes"]) == len(choose.TEMPERATURES) + 2
     record = Record("choose", "quick", plain(asdict(SMALL)), values, 1.0, "0", "a machine")
     assert len(choose.claims(record)) == 4
     assert choose.draw(record).axes

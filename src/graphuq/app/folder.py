@@ -45,7 +45,7 @@ from graphuq.spectrum.result import Spectrum
 from graphuq.tall import Tall, numbered, some_rows, spread, tall
 
 RUN, MODEL, REPORT, ANSWERS = "run.json", "model.npz", "report.html", "predictions.csv"
-FORMAT = "graphuq model 5"
+FORMAT = "graphuq model 6"
 _PLAIN = {"M": np.int64, "m": np.int64, "f": np.float64}  # as a file holds times and fractions
 # What a model is made of beside its posterior and weights: stored field by field.
 _PIECES: dict[str, Any] = {

@@ -30,7 +30,7 @@ DRAWN_WEIGHT = 0.9
 # What probit learns of the labels' noise: of no use to another model.
 NOISE = ("gamma", "mistakes")
 # Deviations, which are in units of the noise.
-IN_UNITS_OF_NOISE = ("gamma", "graph", "linear")
+IN_UNITS_OF_NOISE = ("gamma", "graph", "linear", "bent")
 # What a prior without a graph piece does not have.
 OF_GRAPH = ("tau", "alpha")
 # What is known within this factor was fixed, but for rounding.
@@ -129,7 +129,8 @@ def _learned(
     if len(labels.nodes) >= classifier.n_modes:  # so many labels can tell all modes apart
         modes = seen.more_modes(classifier, modes, classifier.n_modes) or modes
     more = partial(seen.more_modes, classifier)
-    found = learn(modes, climbed, features=seen.columns, hyperprior=believed, more=more)
+    n_bent = 0 if seen.linear is None else seen.linear.n_bent
+    found = learn(modes, climbed, features=seen.columns, n_bent=n_bent, hyperprior=believed, more=more)
     seconds["learning"] = time.perf_counter() - began - (seconds["spectrum"] - before)
     seen = replace(seen, spectrum=found.spectrum)
     values = found.hyperparameters._asdict()

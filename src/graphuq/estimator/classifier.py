@@ -62,7 +62,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             the widest feature has more than ten times the range of others, or a feature has far outliers, but never for
             sparse features, which it leaves as they are given. A learned prior's function of the features is always in
             robust units.
-        prior: "learned" (a sum of a matern prior on the graph and a function of the features, linear or smooth, whose
+        prior: "learned" (a sum of a matern prior on the graph and a function of the features, linear or bent, whose
             hyper-parameters are learned from the labels, as is the labels' noise), "matern" with the given `tau` and
             `alpha`, or the paper's "approximate", "project" or "full". Or a function of a spectrum that returns a
             prior, such as ``prior.matern(tau=0.1, alpha=2)``.
@@ -95,8 +95,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             `classes_`.
         label_errors_: the Monte-Carlo errors of these.
         posterior_: the `Posterior`: `Draws`, a `GaussianPosterior` or a `Mixture`.
-        hyperparameters_: gamma, tau, alpha, graph, linear, constant, mistakes, epsilon, as far as they apply. gamma is
-            the value given or, for a learned prior, 1, the unit of graph and linear.
+        hyperparameters_: gamma, tau, alpha, graph, linear, bent, constant, mistakes, epsilon, as far as they apply. gamma
+            is the value given or, for a learned prior, 1, the unit of graph, linear and bent.
         hyperparameter_spread_: for each learned one, the factor within which it is known.
         graph_, spectrum_: the similarity graph and its eigenpairs; for a large graph, those that carry weight.
         stages_, peak_gigabytes_: the seconds that each part of `fit` took, and the most memory this process has held.

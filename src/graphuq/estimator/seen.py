@@ -163,14 +163,15 @@ class Seen:
             raise TypeError("The graph was made from weights alone and cannot place new rows: fit them too.")
         else:
             extended = spectrum.extend_weights(self.spectrum, X)
-        has_value, beyond = self._believed_modes.copy(), None
+        has_value = self._believed_modes.copy()
         if learned:
             has_value[0], extended[:, 0] = True, 1.0  # as in the basis of the learned prior
         if learned and self.linear is not None:
-            columns, beyond = self.linear.within_reach(X)
+            columns, like["beyond"] = self.linear.within_reach(X)
+            like["slope"] = self.linear.n_bent
             has_value = np.concatenate([np.ones(columns.shape[1], dtype=bool), has_value])
             extended = np.hstack([columns, extended])
-        return NewRows(extended, has_value, LEAST_QUANTILE, beyond, **like)
+        return NewRows(extended, has_value, LEAST_QUANTILE, **like)
 
     @cached_property
     def _believed_modes(self) -> NDArray[np.bool_]:

@@ -73,7 +73,7 @@ class Problem:
         """The posterior given theta, by expectation propagation that starts from that of a close theta."""
         variances = np.exp(self.family.log_variances(theta))
         n_kept = int(np.flatnonzero(variances >= NEGLIGIBLE * variances.sum())[-1]) + 1
-        variances = variances[: max(n_kept, self.family.n_linear + 1)]
+        variances = variances[: max(n_kept, self.family.n_features + 1)]
         found = self.family.hyperparameters(theta)
         model = with_noise(self.model, found)
         factor = self.rows[:, : variances.size] * np.sqrt(variances)
@@ -106,8 +106,7 @@ class Problem:
         """The prior at a point, on the columns that matter there."""
         found = point.hyperparameters
         pieces = [f"constant({found.constant:.4g})"]
-        if found.linear:
-            pieces.append(f"linear({found.linear:.4g})")
+        pieces += [f"{name}({value:.4g})" for name in ("linear", "bent") if (value := getattr(found, name))]
         if found.graph:
             pieces.append(f"{found.graph:.4g} matern(tau={found.tau:.4g}, alpha={found.alpha:.4g})")
         columns = self.basis[:, : point.variances.size]
@@ -119,8 +118,13 @@ class Problem:
         return GaussianPosterior(whitening, point.model, point.fit, negligible=AS_NOISE)
 
 
-def problems(spectrum: Spectrum, model: Model, features: Any, hyperprior: Hyperprior | None) -> list[Problem]:
-    """Doubt the input; the problem of each structure, on one basis: features, then 1, then all modes but q_0."""
+def problems(
+    spectrum: Spectrum, model: Model, features: Any, hyperprior: Hyperprior | None, n_bent: int = 0
+) -> list[Problem]:
+    """Doubt the input; the problem of each structure, on one basis: features, then 1, then all modes but q_0.
+
+    The first `n_bent` columns of the features are bent ones.
+    """
     ask(model, "sites")
     expect_fields(model, *LEARNED_FIELDS)
     believed: Hyperprior = ask(model, "hyperprior") if hyperprior is None else hyperprior
@@ -137,13 +141,16 @@ def problems(spectrum: Spectrum, model: Model, features: Any, hyperprior: Hyperp
             raise ValueError(f"features must be finite, of shape ({spectrum.n_nodes}, n), got {features.shape}.")
         if not lazy and np.abs(features).max(initial=0) > 1e100:
             raise ValueError("features have numbers too large to square: scale each column by its deviation.")
-    n_linear = 0 if features is None else features.shape[1]
+    n_features = 0 if features is None else features.shape[1]
+    if not 0 <= n_bent <= n_features:
+        raise ValueError(f"n_bent must be between 0 and {n_features}, the columns of features, got {n_bent}.")
+    of_features = {"n_linear": n_features - n_bent, "n_bent": n_bent}
     basis = learned_basis(features, spectrum.vectors)
     found = []
-    for each in believed.structures(n_linear > 0):
-        family = Family.of(spectrum, each, n_linear, offer(model, "n_classes"))
-        first = n_linear - family.n_linear
-        columns = slice(first, first + family.n_linear + 1 + family.values.size)
+    for each in believed.structures(**of_features):
+        family = Family.of(spectrum, each, **of_features, n_classes=offer(model, "n_classes"))
+        first = n_features - family.n_features
+        columns = slice(first, first + family.n_features + 1 + family.values.size)
         found.append(Problem(basis[:, columns], first, basis[model.nodes, columns], model, family))
     return found
 

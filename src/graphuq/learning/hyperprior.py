@@ -2,17 +2,17 @@
 
 u is a sum of pieces, in units of the noise that labels add to it:
 
-    u = constant + (all but) linear function of the features + function that varies little along the graph,
+    u = constant + function of the features + function that varies little along the graph,
     C = c^2 1 1^T + a^2 H H^T + b^2 N sum_j p_j q_j q_j^T,    p_j ~ (1 + t lambda_j / alpha)^-alpha,    sum_j p_j = 1.
 
-H are the columns of a `FeaturePiece`, whose squares add up to 1 at an average row, so a and b are the deviations that
-each piece has there. ``c = kappa sqrt(1 + a^2 + b^2)``: of two classes the share of one is then ``Psi(kappa N(0, 1))``
+H are columns of a `FeaturePiece`, either the linear ones alone or, with a fixed share of the variance each, these and the
+bent ones. Their squares add up to 1 at an average row, so a and b are the deviations that each piece has there. ``c = kappa sqrt(1 + a^2 + b^2)``: of two classes the share of one is then ``Psi(kappa N(0, 1))``
 before any label is seen, every share as likely as any other for kappa = 1. The matern shares ``p_j ~ (lambda_j +
 tau^2)^-alpha`` are followed along the diffusion ``t = alpha / tau^2``: they start to fall as ``exp(-t lambda)``.
 Learned are the logarithms of
 
 - diffusion, and alpha, how the shares go on falling;
-- graph b, linear a, constant kappa;
+- graph b, linear a (with or without bent columns), constant kappa;
 - mistakes: the odds that a label is wrong, ``delta / (1 - delta)``;
 - gamma: the noise. It is the unit of the others for probit; for level-set it says how often labels are wrong.
 """
@@ -49,12 +49,16 @@ DIFFUSION, ALPHA, GRAPH, LINEAR, CONSTANT, MISTAKES, GAMMA = range(len(BOUNDS))
 
 
 class Hyperparameters(NamedTuple):
-    """The learned numbers. `mistakes` is delta, the share of wrong labels. 0 means that a piece is left out."""
+    """The learned numbers. `mistakes` is delta, the share of wrong labels. 0 means that a piece is left out.
+
+    The function of the features has the variance ``a^2 = linear^2 + bent^2``.
+    """
 
     tau: float
     alpha: float
     graph: float
     linear: float
+    bent: float
     constant: float
     mistakes: float
     gamma: float
@@ -89,7 +93,9 @@ class Hyperprior:
     Attributes:
         diffusion, alpha, graph, linear, constant, mistakes, gamma: see the top of this file; diffusion is in units of
             one over the mean degree for the Laplacian ``D - A``. None leaves a piece, or mistakes, out.
-        beside_linear: replaces `graph` where a linear piece explains part of the labels.
+        beside_linear: replaces `graph` where a function of the features explains part of the labels.
+        bent: the share of its variance that bent columns have in a function of the features that bends; None leaves
+            them out.
         n_effective: prior of ``1 / sum_j p_j^2``, the effective number of modes, for each boundary between classes. Few
             modes separate classes, and this number is similar on graphs of every kind.
     """
@@ -102,6 +108,7 @@ class Hyperprior:
     mistakes: LogNormal | None = LogNormal(0.018, 2.7)
     gamma: LogNormal = LogNormal(1.0, 1.0)
     beside_linear: LogNormal = LogNormal(3.0, 3.0)
+    bent: float | None = 0.8
     n_effective: LogNormal | None = LogNormal(2.5, 2.0)
 
     def __post_init__(self) -> None:
@@ -111,6 +118,8 @@ class Hyperprior:
             )
         if self.graph is None and self.linear is None:
             raise ValueError("graph and linear are both left out: at least one piece is needed.")
+        if self.bent is not None and not 0 < self.bent < 1:
+            raise ValueError(f"bent must be a share between 0 and 1, or None, got {self.bent}.")
 
     @classmethod
     def level_set(cls) -> Hyperprior:
@@ -120,45 +129,58 @@ class Hyperprior:
         """
         return cls(graph=LogNormal(1.0, 1.0), mistakes=None, gamma=LogNormal(0.75, 1.5, bounds=(0.3, 30.0)))
 
-    def structures(self, has_features: bool) -> list[Hyperprior]:
-        """The graph alone, the features alone, and both; the evidence decides between them."""
-        if self.linear is None or not has_features:
+    def structures(self, n_linear: int = 0, n_bent: int = 0) -> list[Hyperprior]:
+        """The graph alone, the features alone, linear or bent, and both; the evidence decides between them.
+
+        Each comes after those that it is the sum of, or bends.
+        """
+        if self.linear is None or not n_linear:
             return [self if self.graph is None else replace(self, linear=None)]
+        of_features = [replace(self, bent=None)] + ([self] if self.bent is not None and n_bent else [])
         if self.graph is None:
-            return [self]
-        alone = replace(self, linear=None), replace(self, graph=None)
-        return [*alone, replace(self, graph=self.beside_linear if self.graph.factor > 1 else self.graph)]
+            return of_features
+        beside = self.beside_linear if self.graph.factor > 1 else self.graph
+        pairs = [(replace(each, graph=None), replace(each, graph=beside)) for each in of_features]
+        return [replace(self, linear=None), *(each for pair in pairs for each in pair)]
 
 
 @dataclass(frozen=True, eq=False)
 class Family:
     """The priors of one structure along theta, the logarithms of the numbers above.
 
-    Columns of the basis are the features, then 1, then all modes but q_0, as far as they belong to the structure.
+    Columns of the basis are bent and linear ones of the features, then 1, then all modes but q_0, as far as they belong
+    to the structure.
 
     Attributes:
         values: eigenvalues of those modes, over `scale`, shape (n_modes - 1,); none without a graph piece.
         scale: 1, or the mean degree for the Laplacian ``D - A``.
         n_nodes: number of nodes N.
-        n_linear: columns of features.
+        log_parts: logarithms of the shares of a^2 that columns of the features have, shape (n_features,).
         mean, deviation: of theta under the hyperprior, shape (7,).
         log_modes: log of the median and of the factor of the effective number of modes, if believed.
         lower, upper: bounds of theta, shape (7,).
+        log_weight: log of the prior weight of the structure.
     """
 
     values: Array
     scale: float
     n_nodes: int
-    n_linear: int
+    log_parts: Array
     mean: Array
     deviation: Array
     log_modes: tuple[float, float] | None
     lower: Array
     upper: Array
+    log_weight: float = 0.0
 
     @classmethod
-    def of(cls, spectrum: Spectrum, hyperprior: Hyperprior, n_linear: int = 0, n_classes: int = 2) -> Family:
-        """The family of a spectrum whose first mode is q_0; a field of many classes has as many boundaries."""
+    def of(
+        cls, spectrum: Spectrum, hyperprior: Hyperprior, n_linear: int = 0, n_bent: int = 0, n_classes: int = 2
+    ) -> Family:
+        """The family of a spectrum whose first mode is q_0; a field of many classes has as many boundaries.
+
+        Linear and bent functions of the features together weigh as much as the graph alone.
+        """
         scale = 1.0 if spectrum.normalized else float(spectrum.degrees.mean())
         absent = LogNormal(1e-100, 1.0)
         believed = [getattr(hyperprior, name) or absent for name in BOUNDS]
@@ -169,17 +191,26 @@ class Family:
         bounds = [each.bounds or BOUNDS[name] for name, each in zip(BOUNDS, believed, strict=True)]
         lower, upper = np.log(bounds).T
         modes = hyperprior.n_effective if hyperprior.graph is not None else None
+        log_parts = np.zeros(0 if hyperprior.linear is None else n_linear)
+        if log_parts.size and n_bent and hyperprior.bent is not None:
+            log_parts = np.log(np.repeat([hyperprior.bent, 1 - hyperprior.bent], [n_bent, n_linear]))
         return cls(
             values=spectrum.values[1:] / scale if hyperprior.graph is not None else np.empty(0),
             scale=scale,
             n_nodes=spectrum.n_nodes,
-            n_linear=0 if hyperprior.linear is None else n_linear,
+            log_parts=log_parts,
             mean=mean,
             deviation=deviation,
             log_modes=None if modes is None else (np.log(modes.median * n_classes / 2), np.log(modes.factor)),
             lower=np.where(deviation > 0, np.minimum(lower, mean), mean),
             upper=np.where(deviation > 0, np.maximum(upper, mean), mean),
+            log_weight=-np.log(2) if log_parts.size and n_bent else 0.0,
         )
+
+    @property
+    def n_features(self) -> int:
+        """Columns of features."""
+        return self.log_parts.size
 
     @property
     def starts(self) -> list[Array]:
@@ -201,14 +232,14 @@ class Family:
         return self.deviation > 0
 
     def log_variances(self, theta: Array) -> Array:
-        """``log v_j`` of every column, shape (n_linear + 1 + n_modes - 1,)."""
+        """``log v_j`` of every column, shape (n_features + 1 + n_modes - 1,)."""
         graph = np.log(self.n_nodes) + 2 * theta[GRAPH] + self.log_shares(theta)
         constant = 2 * theta[CONSTANT] + np.log(self._spread(theta).sum())
-        return np.concatenate([np.full(self.n_linear, 2 * theta[LINEAR]), [constant], graph])
+        return np.concatenate([2 * theta[LINEAR] + self.log_parts, [constant], graph])
 
     def _spread(self, theta: Array) -> Array:
         """``1, a^2, b^2``: the variances of noise and pieces at an average row."""
-        present = np.array([1.0, self.n_linear > 0, self.values.size > 0])
+        present = np.array([1.0, self.n_features > 0, self.values.size > 0])
         return present * np.exp([0.0, 2 * theta[LINEAR], 2 * theta[GRAPH]])
 
     def log_shares(self, theta: Array) -> Array:
@@ -227,21 +258,21 @@ class Family:
         falls = alpha * x / (1 + x)
         slopes = np.stack([-falls, falls - alpha * np.log1p(x)])
         slopes -= (slopes @ np.exp(self.log_shares(theta)))[:, None]  # the shares add up to one
-        result = np.zeros((len(BOUNDS), self.n_linear + 1 + self.values.size))
-        result[LINEAR, : self.n_linear] = 2.0
+        result = np.zeros((len(BOUNDS), self.n_features + 1 + self.values.size))
+        result[LINEAR, : self.n_features] = 2.0
         spread = self._spread(theta)
-        result[[LINEAR, GRAPH], self.n_linear] = 2 * spread[1:] / spread.sum()
-        result[CONSTANT, self.n_linear] = 2.0
-        graph = result[:, self.n_linear + 1 :]
+        result[[LINEAR, GRAPH], self.n_features] = 2 * spread[1:] / spread.sum()
+        result[CONSTANT, self.n_features] = 2.0
+        graph = result[:, self.n_features + 1 :]
         graph[[DIFFUSION, ALPHA]] = slopes
         graph[GRAPH] = 2.0
         return result
 
     def log_prior(self, theta: Array) -> float:
-        """Log density of the hyperprior at theta."""
+        """Log density of the hyperprior at theta, times the weight of the structure."""
         z = (theta - self.mean)[self.free] / self.deviation[self.free]
         constant = np.log(np.sqrt(2 * np.pi) * self.deviation[self.free]).sum()
-        return float(-(z @ z) / 2 - constant - self.surplus(theta) ** 2 / 2)
+        return float(self.log_weight - (z @ z) / 2 - constant - self.surplus(theta) ** 2 / 2)
 
     def log_prior_gradient(self, theta: Array) -> Array:
         """Derivative of `log_prior`, shape (7,), zero along what is fixed."""
@@ -249,7 +280,7 @@ class Family:
         gradient[self.free] = -(theta - self.mean)[self.free] / self.deviation[self.free] ** 2
         if self.log_modes is not None:
             square = np.exp(2 * self.log_shares(theta))
-            shapes = self.jacobian(theta)[[DIFFUSION, ALPHA], self.n_linear + 1 :]
+            shapes = self.jacobian(theta)[[DIFFUSION, ALPHA], self.n_features + 1 :]
             slope = -2 * (shapes @ square) / square.sum()
             gradient[[DIFFUSION, ALPHA]] -= self.surplus(theta) * slope / self.log_modes[1]
         return np.where(self.free, gradient, 0.0)
@@ -257,11 +288,13 @@ class Family:
     def hyperparameters(self, theta: Array) -> Hyperparameters:
         """The same point as `prior.matern` and the models name it."""
         diffusion, alpha, graph, linear, constant, odds, gamma = np.exp(theta)
+        parts = np.exp(self.log_parts)
         found = (
             np.sqrt(alpha / diffusion * self.scale),
             alpha,
             graph if self.values.size else 0.0,
-            linear if self.n_linear else 0.0,
+            linear * np.sqrt(parts[-1]) if parts.size else 0.0,
+            linear * np.sqrt(1 - parts[-1]) if parts.size else 0.0,
             constant,
             odds / (1 + odds) if odds > 1e-50 else 0.0,
             gamma,
@@ -269,11 +302,11 @@ class Family:
         return Hyperparameters(*map(float, found))
 
     def log_changes(self, theta: Array, axes: Array) -> Array:
-        """How the logarithms of `hyperparameters` change along axes of theta, shape (7, n) as the axes."""
+        """How the logarithms of `hyperparameters` change along axes of theta, shape (8, n), of axes (7, n)."""
         found = axes.copy()
         found[DIFFUSION] = (axes[ALPHA] - axes[DIFFUSION]) / 2  # tau^2 = alpha / diffusion
         found[MISTAKES] *= 1 - self.hyperparameters(theta).mistakes
-        return found
+        return np.insert(found, LINEAR, axes[LINEAR], axis=0)  # of the bent part as well
 
     def n_effective(self, theta: Array) -> float:
         """The effective number of modes, ``1 / sum_j p_j^2``."""

@@ -39,7 +39,7 @@ class Weighed(NamedTuple):
     problem: Problem
     point: Point
     log_weight: float
-    width: Array  # deviations of the logarithms of its hyper-parameters around the peak it belongs to, shape (7,)
+    width: Array  # deviations of the logarithms of its hyper-parameters around the peak it belongs to, shape (8,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +75,7 @@ def learn(
     model: Model,
     *,
     features: Array | None = None,
+    n_bent: int = 0,
     hyperprior: Hyperprior | None = None,
     average: bool = True,
     more: Callable[[Spectrum], Spectrum | None] | None = None,
@@ -85,8 +86,8 @@ def learn(
 
         log P(y | theta) + log p(theta),
 
-    is maximized along its exact gradient, for each structure: the graph alone, the features alone, both. The posterior
-    is then an average over points around each peak, so that the uncertainty of the hyper-parameters is included. With
+    is maximized along its exact gradient, for each structure: the graph alone, the features alone, linear or bent, and
+    both. The posterior is then an average over points around each peak, so that the uncertainty of the hyper-parameters is included. With
     more than a thousand labels (fewer with many classes) a subset is used for the maximization; each peak is then moved
     by a step that uses all labels, and only the peaks are averaged.
 
@@ -94,7 +95,9 @@ def learn(
         spectrum: the eigenpairs; more of them cost time, but hardly change the result.
         model: one with sites, such as `Probit`, and the labels; its noise is not used.
         features: columns in which u may be linear, scaled so that the mean squared norm of a row is 1, shape (n_nodes,
-            n_linear); without them the prior is that of the graph alone.
+            n_features); without them the prior is that of the graph alone.
+        n_bent: how many of them, the first, are no features but bend with them, see `FeaturePiece`. They, and the others,
+            are scaled each for themselves. The function of the features is linear, or it bends: the evidence decides.
         hyperprior: the prior of the hyper-parameters, by default that of the model. A factor of 1 fixes a number.
         average: whether to average, or to use only the peak of the structure that weighs most.
         more: a function from eigenpairs to more of them, or to None if there are none. It is called, and everything is
@@ -108,7 +111,7 @@ def learn(
     longer: Spectrum | None = spectrum
     while longer is not None:
         spectrum = constant_first(longer)
-        found, weights = _weighed(problems(spectrum, model, features, hyperprior), average)
+        found, weights = _weighed(problems(spectrum, model, features, hyperprior, n_bent), average)
         longer = None if more is None or _enough_modes(found, weights) else more(spectrum)
     best_problem, best, *_ = _peak(found, weights)
     learned = Learned(
@@ -149,8 +152,9 @@ def _climbed(structures: list[Problem]) -> list[tuple[Problem, Peak]]:
     peaks: list[Peak] = []
     for problem in structures:
         few = problem.with_few_labels(most)
-        simpler = max(peaks, key=lambda each: each[1].log_posterior) if len(peaks) == 2 else None
-        peaks.append((few, climb(few, simpler)))
+        simpler = [each for each in peaks if not (each[0].family.free & ~few.family.free).any()]
+        below = max(simpler, key=lambda each: each[1].log_posterior, default=None)
+        peaks.append((few, climb(few, below)))
     return sorted(zip(structures, peaks, strict=True), key=lambda each: -bound(*each[1]))
 
 

@@ -42,6 +42,7 @@ IN_WORDS = {
     "alpha": "smoothness along the graph (alpha)",
     "graph": "how much the graph says, beside the noise (graph)",
     "linear": "how much a linear function of the features says (linear)",
+    "bent": "how much a bent function of the features says (bent)",
     "constant": "how much more frequent one class may be (constant)",
     "mistakes": "share of labels that are mistakes (mistakes)",
     "epsilon": "width of the wells (epsilon)",
