@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from multiprocessing import current_process
 from threading import Timer, current_thread, main_thread
@@ -31,28 +31,13 @@ def looked_on() -> bool:
 
 
 class _Silent:
-    """A bar that nobody sees."""
+    """A bar that nobody sees: it counts, and says nothing."""
 
-    disable = True
-
-    def __init__(self, total: int) -> None:
-        self.n, self.total = 0, total
-
-    def __enter__(self) -> _Silent:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        """Nothing to take off the screen."""
+    disable, n = True, 0
 
     def update(self, n: int = 1) -> None:
         """So much further."""
         self.n += n
-
-    def set_description(self, text: str) -> None:
-        """Nothing to say."""
-
-    def set_postfix(self, values: Any) -> None:
-        """Nothing to say."""
 
 
 def progress_bar(
@@ -61,7 +46,7 @@ def progress_bar(
     """A bar of so many units, on standard error; what is left is told where they take steps of one length."""
     expect(shown, (bool, np.bool_, type(None)), "progress", "True, False or None")
     if not (looked_on() if shown is None else shown):
-        return _Silent(total)
+        return nullcontext(_Silent())
     from tqdm.auto import tqdm
 
     told = None if steady else f"{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} {unit}s, {{elapsed}}"
