@@ -29,6 +29,7 @@ from graphuq.app.report.palette import SHAPES, variables
 from graphuq.app.shell import sentence
 
 MAX_BODY = 16 * 1024  # bytes: an answer is a number and a name
+TOO_LARGE = f"That is too much: {MAX_BODY:,} bytes are taken at most."
 MAX_WORD = 100  # letters of the names that a page gives itself and what it does
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; connect-src 'self'; base-uri 'none'; "
@@ -45,40 +46,33 @@ HEADERS = {
 KEY_HEADER = "x-graphuq-key"
 
 
-class Guard:
-    """Refuses what does not come from our own page, before anything looks at it."""
+def _guarded(app: ASGIApp, key: str, bound: str) -> ASGIApp:
+    """The same, with what does not come from our own page refused before anything looks at it."""
 
-    def __init__(self, app: ASGIApp, key: str, host: str) -> None:
-        self._app, self._key, self._host = app, key, host
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = _refusal(Request(scope), key, bound)
+        answer = app if refusal is None else _sentence(*refusal)
+        await answer(scope, receive, _with_headers(send))
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer it with a sentence."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        refusal = self._refusal(Request(scope))
-        if refusal is not None:
-            await _sentence(*refusal)(scope, receive, _with_headers(send))
-            return
-        await self._app(scope, _limited(receive), _with_headers(send))
+    return guarded
 
-    def _refusal(self, request: Request) -> tuple[int, str] | None:
-        host = request.headers.get("host", "")
-        if not may_be_called(host, self._host):
-            return 421, "This page is not known under that name."
-        own = f"http://{host}"
-        site = request.headers.get("sec-fetch-site", "none")
-        if request.headers.get("origin", own) != own or site not in ("none", "same-origin"):
-            return 403, "This page does not answer other pages."
-        length = request.headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > MAX_BODY:
-            return 413, f"That is too much: {MAX_BODY:,} bytes are taken at most."
-        open_to_all = request.url.path in STATIC  # they hold nothing of the table
-        if not open_to_all and not hmac.compare_digest(
-            request.headers.get(KEY_HEADER, "").encode(), self._key.encode()
-        ):
-            return 401, "The key in the address is missing or wrong: open the address that graphuq label printed."
-        return None
+
+def _refusal(request: Request, key: str, bound: str) -> tuple[int, str] | None:
+    """Why a request is not answered, if it is not."""
+    host = request.headers.get("host", "")
+    if not may_be_called(host, bound):
+        return 421, "This page is not known under that name."
+    own = f"http://{host}"
+    site = request.headers.get("sec-fetch-site", "none")
+    if request.headers.get("origin", own) != own or site not in ("none", "same-origin"):
+        return 403, "This page does not answer other pages."
+    length = request.headers.get("content-length", "0")
+    if not length.isdigit() or int(length) > MAX_BODY:
+        return 413, TOO_LARGE
+    open_to_all = request.url.path in STATIC  # they hold nothing of the table
+    if not open_to_all and not hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
+        return 401, "The key in the address is missing or wrong: open the address that graphuq label printed."
+    return None
 
 
 def may_be_called(host: str, bound: str) -> bool:
@@ -142,7 +136,12 @@ def application(session: Session, key: str, host: str, finish: Callable[[], dict
         return FileResponse(path, media_type=kind)
 
     async def do(request: Request) -> Response:
-        asked = await _json(request)
+        body = b""
+        async for part in request.stream():  # which may say no length, or a wrong one
+            body += part
+            if len(body) > MAX_BODY:
+                return _sentence(413, TOO_LARGE)
+        asked = _json(body)
         key, tab, kind = (_word(asked, name) for name in ("key", "tab", "kind"))
         row, name = None, ""
         if kind not in (*ABOUT_ROWS, *ABOUT_CLASSES, "undo"):
@@ -173,32 +172,9 @@ def application(session: Session, key: str, host: str, finish: Callable[[], dict
             Route("/api/do", do, methods=["POST"]),
             Route("/api/write", lambda request: JSONResponse(finish()), methods=["POST"]),
         ],
-        exception_handlers={ValueError: refused, OSError: refused, _TooLarge: _too_large},
+        exception_handlers={ValueError: refused, OSError: refused},
     )
-    return Guard(app, key, host)
-
-
-class _TooLarge(Exception):
-    pass
-
-
-async def _too_large(request: Request, error: Exception) -> Response:
-    return _sentence(413, f"That is too much: {MAX_BODY:,} bytes are taken at most.")
-
-
-def _limited(receive: Receive) -> Receive:
-    """A body that says no length, or a wrong one, ends where it becomes too long."""
-    taken = 0
-
-    async def limited() -> Message:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > MAX_BODY:
-            raise _TooLarge
-        return message
-
-    return limited
+    return _guarded(app, key, host)
 
 
 def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
@@ -217,9 +193,9 @@ def _sentence(status: int, told: str) -> Response:
     return JSONResponse({"sentence": told}, status_code=status)
 
 
-async def _json(request: Request) -> dict[str, Any]:
+def _json(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(await request.body())
+        found = json.loads(body)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
