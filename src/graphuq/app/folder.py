@@ -45,8 +45,7 @@ from graphuq.spectrum.result import Spectrum
 from graphuq.tall import Tall, numbered, some_rows, spread, tall
 
 RUN, MODEL, REPORT, ANSWERS = "run.json", "model.npz", "report.html", "predictions.csv"
-FORMAT = "graphuq model 6"
-_PLAIN = {"M": np.int64, "m": np.int64, "f": np.float64}  # as a file holds times and fractions
+FORMAT = "graphuq model 7"
 # What a model is made of beside its posterior and weights: stored field by field.
 _PIECES: dict[str, Any] = {
     "features": Features, "kernel": Kernel, "linear": FeaturePiece, "spectrum": Spectrum, "table": TableRows,
@@ -92,13 +91,10 @@ def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = No
     refuse_objects(classifier)
     graph: Any = classifier.graph_
     seen, record = classifier._seen, {} if record is None else record
-    kind = classifier.classes_.dtype
     facts: dict[str, Any] = {
         "record": record,
         "version": __version__,
         "settings": classifier.get_params(),
-        "classes": classifier.classes_.astype(_PLAIN.get(kind.kind, kind)).tolist(),
-        "kind of classes": kind.str,
         "hyperparameters": classifier.hyperparameters_,
         "hyperparameter_spread": classifier.hyperparameter_spread_,
         "n_features": int(classifier.n_features_in_),
@@ -106,7 +102,7 @@ def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = No
         "seed": seen.seed,
     }
     found: dict[str, Any] = {"linear": seen.linear, "spectrum": seen.spectrum, "table": rows or TableRows(())}
-    parts: dict[str, archive.Arrays] = {}
+    parts: dict[str, archive.Arrays] = {"labels": {"classes": classifier.classes_}}
     if isinstance(graph, Graph):
         parts["weights"] = _arrays(graph.weights)
         found |= {"features": graph.features, "kernel": graph.kernel}
@@ -203,9 +199,7 @@ def read(folder: Path, *, store: Any = None) -> Stored:
         store=X,
     )
     classifier._learned = classifier.prior == "learned"
-    kind = np.dtype(facts.get("kind of classes", np.array(facts["classes"]).dtype))
-    # not by way of what NumPy makes of a list: of numbers without a sign, large and small, that is floats
-    classifier.classes_ = np.array(facts["classes"], _PLAIN.get(kind.kind, kind)).astype(kind)
+    classifier.classes_ = parts["labels"]["classes"]
     classifier.hyperparameters_ = facts["hyperparameters"]
     classifier.hyperparameter_spread_ = facts["hyperparameter_spread"]
     classifier.n_features_in_ = facts["n_features"]
