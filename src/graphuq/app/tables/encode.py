@@ -53,30 +53,19 @@ class Feature:
 
     def encode(self, table: Table, *, ignore_unknown: bool = False) -> Array:
         """The numbers of this column, shape (n_rows, width or n_levels)."""
-        return self._categories(table, ignore_unknown) if self.levels else self._numbers(table)
-
-    def _numbers(self, table: Table) -> Array:
-        values = _numeric(table, self.name, fitted=True).reshape(table.n_rows, -1)
-        if values.shape[1] != self.width:
+        values, gaps = _cells(table, self.name, is_category=bool(self.levels), fitted=True)
+        if not self.levels and values[0].size != self.width:
             raise ColumnError(
-                f"column {self.name!r} has {values.shape[1]} numbers a row, and had {self.width} in the fit"
+                f"column {self.name!r} has {values[0].size} numbers a row, and had {self.width} in the fit"
             )
-        gaps = np.isnan(values)
         if gaps.any():
-            values = np.where(gaps, self._filler(table, np.any(gaps, axis=1)), values)
-        return values
-
-    def _filler(self, table: Table, gaps: Any) -> float | str:
-        if self.fill is None:
-            raise ColumnError(
-                f"{_gap(table, self.name, gaps)}, and it was not said in the fit how to impute them: fill them in, or fit again with --impute median"
-            )
-        return self.fill
-
-    def _categories(self, table: Table, ignore_unknown: bool) -> Array:
-        values = table.text(self.name)
-        if (values == "").any():
-            values = np.where(values == "", self._filler(table, values == ""), values)
+            if self.fill is None:
+                raise ColumnError(
+                    f"{_gap(table, self.name, gaps)}, and it was not said in the fit how to impute them: fill them in, or fit again with --impute median"
+                )
+            values = np.where(gaps, self.fill, values)
+        if not self.levels:
+            return values.reshape(table.n_rows, -1)
         unknown = self.unknown(values)
         if unknown.any() and not ignore_unknown:
             raise ColumnError(
@@ -213,31 +202,36 @@ def _one_id(options: Iterable[str], named: bool) -> list[str]:
 
 
 def _feature(table: Table, name: str, is_category: bool, impute: str | None) -> Feature:
-    drop = f"--drop {quote(name)}"
+    values, gaps = _cells(table, name, is_category=is_category)
+    present = values[~gaps]
+    if not present.size:
+        raise ColumnError(f"column {name!r} is empty", f"--drop {quote(name)}")
+    if impute is None and gaps.any():
+        words = " and ".join(repr(word) for word in table.missing_words.get(name, ()))
+        counted = f" ({words} counts as missing)" if words else ""
+        raise ColumnError(f"{_gap(table, name, gaps)}{counted}", "--impute median")
+    if is_category:
+        levels, counts = np.unique(present, return_counts=True)
+        usual = None if impute is None else str(levels[counts.argmax()])
+        return Feature(name, levels=tuple(str(level) for level in levels), fill=usual)
+    middle = None if impute is None else float(np.median(present) if impute == "median" else present.mean())
+    return Feature(name, width=values[0].size, fill=middle)
+
+
+def _cells(
+    table: Table, name: str, *, is_category: bool, fitted: bool = False
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """The categories or numbers of a column, and which of them are missing."""
     if is_category:
         text = table.text(name)
-        levels, counts = np.unique(text[text != ""], return_counts=True)
-        if not len(levels):
-            raise ColumnError(f"column {name!r} is empty", drop)
-        if impute is None:
-            _refuse_gaps(table, name, text == "")
-        fill = None if impute is None else str(levels[counts.argmax()])
-        return Feature(name, levels=tuple(str(level) for level in levels), fill=fill)
-    values = _numeric(table, name)
-    width = int(np.prod(values.shape[1:]))
-    present = values[~np.isnan(values)]
-    if not present.size:
-        raise ColumnError(f"column {name!r} is empty", drop)
-    middle = None
-    if impute is None:
-        _refuse_gaps(table, name, np.isnan(values).reshape(table.n_rows, -1).any(axis=1))
-    else:
-        middle = float(np.median(present) if impute == "median" else present.mean())
-    return Feature(name, width=width, fill=middle)
+        return text, text == ""
+    numbers = _numeric(table, name, fitted=fitted)
+    return numbers, np.isnan(numbers)
 
 
-def _gap(table: Table, name: str, gaps: Any) -> str:
-    return f"column {name!r} has missing values, the first in row {table.called(int(np.argmax(gaps)))}"
+def _gap(table: Table, name: str, gaps: NDArray[np.bool_]) -> str:
+    first = table.called(int(np.argwhere(gaps)[0, 0]))
+    return f"column {name!r} has missing values, the first in row {first}"
 
 
 def _unknown(table: Table, name: str, unknown: NDArray[np.bool_]) -> str:
@@ -247,15 +241,8 @@ def _unknown(table: Table, name: str, unknown: NDArray[np.bool_]) -> str:
     return f"column {name!r} holds {table.text(name)[rows[0]]!r} or other new categories in row{'s' * (len(rows) > 1)} {told}"
 
 
-def _refuse_gaps(table: Table, name: str, gaps: Any) -> None:
-    if np.any(gaps):
-        words = " and ".join(repr(word) for word in table.missing_words.get(name, ()))
-        counted = f" ({words} counts as missing)" if words else ""
-        raise ColumnError(f"{_gap(table, name, gaps)}{counted}", "--impute median")
-
-
-def _numeric(table: Table, name: str, *, fitted: bool = False) -> Array:
-    """A column as numbers, NaN where a cell is missing."""
+def _numeric(table: Table, name: str, *, fitted: bool) -> Array:
+    """A column as numbers, none of them too large to compute with; NaN where a cell is missing."""
     values = table.column(name)
     if values.dtype.kind != "f":
         wrong = [cell for cell in values if cell and not _is_number(cell)]
@@ -264,7 +251,14 @@ def _numeric(table: Table, name: str, *, fitted: bool = False) -> Array:
         if wrong:
             raise _text(table, name, wrong)
         values = np.array([float(cell) if cell else np.nan for cell in values])
-    return _not_too_large(name, values)
+    large = np.abs(values) > LARGEST
+    if large.any():
+        number = float(values[large][0])
+        what = f"the number {number:.3g}" if np.isfinite(number) else "an infinite number"
+        raise ColumnError(
+            f"column {name!r} holds {what}, too large to compute with (the limit is {LARGEST:g}): mend it"
+        )
+    return values
 
 
 def _text(table: Table, name: str, wrong: list[str]) -> ColumnError:
@@ -297,18 +291,6 @@ def _text(table: Table, name: str, wrong: list[str]) -> ColumnError:
     if len({*values, ""}) == 2:
         return ColumnError(f"column {name!r} holds one text ({told}), which tells no rows apart", drop)
     return ColumnError(f"column {name!r} holds text ({told})", f"--category {quote(name)}")
-
-
-def _not_too_large(name: str, values: Array) -> Array:
-    """The same numbers, or an error that names the column; NaN may stay."""
-    large = np.abs(values) > LARGEST
-    if large.any():
-        number = float(values[large][0])
-        what = f"the number {number:.3g}" if np.isfinite(number) else "an infinite number"
-        raise ColumnError(
-            f"column {name!r} holds {what}, too large to compute with (the limit is {LARGEST:g}): mend it"
-        )
-    return values
 
 
 def _is_number(cell: str) -> bool:
