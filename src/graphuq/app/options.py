@@ -85,6 +85,17 @@ class Reading:
         return Question(table, label, truth, **vars(self))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Showing:
+    """What people are shown of a row."""
+
+    show: Annotated[list[str], typer.Option(help="A column to show; repeat. By default all but the label.")] = (
+        field(default_factory=list)
+    )
+    pictures: Annotated[Path | None, typer.Option(help="Folder with a picture of each row.")] = None
+    picture_column: Annotated[str | None, typer.Option(help="Column with the names of the picture files.")] = None
+
+
 @dataclass(frozen=True)
 class Similarity:
     """What graph is made of it."""

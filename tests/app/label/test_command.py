@@ -122,23 +122,24 @@ def test_without_the_server_the_extra_is_named(table, monkeypatch):
 
 def test_results_are_what_fit_makes(table):
     from graphuq import GraphClassifier
-    from graphuq.app.label.run import Desk, leave, opened
+    from graphuq.app.label.run import leave, opened
+    from graphuq.app.options import Showing
     from graphuq.app.question import Question
 
-    desk = Desk(Question(table=table, label="kind", row_id="name"), table.parent / "out")
+    question, out = Question(table=table, label="kind", row_id="name"), table.parent / "out"
     said = []
-    with opened(desk, GraphClassifier(n_modes=20), said.append) as running:
+    with opened(question, GraphClassifier(n_modes=20), said.append, out=out, showing=Showing()) as running:
         for row in (20, 21, 22):
             running.session.do(str(row), "me", "answer", row, NAMES[row % 3])
         leave(running, said.append)
-    assert said[-1] == f"3 answers, and the results: {desk.out}"
-    assert sorted(path.name for path in desk.out.iterdir()) == [
+    assert said[-1] == f"3 answers, and the results: {out}"
+    assert sorted(path.name for path in out.iterdir()) == [
         "model.npz",
         "predictions.csv",
         "report.html",
         "run.json",
     ]
-    classifier, rows, _ = folder.read(desk.out)
+    classifier, rows, _ = folder.read(out)
     assert len(classifier.labels_.nodes) == 9
     assert list(rows.names)[:2] == ["r0", "r1"]
     labeled = table.parent / "labeled.csv"
@@ -148,7 +149,7 @@ def test_results_are_what_fit_makes(table):
     labeled.write_text("\n".join(lines) + "\n")
     words = ["fit", labeled, "--label", "kind", "--id", "name", "--out", table.parent / "fit", "--modes", "20"]
     assert CliRunner().invoke(app, list(map(str, words))).exit_code == 0
-    assert (desk.out / "predictions.csv").read_text() == (table.parent / "fit" / "predictions.csv").read_text()
+    assert (out / "predictions.csv").read_text() == (table.parent / "fit" / "predictions.csv").read_text()
 
 
 def test_results_that_cannot_be_written_are_no_success(table, monkeypatch):
@@ -173,17 +174,16 @@ def test_results_that_cannot_be_written_are_no_success(table, monkeypatch):
 
 def test_no_results_before_two_classes(table):
     from graphuq import GraphClassifier
-    from graphuq.app.label.run import Desk, leave, opened
+    from graphuq.app.label.run import leave, opened
+    from graphuq.app.options import Showing
     from graphuq.app.question import Question
 
-    desk = Desk(
-        Question(table=table, label="new", row_id="name", drop=("kind",)), table.parent / "out", classes=("one",)
-    )
-    said = []
-    with opened(desk, GraphClassifier(n_modes=20), said.append) as running:
+    question, out = Question(table=table, label="new", row_id="name", drop=("kind",)), table.parent / "out"
+    said, asked = [], {"out": out, "showing": Showing(), "classes": ["one"]}
+    with opened(question, GraphClassifier(n_modes=20), said.append, **asked) as running:
         leave(running, said.append)
         assert said[-1].startswith("No answers, so nothing is written")
         running.session.do("1", "me", "answer", 1, "one")
         leave(running, said.append)
     assert "no results before two classes" in said[-1]
-    assert not desk.out.exists()
+    assert not out.exists()

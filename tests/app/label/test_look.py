@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from graphuq.app.label.look import MAX_LETTERS, differences, identity, look_at
+from graphuq.app.options import Showing
 from graphuq.app.question import Question, read_data
 
 
@@ -24,7 +25,7 @@ def table(tmp_path):
 
 def looked(table, **options):
     question = Question(table=table, label="kind", drop=("file", "note"), row_id="id")
-    return look_at(read_data(question, any_labels=True), question, **options)
+    return look_at(read_data(question, any_labels=True), question, Showing(**options))
 
 
 def test_a_table_without_the_column_has_no_labels(table):
@@ -42,7 +43,7 @@ def test_all_columns_are_shown_but_names_and_labels(table):
 def test_long_cells_are_cut(tmp_path):
     table = written(tmp_path / "t.csv", f"x,note,kind\n1,{'a' * (MAX_LETTERS + 5)},\n2,b,\n")
     question = Question(table=table, label="kind", drop=("note",))
-    told = dict(look_at(read_data(question, any_labels=True), question).cells(0))["note"]
+    told = dict(look_at(read_data(question, any_labels=True), question, Showing()).cells(0))["note"]
     assert told.endswith("… (5 more letters)")
 
 

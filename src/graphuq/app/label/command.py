@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from graphuq.app.options import Force, Quiet, Reading, Similarity, grouped
+from graphuq.app.options import Force, Quiet, Reading, Showing, Similarity, grouped
 from graphuq.app.shell import one_sentence, tell
 
 
@@ -26,11 +26,7 @@ def label(
         list[str] | None,
         typer.Option("--class", help="A class to choose from; repeat. More can be added on the page."),
     ] = None,
-    show: Annotated[
-        list[str] | None, typer.Option(help="A column to show; repeat. By default all but the label.")
-    ] = None,
-    pictures: Annotated[Path | None, typer.Option(help="Folder with a picture of each row.")] = None,
-    picture_column: Annotated[str | None, typer.Option(help="Column with the names of the picture files.")] = None,
+    showing: Showing,
     take: Annotated[
         Path | None, typer.Option("--import", help="Take answers from a CSV or Label Studio JSON file, and end.")
     ] = None,
@@ -59,19 +55,12 @@ def label(
             exchange.check_export(export, force, table)
         if take is not None:
             exchange.check_source(take)
-        desk = run.Desk(
-            question=reading.question(table, label),
-            out=out,
-            show=tuple(show or ()),
-            pictures=pictures,
-            picture_column=picture_column,
-            classes=tuple(classes or ()),
-        )
-        classifier = similarity.classifier()
+        question, classifier = reading.question(table, label), similarity.classifier()
         served = take is None and export is None
         if served:
             run.check_server()
-        with run.opened(desk, classifier, say, at=(host, port) if served else None, force=force) as running:
+        where: dict[str, Any] = {"out": out, "force": force, "at": (host, port) if served else None}
+        with run.opened(question, classifier, say, showing=showing, classes=classes or (), **where) as running:
             if take is not None:
                 say(exchange.take(running.session, take, label=label, row_id=reading.row_id))
             if export is not None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq.app.options import Showing
 from graphuq.app.question import Data, Question
 from graphuq.app.tables.read import Table
 from graphuq.classes import names_listed
@@ -76,16 +77,9 @@ class Look:
         return path, KINDS[path.suffix.lower()]
 
 
-def look_at(
-    data: Data,
-    question: Question,
-    *,
-    show: Sequence[str] = (),
-    pictures: Path | None = None,
-    picture_column: str | None = None,
-) -> Look:
-    """What is shown of the rows: the columns in `show`, or all but names and labels; and pictures from a folder."""
-    table = data.table
+def look_at(data: Data, question: Question, showing: Showing) -> Look:
+    """What is shown of the rows: the columns asked for, or all but names and labels; and pictures from a folder."""
+    table, show, pictures, picture_column = data.table, showing.show, showing.pictures, showing.picture_column
     if (pictures is None) != (picture_column is None):
         raise ValueError("--pictures and --picture-column go together: a folder, and the column with file names.")
     if pictures is not None and not pictures.is_dir():

@@ -7,7 +7,7 @@ import socket
 import time
 import warnings
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -20,6 +20,7 @@ from graphuq.app.label import fits
 from graphuq.app.label.look import differences, identity, look_at
 from graphuq.app.label.session import Session, checked_name
 from graphuq.app.label.store import Refused, Store, open_store
+from graphuq.app.options import Showing
 from graphuq.app.question import Data, Question, read_data
 from graphuq.app.shell import printable, sentence
 from graphuq.app.wording import words_of_the_shell
@@ -29,26 +30,6 @@ from graphuq.files import whole_folder
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Desk:
-    """What is asked of the page.
-
-    Attributes:
-        question: the table and how to read it.
-        out: the folder of the results; answers are kept beside it.
-        show: columns that are shown, by default all.
-        pictures, picture_column: a folder, and the column with names of files in it.
-        classes: names of classes to begin with, beside those of the table.
-    """
-
-    question: Question
-    out: Path
-    show: tuple[str, ...] = ()
-    pictures: Path | None = None
-    picture_column: str | None = None
-    classes: tuple[str, ...] = ()
-
-
 def answers_file(out: Path) -> Path:
     """Where the answers of a session are kept: beside its results, since those are replaced as a whole."""
     return out.absolute().with_name(f"{out.absolute().name}.answers")
@@ -56,32 +37,35 @@ def answers_file(out: Path) -> Path:
 
 @contextmanager
 def opened(
-    desk: Desk,
+    question: Question,
     classifier: GraphClassifier,
     tell: Tell,
     *,
+    out: Path,
+    showing: Showing,
+    classes: Sequence[str] = (),
     at: tuple[str, int | None] | None = None,
     force: bool = False,
 ) -> Iterator[Opened]:
-    """The session of a desk, begun or resumed, with all that it takes to write its results.
+    """A session about a table, begun or resumed, with all that it takes to write its results to a folder.
 
-    Where it is to be served `at` a host and a port, these are taken before any work.
+    The answers are kept beside the folder. `classes` are names to begin with, beside those of the table. Where the session
+    is to be served `at` a host and a port, these are taken before any work.
     """
     began = time.perf_counter()
-    classes = [checked_name(name) for name in desk.classes]
-    path = answers_file(desk.out)
-    if desk.out.exists() and not path.exists() and not force:
-        raise ValueError(f"{desk.out} exists already: choose another folder, or replace it with --force.")
+    classes = [checked_name(name) for name in classes]
+    path = answers_file(out)
+    if out.exists() and not path.exists() and not force:
+        raise ValueError(f"{out} exists already: choose another folder, or replace it with --force.")
     if not path.parent.is_dir():
         raise ValueError(f"There is no folder {path.parent} to keep the answers in.")
-    tell(f"Reading {desk.question.table.name}")
-    question = desk.question
-    if desk.picture_column is not None and desk.picture_column not in question.drop:
-        question = replace(question, drop=[*question.drop, desk.picture_column])
+    tell(f"Reading {question.table.name}")
+    if showing.picture_column is not None and showing.picture_column not in question.drop:
+        question = replace(question, drop=[*question.drop, showing.picture_column])
     data = read_data(question, any_labels=True)
     for note in data.notes:
         tell(note)
-    look = look_at(data, question, show=desk.show, pictures=desk.pictures, picture_column=desk.picture_column)
+    look = look_at(data, question, showing)
     with ExitStack() as stack:
         store = stack.enter_context(_kept(path))
         _recognize(store, data, question)
@@ -97,14 +81,15 @@ def opened(
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         title = printable(f"{question.label} of each row in {question.table.name}")
-        session = Session(seen, data.X, _given(data), look, store, title=title)
+        given = {row: str(name) for row, name in enumerate(data.y) if name not in ("", "-1")}
+        session = Session(seen, data.X, given, look, store, title=title)
         stack.callback(session.adviser.stop)
         for name in classes:
             if name not in session.classes():
                 session.do(f"begin {name}", "shell", "add", name=name)
         if n := len(store.tally.answers):
             tell(f"Going on with {n:,} answer{'s' if n != 1 else ''} in {path.name}")
-        yield Opened(desk, question, data, session, notes, began, listener)
+        yield Opened(out, question, data, session, notes, began, listener)
 
 
 @contextmanager
@@ -124,7 +109,7 @@ def _kept(path: Path) -> Iterator[Store]:
 class Opened:
     """A session that runs."""
 
-    desk: Desk
+    out: Path
     question: Question
     data: Data
     session: Session
@@ -141,7 +126,7 @@ class Opened:
             )
         if len(labels) == len(self.data.X):
             raise Refused("Every row has a class, so there is nothing to find out: export the labels instead.")
-        with whole_folder(self.desk.out, replace=True, foreign=folder.foreign) as part:
+        with whole_folder(self.out, replace=True, foreign=folder.foreign) as part:
             classifier = fits.learned(self.session.adviser.seen, labels)
             seconds = time.perf_counter() - self.began
             return write_results(part, self.question, self.data, classifier, notes=self.notes, seconds=seconds)
@@ -162,7 +147,7 @@ def serve(running: Opened, host: str, tell: Tell, *, browse: bool = True) -> Non
 
     def finish() -> dict[str, Any]:
         summary = running.write()
-        return {"sentence": f"{summary['labeled']:,} labels, {summary['rows']:,} rows: {running.desk.out}"}
+        return {"sentence": f"{summary['labeled']:,} labels, {summary['rows']:,} rows: {running.out}"}
 
     name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{name}:{port}/#{key}"
@@ -192,7 +177,7 @@ def leave(running: Opened, tell: Tell) -> None:
     try:
         tell("Writing the results (the answers are safe already; Ctrl-C leaves without)")
         running.write()
-        tell(f"{many}, and the results: {running.desk.out}")
+        tell(f"{many}, and the results: {running.out}")
     except Refused as error:
         tell(sentence(error))
     except KeyboardInterrupt:
@@ -204,11 +189,6 @@ def check_server() -> None:
     for name in ("starlette", "uvicorn"):
         if find_spec(name) is None:
             raise ValueError(f"The page needs {name}, which is not installed: pip install 'graphuq[label]'.")
-
-
-def _given(data: Data) -> dict[int, str]:
-    """The classes of the table, by row."""
-    return {row: str(name) for row, name in enumerate(data.y) if name not in ("", "-1")}
 
 
 def _recognize(store: Store, data: Data, question: Question) -> None:
