@@ -20,10 +20,8 @@ from graphuq import __version__
 from graphuq.app.label.command import label
 from graphuq.app.options import (
     Force,
-    Inference,
     Json,
-    ModelName,
-    Prior,
+    Modelling,
     Quiet,
     Reading,
     Scale,
@@ -31,7 +29,6 @@ from graphuq.app.options import (
     Seed,
     Separator,
     Sheet,
-    Similarity,
     Unknown,
     Workers,
     grouped,
@@ -106,24 +103,7 @@ def fit(
     workers: Workers = None,
     reading: Reading,
     truth: Annotated[str | None, typer.Option(help="Column with true classes, to judge the answers by.")] = None,
-    similarity: Similarity,
-    prior: Annotated[Prior, typer.Option(help="What is believed before any label.")] = Prior.learned,
-    model: Annotated[ModelName, typer.Option(help="How labels follow from the function.")] = ModelName.probit,
-    tau: Annotated[float | None, typer.Option(help="Inverse length scale of matern; by default 0.1.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Smoothness of matern; by default 2.")] = None,
-    gamma: Annotated[
-        float | None, typer.Option(help="Noise of labels; by default learned, else 0.1 (ginzburg_landau 0.6).")
-    ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Width of the wells of ginzburg_landau; by default 10.")
-    ] = None,
-    inference: Annotated[
-        Inference, typer.Option(help="Expectation propagation, or draws; auto: draws if the prior is not learned.")
-    ] = Inference.auto,
-    draws: Annotated[int | None, typer.Option(help="Posterior draws of each of 8 chains; by default 500.")] = None,
-    time_limit: Annotated[
-        float | None, typer.Option(help="Seconds after which drawing stops, once warm; by default 60.")
-    ] = None,
+    modelling: Modelling,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -138,15 +118,7 @@ def fit(
             raise ValueError(
                 f"{table} is a store, whose classes stand in a table of their own: give that as --labels."
             )
-        numbers = {"tau": tau, "alpha": alpha, "epsilon": epsilon, "n_steps": draws, "time_limit": time_limit}
-        classifier = similarity.classifier(
-            numbers,
-            prior=prior.value,
-            model=model.value,
-            gamma=gamma,
-            inference=inference.value,
-            verbose=not (quiet or json),
-        )
+        classifier = modelling.classifier(verbose=not (quiet or json))
         if labels is not None:
             from graphuq.app import large
 

@@ -107,8 +107,8 @@ class Similarity:
     modes: Annotated[int | None, typer.Option(help="Eigenvectors of the graph to use; by default 300.")] = None
     seed: Seed = 0
 
-    def classifier(self, optional: dict[str, Any] | None = None, **settings: Any) -> GraphClassifier:
-        """One of this graph, with settings that all have and those that were given.
+    def classifier(self, **settings: Any) -> GraphClassifier:
+        """One with what was given here, by the names that the settings have in Python, and other settings.
 
         Bad ones are refused, and those that were given but that this graph, prior or inference would not look at.
         """
@@ -116,21 +116,41 @@ class Similarity:
         from graphuq.estimator import GraphClassifier
         from graphuq.estimator.settings import check_settings, without_effect
 
-        asked = {
-            "n_neighbors": self.neighbors,
-            "width": self.width,
-            "n_components": self.components,
-            "n_modes": self.modes,
-            **(optional or {}),
-        }
-        given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-        made = GraphClassifier(graph=self.graph.value, random_state=self.seed, **settings, **given)
+        given: dict[str, Any] = {}
+        for name, option in OPTIONS.items():
+            value = getattr(self, option.removeprefix("--").replace("-", "_"), None)
+            if value is not None:
+                given[name] = str(value) if isinstance(value, StrEnum) else value
+        made = GraphClassifier(random_state=self.seed, **given, **settings)
         with words_of_the_shell():
             check_settings(made)
         for name in without_effect(made):
             if name in given:
                 raise ValueError(f"{OPTIONS[name]} is for {_PURPOSES[name]}: leave it out.")
         return made
+
+
+@dataclass(frozen=True)
+class Modelling(Similarity):
+    """And how labels follow from it."""
+
+    prior: Annotated[Prior, typer.Option(help="What is believed before any label.")] = Prior.learned
+    model: Annotated[ModelName, typer.Option(help="How labels follow from the function.")] = ModelName.probit
+    tau: Annotated[float | None, typer.Option(help="Inverse length scale of matern; by default 0.1.")] = None
+    alpha: Annotated[float | None, typer.Option(help="Smoothness of matern; by default 2.")] = None
+    gamma: Annotated[
+        float | None, typer.Option(help="Noise of labels; by default learned, else 0.1 (ginzburg_landau 0.6).")
+    ] = None
+    epsilon: Annotated[
+        float | None, typer.Option(help="Width of the wells of ginzburg_landau; by default 10.")
+    ] = None
+    inference: Annotated[
+        Inference, typer.Option(help="Expectation propagation, or draws; auto: draws if the prior is not learned.")
+    ] = Inference.auto
+    draws: Annotated[int | None, typer.Option(help="Posterior draws of each of 8 chains; by default 500.")] = None
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds after which drawing stops, once warm; by default 60.")
+    ] = None
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
