@@ -105,7 +105,10 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
         _warn_of_words(column, found)
         for told in alike(found, "Classes"):
             warn(told)
-        classes = _several_classes(found, bool(minus_one.any()))
+        if len(found) == 1:
+            why = f" {_RENAME}" if minus_one.any() else ""
+            raise ValueError(f"Only one class, {found[0]!s}, is labeled, and two are needed to tell apart.{why}")
+        classes = found
         _warn_of_zeros(column, minus_one)
     elif not np.isin(found, classes).all():
         new = found[~np.isin(found, classes)][0]
@@ -114,14 +117,7 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
 
 
 def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
-    """The labels with those of some rows replaced by `y`, or taken away where `y` has a gap.
-
-    Args:
-        labels: those before.
-        nodes: row numbers, from 0.
-        y: their classes.
-        n_rows: rows there are.
-    """
+    """The labels with those of some rows replaced by `y`, or taken away where `y` has a gap."""
     rows = expect_nodes(nodes, n_rows, "nodes", once=True)
     if not rows.size:
         raise ValueError("nodes must be one or more row numbers, got none.")
@@ -177,13 +173,6 @@ def differing(names: Iterable[str]) -> str:
 
 def _squeezed(name: str) -> str:
     return "".join(name.casefold().split())
-
-
-def _several_classes(found: NDArray[Any], minus_one: bool) -> NDArray[Any]:
-    if len(found) == 1:
-        why = f" {_RENAME}" if minus_one else ""
-        raise ValueError(f"Only one class, {found[0]!s}, is labeled, and two are needed to tell apart.{why}")
-    return found
 
 
 def _refuse_amounts(values: NDArray[Any]) -> None:

@@ -115,9 +115,11 @@ def predict_table(
     classifier = copy(classifier)
     classifier.__dict__.pop("feature_names_in_", None)  # by which the columns were chosen
     with words_of_the_shell(names) as notes:
-        columns = beside({row_id or ROW: names}, _new_answers(classifier, X))
+        found = answers.at(classifier, *classifier.locate(X))  # of a row that was in the fit the answer there
+    columns = _columns(classifier.classes_, found.probability, found.error)
     gaps = filled_in(data, [feature.name for feature in encoding.features])
-    return columns, [*data.notes, *gaps, *encoding.unknown(data), *notes], data.marks
+    told = [*data.notes, *gaps, *encoding.unknown(data), *notes]
+    return beside({row_id or ROW: names}, columns), told, data.marks
 
 
 def _as_they_are(table: Table, classifier: GraphClassifier) -> Encoding:
@@ -185,12 +187,6 @@ def _answers(classifier: GraphClassifier) -> dict[str, Sequence[Any]]:
         "labeled": ["yes" if row in given else "no" for row in rows],
         "label": [str(given.get(row, "")) for row in rows],
     }
-
-
-def _new_answers(classifier: GraphClassifier, X: Array) -> dict[str, Sequence[Any]]:
-    """The answers for the rows of another table; a row that was in the fit has the answer that it has there."""
-    found = answers.at(classifier, *classifier.locate(X))
-    return _columns(classifier.classes_, found.probability, found.error)
 
 
 def _columns(classes: NDArray[Any], probability: Array, error: Array) -> dict[str, Sequence[Any]]:

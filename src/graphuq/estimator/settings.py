@@ -188,7 +188,8 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
     if named in ("gaussian", "nystrom"):
         settings["tau"] = classifier.width
     if named in ("knn", "nystrom"):
-        settings["seed"] = _graph_seed(classifier)
+        given = classifier.random_state  # the number itself, or one drawn
+        settings["seed"] = int(given) if isinstance(given, Integral) else seed_of(classifier)
     if named == "gaussian":
         return graphs.gaussian(X, **settings)
     if named == "nystrom":
@@ -231,12 +232,6 @@ def _in_robust_units(classifier: GraphClassifier, X: Any) -> bool:
 def seed_of(classifier: GraphClassifier) -> int:
     """The seed of all draws in a fit."""
     return int(_random(classifier).randint(np.iinfo(np.int32).max))
-
-
-def _graph_seed(classifier: GraphClassifier) -> int:
-    """The seed of landmarks and of an approximate search for neighbors: the number given, or one drawn."""
-    given = classifier.random_state
-    return int(given) if isinstance(given, Integral) else seed_of(classifier)
 
 
 def _random(classifier: GraphClassifier) -> np.random.RandomState:

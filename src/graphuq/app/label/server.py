@@ -210,20 +210,17 @@ def _word(given: Any, name: str, most: int = MAX_WORD) -> str:
     return word
 
 
-def _file(name: str, kind: str, package: str = __package__ or "") -> Callable[[], tuple[str, str]]:
-    return lambda: (files(package).joinpath(name).read_text("utf-8"), kind)
-
-
-def _style() -> tuple[str, str]:
-    common = files("graphuq.app.report").joinpath("page.css").read_text("utf-8")
-    own = files(__package__ or "").joinpath("label.css").read_text("utf-8")
-    return variables(MAX_CLASSES) + common + own, "text/css"
+def _file(name: str, of: str = "label") -> str:
+    return files(f"graphuq.app.{of}").joinpath(name).read_text("utf-8")
 
 
 STATIC: dict[str, Callable[[], tuple[str, str]]] = {
-    "/": _file("page.html", "text/html"),
-    "/label.js": _file("label.js", "text/javascript"),
-    "/draw.js": _file("draw.js", "text/javascript", "graphuq.app.report"),
+    "/": lambda: (_file("page.html"), "text/html"),
+    "/label.js": lambda: (_file("label.js"), "text/javascript"),
+    "/draw.js": lambda: (_file("draw.js", of="report"), "text/javascript"),
     "/shapes.json": lambda: (json.dumps(SHAPES), "application/json"),
-    "/label.css": _style,
+    "/label.css": lambda: (
+        variables(MAX_CLASSES) + _file("page.css", of="report") + _file("label.css"),
+        "text/css",
+    ),
 }
