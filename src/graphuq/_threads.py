@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from threading import Lock
@@ -63,11 +63,16 @@ def in_threads(work: Callable[[Part], Made], parts: Iterable[Part]) -> Iterator[
     Threads of the linear algebra library wait for each other at every product, and burn the time.
     """
     n_threads = os.cpu_count() or 1
-    pending: deque[Future[Made]] = deque()
     with blas_threads(0), ThreadPoolExecutor(n_threads) as pool:
-        for part in parts:
-            pending.append(pool.submit(work, part))
-            if len(pending) > n_threads:
-                yield pending.popleft().result()
-        while pending:
+        yield from in_order((pool.submit(work, part) for part in parts), n_threads)
+
+
+def in_order(handed_out: Iterable[Any], ahead: int) -> Iterator[Any]:
+    """The results of what is handed out, in its order; of no more than so many parts at a time."""
+    pending: deque[Any] = deque()
+    for each in handed_out:
+        pending.append(each)
+        if len(pending) > ahead:
             yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()

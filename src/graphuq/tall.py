@@ -330,8 +330,9 @@ def tall(X: Any, *, called: str = "X") -> Tall:
         from graphuq.large.stores import check_chunks
 
         check_chunks(X)
-    bounds = _chunk_bounds(X) if kind == "zarr" else merged(None, *X.shape)
-    return Tall(Stored(X), X.shape, bounds, type(X) is np.ndarray)
+        chunk = (getattr(X, "shards", None) or X.chunks)[0]  # what is read whole
+        return Tall(Stored(X), X.shape, merged(_evenly(X.shape[0], chunk), *X.shape))
+    return Tall(Stored(X), X.shape, merged(None, *X.shape), type(X) is np.ndarray)
 
 
 def needed(module: str, what: str) -> Any:
@@ -352,13 +353,6 @@ def _of_dask(X: Any) -> Tall:
         raise ValueError("The Dask array does not know its number of rows: call its compute_chunk_sizes() first.")
     X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
     return Tall(Chunked(X), X.shape, merged(np.cumsum([0, *X.chunks[0]]), *X.shape))
-
-
-def _chunk_bounds(array: Any) -> NDArray[np.int64]:
-    """Whole chunks, or shards, of a Zarr array: as many in every block."""
-    chunk = (getattr(array, "shards", None) or array.chunks)[0]
-    step = max(1, next(row_blocks(*array.shape)).stop // chunk) * chunk
-    return _evenly(array.shape[0], step)
 
 
 def _evenly(n_rows: int, step: int) -> NDArray[np.int64]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from graphuq._expect import RowError
 from graphuq._progress import progress_bar
-from graphuq._threads import Made, Part, blas_threads, in_threads
+from graphuq._threads import Made, Part, blas_threads, in_order, in_threads
 from graphuq.large import sums
 from graphuq.large.sums import Sums
 from graphuq.memory import check_room
@@ -85,10 +85,7 @@ def summed(X: Tall, work: Callable[[Array], Sums], *, shown: bool | None = False
     def blocks(n_done: int, _: Sums | None) -> Iterator[Sums]:
         return each_block(X, _InParts(work), chosen=slices[n_done:], shown=shown, desc=desc)
 
-    def added(total: Sums | None, found: Sums) -> Sums:
-        return found if total is None else _added(total, found)
-
-    return sums.going_on(blocks, added, work, X.bounds)
+    return sums.going_on(blocks, _added, work, X.bounds)
 
 
 def each_block(
@@ -115,14 +112,8 @@ def each_part(work: Callable[[Part], Made], parts: Iterable[Part], *, here: bool
         yield from in_threads(work, parts)
         return
     with told_if_lost():
-        ahead = 2 * sum(there.nthreads().values())
-        pending: deque[Any] = deque()
-        for part in parts:
-            pending.append(there.submit(_alone, work, part, pure=False))
-            if len(pending) > ahead:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
+        handed_out = (there.submit(_alone, work, part, pure=False) for part in parts)
+        yield from in_order(handed_out, ahead=2 * sum(there.nthreads().values()))
 
 
 def check_finite(rows: slice, X: Array) -> None:
@@ -139,8 +130,8 @@ def check_finite(rows: slice, X: Array) -> None:
         )
 
 
-def _added(total: Sums, found: Sums) -> Sums:
-    return tuple(a + b for a, b in zip(total, found, strict=True))
+def _added(total: Sums | None, found: Sums) -> Sums:
+    return found if total is None else tuple(a + b for a, b in zip(total, found, strict=True))
 
 
 @dataclass(frozen=True)
@@ -177,24 +168,14 @@ def _by_threads(X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
 
 
 def _by_cluster(cluster: Any, X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
-    """All blocks handed to the cluster, and each result taken off it when it is there."""
+    """All blocks handed to the cluster, and each result taken off it in its turn."""
     from dask import delayed
-    from distributed import as_completed
 
     with told_if_lost():
         shared = delayed(work, pure=False, traverse=False)
-        tasks = [delayed(_task)(shared, rows, X.source.lazy(rows)) for rows in slices]
-        futures = cluster.compute(tasks)
-        number = {future.key: k for k, future in enumerate(futures)}
-        waiting: dict[int, Any] = {}
-        arriving = as_completed(futures)
-        del tasks, futures
-        for k in range(len(slices)):
-            while k not in waiting:
-                future = next(arriving)
-                waiting[number[future.key]] = future.result()
-                del future
-            yield waiting.pop(k)
+        pending = deque(cluster.compute([delayed(_task)(shared, rows, X.source.lazy(rows)) for rows in slices]))
+        while pending:  # what was taken is nobody's any more, and the cluster forgets it
+            yield pending.popleft().result()
 
 
 def _task(work: Work, rows: slice, X: NDArray[Any]) -> Any:
@@ -219,7 +200,7 @@ def told_if_lost() -> Iterator[None]:
     address = here.scheduler.address if here.scheduler else "its address"
     try:
         yield
-    except (CancelledError, comm.CommClosedError, TimeoutError, StopIteration) as error:
+    except (CancelledError, comm.CommClosedError, TimeoutError) as error:
         raise SchedulerLost(
             f"The Dask scheduler at {address} does not answer any more. What was finished is kept: start the scheduler "
             "and run the same again, which goes on from there."
