@@ -101,7 +101,15 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
             )
         y = np.where(y == question.unlabeled, "", y)
     notes = table.notes + _missing_words(table, question.label, "unlabeled", unless=question.unlabeled)
-    labels = _labels_so_far(y) if any_labels else _labels(y, table, question, notes)
+    labels = None
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # a fit notes what there is to warn of; before people answer, labels are few
+        if not any_labels:
+            labels = _labels(y, table, question, notes)
+        elif len({*y} - {*UNLABELED_TEXT}) > 1:
+            labels = read_labels(y)
     names = _features(table, question)
     table = replace(table, row_names=row_names(table, question.row_id))
     categories, named = list(question.categories), question.row_id is not None
@@ -144,33 +152,18 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
 def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str]) -> Labels:
     """The labels of a column, of two classes or more, and not of every row; what is odd about them is noted."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what there is to warn of is noted in the fit
-            labels = read_labels(y)
+        labels = read_labels(y)
     except ValueError as error:
         raise ValueError(" ".join([f"Column {question.label!r}: {error}", *notes])) from None
     if len(labels.nodes) == table.n_rows:
+        words = [str(name) for name in labels.classes if str(name).lower() in LIKE_NONE]
+        or_named = f", or say what stands for it: --unlabeled {quote(words[0])}" if words else ""
         raise ValueError(
             f"Every row of {table.source.name} has a class in {question.label!r}, so there is nothing to find "
-            f"out: leave that cell empty in the rows in question{_or_named(labels)}."
+            f"out: leave that cell empty in the rows in question{or_named}."
         )
     notes += lonely_classes(labels, question.label)
     return labels
-
-
-def _labels_so_far(y: NDArray[Any]) -> Labels | None:
-    """The labels of a column, of two classes or more, to which a person is to add others."""
-    if len({*y} - {*UNLABELED_TEXT}) < 2:
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # labels are few yet
-        return read_labels(y)
-
-
-def _or_named(labels: Labels) -> str:
-    """What to say where a class is called as if it were none."""
-    words = [str(name) for name in labels.classes if str(name).lower() in LIKE_NONE]
-    return f", or say what stands for it: --unlabeled {quote(words[0])}" if words else ""
 
 
 def _features(table: Table, question: Question) -> list[str]:

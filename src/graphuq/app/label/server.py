@@ -13,6 +13,7 @@ import ipaddress
 import json
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
@@ -98,22 +99,21 @@ def is_loopback(host: str) -> bool:
 
 def listen(host: str, port: int | None, before: int | None = None) -> socket.socket:
     """A socket to serve on: at the port given, else at the one of the session before if that is free, else at any."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for wanted in [port] if port is not None else [before, 0] if before else [0]:
-        found = socket.socket(family, socket.SOCK_STREAM)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            found.bind((host, wanted or 0))
-            found.listen(128)
-            return found
-        except OSError as error:
-            found.close()
-            if port is not None or not wanted:
-                at, other = (f"Port {port} at {host}", "--port") if port is not None else (host, "--host")
-                raise ValueError(
-                    f"{at} cannot be listened at ({error.strerror or error}): choose another {other}, or leave it out."
-                ) from None
-    raise AssertionError("there is always a port to try")
+    if port is None and before:
+        with suppress(ValueError):  # it is taken
+            return listen(host, before)
+    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port or 0))
+        found.listen(128)
+    except OSError as error:
+        found.close()
+        at, other = (f"Port {port} at {host}", "--port") if port is not None else (host, "--host")
+        raise ValueError(
+            f"{at} cannot be listened at ({error.strerror or error}): choose another {other}, or leave it out."
+        ) from None
+    return found
 
 
 def application(session: Session, key: str, host: str, finish: Callable[[], dict[str, Any]]) -> ASGIApp:
