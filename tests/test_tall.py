@@ -137,6 +137,7 @@ def test_two_matrices_made_of_the_same_rows_are_made_together():
     np.testing.assert_array_equal(first_one(X).rows(slice(0, 97))[:, 0], 1)
     assert X[0, 0] != 1
     np.testing.assert_array_equal(np.asarray(first_one(given[:, 2:])), np.hstack([np.ones((97, 1)), X[:, 3:]]))
+    assert X[0, 2] != 1
 
 
 def test_what_cannot_be_read_is_refused_with_a_sentence(tmp_path):

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,7 +82,7 @@ def summed(X: Tall, work: Callable[[Array], Sums], *, shown: bool | None = False
     slices = X.slices()
 
     def blocks(n_done: int, _: Sums | None) -> Iterator[Sums]:
-        return each_block(X, _InParts(work), chosen=slices[n_done:], shown=shown, desc=desc)
+        return each_block(X, partial(_in_parts, work), chosen=slices[n_done:], shown=shown, desc=desc)
 
     return sums.going_on(blocks, _added, work, X.bounds)
 
@@ -134,21 +133,17 @@ def _added(total: Sums | None, found: Sums) -> Sums:
     return found if total is None else tuple(a + b for a, b in zip(total, found, strict=True))
 
 
-@dataclass(frozen=True)
-class _InParts:
+def _in_parts(work: Callable[[Array], Sums], rows: slice, X: Array) -> Sums:
     """Work on the rows of a block, some at a time, and the sum."""
-
-    work: Callable[[Array], Sums]
-
-    def __call__(self, rows: slice, X: Array) -> Sums:
-        check_finite(rows, X)
-        return reduce(_added, (self._part(rows, X, first) for first in range(0, len(X), PART_ROWS)))
-
-    def _part(self, rows: slice, X: Array, first: int) -> Sums:
+    check_finite(rows, X)
+    total = None
+    for first in range(0, len(X), PART_ROWS):
         try:
-            return self.work(X[first : first + PART_ROWS])
+            total = _added(total, work(X[first : first + PART_ROWS]))
         except RowError as error:  # which counts from the first row that it was handed
             raise error.after(rows.start + first) from None
+    assert total is not None  # a block has rows
+    return total
 
 
 def _by_threads(X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:

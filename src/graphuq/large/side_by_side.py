@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ def beside(left: Any, right: Any) -> Tall:
     a, b = tall(left), tall(right)
     n_columns = a.shape[1] + b.shape[1]
     if isinstance(a.source, Mapped) and isinstance(b.source, Mapped) and a.source.given is b.source.given:
-        return a.source.given.mapped(Joined((a.source.function, b.source.function)), n_columns)
+        return a.source.given.mapped(partial(_joined, a.source.function, b.source.function), n_columns)
     shape, in_memory = (len(a), n_columns), a.in_memory or b.in_memory
     return Tall(Beside((a.source, b.source)), shape, a.bounds, in_memory)
 
@@ -25,29 +25,15 @@ def first_one(X: Any) -> Tall:
     """The same matrix with 1 throughout its first column."""
     X = tall(X)
     if isinstance(X.source, Mapped):
-        return X.source.given.mapped(FirstOne(X.source.function), X.shape[1])
-    return X.mapped(FirstOne(), X.shape[1])
+        return X.source.given.mapped(partial(_first_one, X.source.function), X.shape[1])
+    return X.mapped(partial(_first_one, np.asarray), X.shape[1])
 
 
-@dataclass(frozen=True, eq=False)
-class Joined:
-    """Columns that several functions make of the same rows, side by side."""
-
-    functions: tuple[Callable[[Array], Array], ...]
-
-    def __call__(self, X: Array) -> Array:
-        """The rows."""
-        return np.hstack([function(X) for function in self.functions])
+def _joined(left: Callable[[Array], Array], right: Callable[[Array], Array], X: Array) -> Array:
+    """What two functions make of the same rows, side by side."""
+    return np.hstack([left(X), right(X)])
 
 
-@dataclass(frozen=True)
-class FirstOne:
-    """Rows with a 1 in the place of their first number."""
-
-    function: Callable[[Array], Array] | None = None
-
-    def __call__(self, X: Array) -> Array:
-        """The rows."""
-        found = X.copy() if self.function is None else self.function(X)
-        found[:, 0] = 1.0
-        return found
+def _first_one(function: Callable[[Array], Array], X: Array) -> Array:
+    """What a function makes of rows, with a 1 in the place of their first number."""
+    return np.hstack([np.ones((len(X), 1)), function(X)[:, 1:]])
