@@ -11,9 +11,7 @@ import hashlib
 import json
 import os
 import struct
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,12 +26,6 @@ from graphuq.memory import NoRoom, check_room, size_in_words
 
 Arrays = dict[str, NDArray[Any]]
 
-# All that zipfile, zlib and NumPy raise where the bytes are not what they should be.
-DAMAGE = (
-    zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, ValueError, KeyError, TypeError, AttributeError,
-    EOFError, OSError, NotImplementedError, RecursionError, RuntimeError, OverflowError, SyntaxError, IndexError,
-    AssertionError,
-)  # fmt: skip
 # Bytes that one of a member of a ZIP file unpacks to at most.
 UNPACKED = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
 
@@ -63,8 +55,11 @@ def read(path: Path, form: str, what: str, *, mapped: Container[str] = ()) -> tu
 
     Arrays of the names in `mapped` stay where they lie, and are read when they are looked at.
     """
-    with told_if_damaged(path, f"{path} is not {what} of graphuq, or is damaged", Pickled):
-        arrays = read_npz(path, mapped=mapped)
+    with told_if_damaged(path, f"{path} is not {what} of graphuq, or is damaged"):
+        try:
+            arrays = read_npz(path, mapped=mapped)
+        except Pickled as error:
+            raise ValueError(error) from None
         head = json.loads(arrays.pop("facts").tobytes())
         found, told = str(head["format"]), str(head["facts"])
         with path.open("rb") as file:
@@ -77,14 +72,16 @@ def read(path: Path, form: str, what: str, *, mapped: Container[str] = ()) -> tu
 
 
 @contextmanager
-def told_if_damaged(path: Path, told: str, *others: type[Exception]) -> Iterator[None]:
-    """What is wrong with a file in a sentence; that there is no memory for it is nothing wrong."""
-    caught: tuple[type[Exception], ...] = (MemoryError, *DAMAGE, *others)
+def told_if_damaged(path: Path, told: str) -> Iterator[None]:
+    """What is wrong with a file in a sentence; that there is no memory for it is nothing wrong.
+
+    Where bytes are not what they should be, those who read them raise nearly every kind of exception.
+    """
     try:
         yield
-    except (NoRoom, FileNotFoundError, IsADirectoryError, PermissionError):
+    except (NoRoom, Pickled, FileNotFoundError, IsADirectoryError, PermissionError):
         raise
-    except caught as error:
+    except Exception as error:
         if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
             size = size_in_words(path.stat().st_size)
             raise NoRoom(f"{path}, a file of {size}, takes more memory than there is: {why(error)}.") from error

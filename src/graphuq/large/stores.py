@@ -127,9 +127,7 @@ class Grouped:
 
 def _open_parquet(path: Path) -> Any:
     parquet = needed("pyarrow.parquet", "Parquet files need pyarrow")
-    from pyarrow import ArrowException
-
-    with told_if_damaged(path, f"{path} is not a Parquet file, or ends early", ArrowException):
+    with told_if_damaged(path, f"{path} is not a Parquet file, or ends early"):
         return parquet.ParquetFile(path, page_checksum_verification=True)
 
 

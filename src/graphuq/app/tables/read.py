@@ -13,7 +13,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from shlex import quote
 from typing import Any
-from xml.etree.ElementTree import ParseError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,9 +180,7 @@ def _read_parquet(path: Path) -> Content:
         from pyarrow import parquet
     except ImportError:
         raise ValueError("Parquet files need pyarrow: pip install 'graphuq[parquet]'.") from None
-    with archive.told_if_damaged(
-        path, f"{path.name} is not a Parquet file, or is damaged", pyarrow.ArrowException
-    ):
+    with archive.told_if_damaged(path, f"{path.name} is not a Parquet file, or is damaged"):
         table = parquet.ParquetFile(path).read()
         found = [column.to_pylist() for column in table.columns]
     check_names(path, table.column_names)
@@ -211,7 +208,7 @@ def _read_excel(path: Path, sheet: str | None = None) -> Content:
             """A chart has no rows, and openpyxl fails at one that is empty."""
 
     told = f"{path.name} is not an Excel file, is locked by a password, or is damaged"
-    with archive.told_if_damaged(path, told, ParseError), path.open("rb") as stream:
+    with archive.told_if_damaged(path, told), path.open("rb") as stream:
         archive.check_members(zipfile.ZipFile(stream))
         reader = Reader(stream, read_only=True, data_only=True)
         reader.read()
