@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graphuq import GraphClassifier
-from graphuq.app.label import fits
+from graphuq.app.label import adviser
 from graphuq.app.label.look import Look
 from graphuq.app.label.session import Session
 from graphuq.app.label.store import open_store
@@ -32,7 +32,7 @@ def quiet():
 @pytest.fixture(scope="session")
 def seen():
     X, _ = blobs()
-    return fits.seen(GraphClassifier(n_neighbors=6), X, lambda stage: None)
+    return adviser.seen(GraphClassifier(n_neighbors=6), X, lambda stage: None)
 
 
 @pytest.fixture

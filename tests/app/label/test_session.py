@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphuq import GraphClassifier
-from graphuq.app.label import fits
+from graphuq.app.label import adviser
 from graphuq.app.label import session as sessions
 from graphuq.app.label.session import MAX_CLASSES, MAX_NAME, checked_name
 from graphuq.app.label.store import Refused, Tally
@@ -309,7 +309,7 @@ def test_a_failure_of_the_model_is_told_and_questions_go_on(make, monkeypatch, c
     def broken(*_):
         raise kind("no such luck")
 
-    monkeypatch.setattr(fits, "learned", broken)
+    monkeypatch.setattr(adviser, "learned", broken)
     session = make(GIVEN)
     assert session.adviser.settled()
     assert session.state()["failure"] == "no such luck"

@@ -6,11 +6,12 @@ hyper-parameters anew when classes come or go, or when there are a quarter more 
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -19,10 +20,12 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from graphuq import calibration, queries, uncertainty
-from graphuq.app.label import fits
 from graphuq.app.report import plots
 from graphuq.app.shell import sentence, tell
+from graphuq.classes import Labels
 from graphuq.estimator import GraphClassifier
+from graphuq.estimator.seen import Seen, read_rows
+from graphuq.estimator.settings import check_settings
 from graphuq.posterior.kept import Kept, refreshed
 from graphuq.posterior.left_out import MAX_LEFT_OUT, SuspiciousLabels, suspicious_labels
 
@@ -79,7 +82,7 @@ class Adviser:
         """Start to learn.
 
         Args:
-            seen: a classifier with a graph, see `fits.seen`.
+            seen: a classifier with a graph, and no labels yet.
             shown: the rows of the map.
             situation: what is known now.
             note: takes the number of labels, the mean label variance and the log-loss of labels left out.
@@ -126,7 +129,7 @@ class Adviser:
     # ---- beliefs --------------------------------------------------------------------------------------
     def _believe(self, classifier: GraphClassifier | None, version: int) -> None:
         """Take up the labels of this moment."""
-        found = None if classifier is None else fits.told(classifier, self._situation().given)
+        found = None if classifier is None else told(classifier, self._situation().given)
         shown = None
         if found is not None:
             shown = self._at_shown(found)
@@ -195,7 +198,7 @@ class Adviser:
                     self.advice = replace(self.advice, version=version)
 
     def _learn(self, situation: Situation) -> None:
-        classifier = fits.learned(self.seen, situation.given)
+        classifier = learned(self.seen, situation.given)
         place = self._place(classifier.label_distributions_)
         with self._news:
             self._learned_from = len(situation.given)
@@ -236,3 +239,36 @@ class Adviser:
             self.advice = advice
             self._news.notify_all()
             return self.now.version == advice.version and not self._stopped
+
+
+def seen(classifier: GraphClassifier, X: NDArray[np.float64], tell: Callable[[str], None]) -> GraphClassifier:
+    """The classifier with a graph of all rows and its eigenpairs, and no labels yet."""
+    check_settings(classifier)
+    classifier._seen = Seen.of(classifier, read_rows(classifier, X), tell)
+    return classifier
+
+
+def learned(classifier: GraphClassifier, given: Mapping[int, str]) -> GraphClassifier:
+    """Another classifier of the same graph, its hyper-parameters learned from these labels, of two classes or more."""
+    nodes = np.array(sorted(given), dtype=np.int64)
+    classes, y = np.unique([given[row] for row in nodes.tolist()], return_inverse=True)
+    found = copy.copy(classifier)
+    return found._infer(Labels(classes, nodes, y))
+
+
+def told(classifier: GraphClassifier, given: Mapping[int, str]) -> GraphClassifier | None:
+    """The classifier with these labels in the place of its own, as far as they are of classes that it knows.
+
+    None where those are of fewer than two classes.
+    """
+    before, known = classifier.labels_, classifier.classes_.tolist()
+    numbers = {row: known.index(name) for row, name in given.items() if name in known}
+    nodes = np.array(sorted(numbers), dtype=np.int64)
+    y = np.array([numbers[row] for row in nodes.tolist()])
+    if len(np.unique(y)) < 2:
+        return None
+    if np.array_equal(nodes, before.nodes) and np.array_equal(y, before.y):
+        return classifier
+    posterior: Any = classifier.posterior_
+    # Not `partial_fit_labels`: where labels contradict each other that would draw, while someone waits.
+    return copy.copy(classifier)._believe(Labels(before.classes, nodes, y), posterior.with_labels(nodes, y))

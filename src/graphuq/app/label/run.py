@@ -16,7 +16,7 @@ from typing import Any
 
 from graphuq.app import folder
 from graphuq.app.fitting import write_results
-from graphuq.app.label import fits
+from graphuq.app.label import adviser
 from graphuq.app.label.look import differences, identity, look_at
 from graphuq.app.label.session import Session, checked_name
 from graphuq.app.label.store import Refused, Store, open_store
@@ -76,7 +76,7 @@ def opened(
             listener = stack.enter_context(listen(*at, store.fact("port")))
         with words_of_the_shell(data.rows.names) as notes:
             data.rescale(classifier)
-            seen = fits.seen(classifier, data.X, lambda stage: tell(f"Finding the {stage}"))
+            seen = adviser.seen(classifier, data.X, lambda stage: tell(f"Finding the {stage}"))
         # few labels decide little: that is why more are asked for; here, since threads share what is ignored
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
@@ -127,7 +127,7 @@ class Opened:
         if len(labels) == len(self.data.X):
             raise Refused("Every row has a class, so there is nothing to find out: export the labels instead.")
         with whole_folder(self.out, replace=True, foreign=folder.foreign) as part:
-            classifier = fits.learned(self.session.adviser.seen, labels)
+            classifier = adviser.learned(self.session.adviser.seen, labels)
             seconds = time.perf_counter() - self.began
             return write_results(part, self.question, self.data, classifier, notes=self.notes, seconds=seconds)
 

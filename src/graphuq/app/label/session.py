@@ -44,7 +44,7 @@ class Session:
         *,
         title: str = "",
     ) -> None:
-        """`classifier` has seen X (`fits.seen`); `given` are the classes that the table knows."""
+        """`classifier` has seen X (`adviser.seen`); `given` are the classes that the table knows."""
         self.look, self.store, self.table_labels, self.title = look, store, given, title
         self._X = X
         shown = np.sort(np.random.default_rng(0).permutation(len(X))[:MAX_POINTS])
