@@ -98,7 +98,9 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
         kinds = {"text" if isinstance(value, str) else "numbers" for value in values}
         if len(kinds) > 1:
             raise ValueError("The classes in y are text in some rows and numbers in others: use one of the two.")
-        values = _array_of(_plain(values.tolist()))
+        # NumPy would leave dates and times as objects, and does where they have a zone
+        times = all(isinstance(each, date) and getattr(each, "tzinfo", None) is None for each in values)
+        values = np.array(_plain(values.tolist()), dtype=np.datetime64 if times else None)
     _refuse_amounts(values)
     found = np.unique(values)
     if classes is None:
@@ -249,12 +251,6 @@ def _gaps(column: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
 def _plain(values: Iterable[Any]) -> list[Any]:
     """Text as it is: NumPy would take str(each), which of an Enum is its name, cut to the length of the text."""
     return [str.__str__(each) if isinstance(each, str) else each for each in values]
-
-
-def _array_of(values: list[Any]) -> NDArray[Any]:
-    """Classes in NumPy's own kind; dates and times, which it would leave as objects, too, unless they have a zone."""
-    times = all(isinstance(each, date) and getattr(each, "tzinfo", None) is None for each in values)
-    return np.array(values, dtype=np.datetime64 if times else None)
 
 
 def is_missing(value: Any) -> bool:

@@ -325,7 +325,12 @@ def tall(X: Any, *, called: str = "X") -> Tall:
     if X.shape[0] == 0:
         raise ValueError(f"{name} has no rows.")
     if kind == "dask":
-        return _of_dask(X)
+        if np.isnan(X.shape[0]):
+            raise ValueError(
+                "The Dask array does not know its number of rows: call its compute_chunk_sizes() first."
+            )
+        X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+        return Tall(Chunked(X), X.shape, merged(np.cumsum([0, *X.chunks[0]]), *X.shape))
     if kind == "zarr":
         from graphuq.large.stores import check_chunks
 
@@ -346,13 +351,6 @@ def needed(module: str, what: str) -> Any:
 def delayed(value: Any) -> Any:
     """A computation that Dask will run later."""
     return needed("dask", "Clusters need Dask").delayed(value, pure=False)
-
-
-def _of_dask(X: Any) -> Tall:
-    if np.isnan(X.shape[0]):
-        raise ValueError("The Dask array does not know its number of rows: call its compute_chunk_sizes() first.")
-    X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
-    return Tall(Chunked(X), X.shape, merged(np.cumsum([0, *X.chunks[0]]), *X.shape))
 
 
 def _evenly(n_rows: int, step: int) -> NDArray[np.int64]:

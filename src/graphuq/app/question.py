@@ -251,19 +251,16 @@ def row_names(table: Table, row_id: str | None) -> list[str]:
 def _rows(table: Table, names: Sequence[str], truth: NDArray[np.int64] | None) -> TableRows:
     single = [name for name in names if table.column(name).ndim == 1]
     n_shown = n_columns_shown(table.n_rows, len(single))
-    blocks = [table.column(name) for name in names if table.column(name).ndim == 3]
+    blocks, gray = [table.column(name) for name in names if table.column(name).ndim == 3], None
+    if len(blocks) == 1:  # pictures, from the least to the largest number that occurs
+        low, high = np.nanmin(blocks[0]), np.nanmax(blocks[0])
+        gray = 255 * (np.nan_to_num(blocks[0], nan=low) - low) / max(high - low, 1e-300)
     columns = [table.text(name) for name in single[:n_shown]]
     return TableRows(
         names=table.row_names,
         columns=single[:n_shown],
         cells=[[str(cell)[:200] for cell in cells] for cells in zip(*columns, strict=True)],
         n_left_out=len(single) - n_shown,
-        pictures=_gray(blocks[0]) if len(blocks) == 1 else None,
+        pictures=None if gray is None else gray.astype(np.uint8),
         truth=truth,
     )
-
-
-def _gray(pictures: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Gray values from the least to the largest number that occurs."""
-    low, high = np.nanmin(pictures), np.nanmax(pictures)
-    return (255 * (np.nan_to_num(pictures, nan=low) - low) / max(high - low, 1e-300)).astype(np.uint8)

@@ -23,6 +23,7 @@ from graphuq._progress import stages_told
 from graphuq.classes import Labels
 from graphuq.estimator.ledger import FORM, LEDGER, Ledger
 from graphuq.estimator.rows import read_features
+from graphuq.estimator.settings import shows_bars
 from graphuq.files import made_folder, whole_file
 from graphuq.large.passes import check_finite, each_block
 from graphuq.learning.evidence import learned_basis
@@ -86,8 +87,6 @@ def _asked(
     classifier: GraphClassifier, X: Tall, ask: Any, chosen: list[slice], tell: Callable[[str], None]
 ) -> Iterator[Any]:
     """The answers of some blocks, and how far they are."""
-    from graphuq.estimator.settings import shows_bars
-
     if chosen:
         tell(f"answers of {sum(rows.stop - rows.start for rows in chosen):,} rows")
     return each_block(X, ask, chosen=chosen, shown=shows_bars(classifier), desc="answers")
@@ -108,7 +107,16 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
         shutil.rmtree(folder)
     with made_folder(folder), ledger.open(), stages_told(classifier.verbose) as tell:
         try:
-            _write_left(classifier, basis, ask, ledger, tell)
+            n_rows, slices, done = len(basis), basis.slices(), ledger.done()
+            left = space(n_rows, len(classifier.classes_)) * (1 - len(done) / len(slices))
+            check_disk(folder, left, "Writing all rows")
+            put = _to_zarr if _is_zarr(folder) else _to_parquet
+            block = put(folder, classifier.classes_, n_rows, slices[0].stop)
+            numbers = [number for number in range(len(slices)) if number not in done]
+            found = _asked(classifier, basis, ask, [slices[number] for number in numbers], tell)
+            for number, (probability, told) in zip(numbers, found, strict=True):
+                block(number, slices[number], probability)
+                ledger.append(number, mark=told if isinstance(ask, _AskNew) else 0)  # else its errors were told
         finally:
             if not ledger.begun:
                 _clear(folder)
@@ -126,22 +134,6 @@ def _ledger(classifier: GraphClassifier, folder: Path, basis: Tall, *, new: bool
         return each_block(basis, _mark, chosen=[slices[k] for k in numbers]) if new else [0] * len(numbers)
 
     return Ledger(folder, question, partial(_place, folder), marks)
-
-
-def _write_left(
-    classifier: GraphClassifier, basis: Tall, ask: Any, ledger: Ledger, tell: Callable[[str], None]
-) -> None:
-    """Write the blocks that are not there, and note each."""
-    folder, slices, done = ledger.folder, basis.slices(), ledger.done()
-    n_rows, n_classes = len(basis), len(classifier.classes_)
-    check_disk(folder, space(n_rows, n_classes) * (1 - len(done) / len(slices)), "Writing all rows")
-    put = _to_zarr if _is_zarr(folder) else _to_parquet
-    block = put(folder, classifier.classes_, n_rows, slices[0].stop)
-    left = [(number, rows) for number, rows in enumerate(slices) if number not in done]
-    found = _asked(classifier, basis, ask, [rows for _, rows in left], tell)
-    for (number, rows), (probability, told) in zip(left, found, strict=True):
-        block(number, rows, probability)
-        ledger.append(number, mark=told if isinstance(ask, _AskNew) else 0)  # else its errors were told
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,14 +20,11 @@ def open_store(path: Path) -> Tall:
     """The matrix that lies there."""
     if not path.exists():
         raise FileNotFoundError(f"There is no file or folder {path}.")
-    stamp = _stamp(path)
-    return replace(_opened(path), stamp=stamp)
-
-
-def _stamp(path: Path) -> str:
-    """How many files there are, how large, and when the last was written to."""
+    # how many files there are, how large, and when the last was written to
     files = [each.stat() for each in ([path] if path.is_file() else path.rglob("*"))]
-    return f"{len(files)} {sum(each.st_size for each in files)} {max((each.st_mtime_ns for each in files), default=0)}"
+    latest = max((each.st_mtime_ns for each in files), default=0)
+    stamp = f"{len(files)} {sum(each.st_size for each in files)} {latest}"
+    return replace(_opened(path), stamp=stamp)
 
 
 def _opened(path: Path) -> Tall:
@@ -70,12 +67,14 @@ def check_chunks(array: Any) -> None:
 
 def _of_parquet(files: list[Path]) -> Tall:
     """Files that have the same columns, all of numbers."""
+    types = needed("pyarrow", "Parquet files need pyarrow").types
+    numbers = (types.is_integer, types.is_floating, types.is_boolean)
     groups, counts, names = [], [0], None
     for number, path in enumerate(files):
         file = _open_parquet(path)
         schema = file.schema_arrow
         for column in schema:
-            if not _is_number(column.type):
+            if not any(is_one(column.type) for is_one in numbers):
                 raise TypeError(
                     f"Column {column.name!r} of {path} holds {column.type}, and features are numbers: all columns of a store "
                     "are taken for features, so write it without those that are none."
@@ -129,9 +128,3 @@ def _open_parquet(path: Path) -> Any:
     parquet = needed("pyarrow.parquet", "Parquet files need pyarrow")
     with told_if_damaged(path, f"{path} is not a Parquet file, or ends early"):
         return parquet.ParquetFile(path, page_checksum_verification=True)
-
-
-def _is_number(kind: Any) -> bool:
-    from pyarrow import types
-
-    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)

@@ -25,7 +25,6 @@ from graphuq.app.shell import sentence, tell
 from graphuq.classes import Labels
 from graphuq.estimator import GraphClassifier
 from graphuq.estimator.seen import Seen, read_rows
-from graphuq.estimator.settings import check_settings
 from graphuq.posterior.kept import Kept, refreshed
 from graphuq.posterior.left_out import MAX_LEFT_OUT, SuspiciousLabels, suspicious_labels
 
@@ -132,16 +131,12 @@ class Adviser:
         found = None if classifier is None else told(classifier, self._situation().given)
         shown = None
         if found is not None:
-            shown = self._at_shown(found)
+            if len(self.shown) == self.n_rows:
+                shown = found.label_distributions_
+            else:  # all rows of a large table wait for the thread
+                shown, _, self._kept = refreshed(found.posterior_, self._kept, self.shown)
             self._note(len(found.labels_.nodes), uncertainty.mean_label_variance(shown), None)
         self.now = Snapshot(version, found, shown)
-
-    def _at_shown(self, classifier: GraphClassifier) -> Array:
-        """The probabilities at the rows of the map: those of a large table wait for the thread."""
-        if len(self.shown) == self.n_rows:
-            return classifier.label_distributions_
-        found, _, self._kept = refreshed(classifier.posterior_, self._kept, self.shown)
-        return found
 
     def _place(self, p: Array | None) -> Array:
         """Where rows lie on the map, from 0 to 1: the first two columns of the report's, half of them as ranks.
@@ -243,7 +238,6 @@ class Adviser:
 
 def seen(classifier: GraphClassifier, X: NDArray[np.float64], tell: Callable[[str], None]) -> GraphClassifier:
     """The classifier with a graph of all rows and its eigenpairs, and no labels yet."""
-    check_settings(classifier)
     classifier._seen = Seen.of(classifier, read_rows(classifier, X), tell)
     return classifier
 
