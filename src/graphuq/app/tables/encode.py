@@ -66,16 +66,21 @@ class Feature:
             values = np.where(gaps, self.fill, values)
         if not self.levels:
             return values.reshape(table.n_rows, -1)
-        unknown = self.unknown(values)
-        if unknown.any() and not ignore_unknown:
-            raise ColumnError(
-                f"{_unknown(table, self.name, unknown)}, which it did not in the fit", "--unknown ignore"
-            )
+        if not ignore_unknown and (told := self.unknown(table)):
+            raise ColumnError(f"{told}, which it did not in the fit", "--unknown ignore")
         return (values[:, None] == np.array(self.levels)).astype(float)
 
-    def unknown(self, values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which cells hold a category that was not in the fit."""
-        return ~np.isin(values, self.levels) & (values != "")
+    def unknown(self, table: Table) -> str:
+        """Which categories that the fit had not a column holds, and in which rows; "" where there are none."""
+        if not self.levels:
+            return ""
+        text = table.text(self.name)
+        rows = np.flatnonzero(~np.isin(text, (*self.levels, "")))
+        if not rows.size:
+            return ""
+        told = ", ".join(table.called(row) for row in rows[:MOST_TOLD])
+        told += " and others" if len(rows) > MOST_TOLD else ""
+        return f"column {self.name!r} holds {text[rows[0]]!r} or other new categories in row{'s' * (len(rows) > 1)} {told}"
 
 
 @dataclass(frozen=True)
@@ -99,11 +104,8 @@ class Encoding:
 
     def unknown(self, table: Table) -> list[str]:
         """For each column with categories that the fit had not: which, and in which rows."""
-        found = []
-        for feature in self.features:
-            if feature.levels and (strange := feature.unknown(table.text(feature.name))).any():
-                found.append(f"C{_unknown(table, feature.name, strange)[1:]}: ignored.")
-        return found
+        found = (feature.unknown(table) for feature in self.features)
+        return [f"C{told[1:]}: ignored." for told in found if told]
 
     def to_json(self) -> list[dict[str, Any]]:
         """For `from_json`."""
@@ -232,13 +234,6 @@ def _cells(
 def _gap(table: Table, name: str, gaps: NDArray[np.bool_]) -> str:
     first = table.called(int(np.argwhere(gaps)[0, 0]))
     return f"column {name!r} has missing values, the first in row {first}"
-
-
-def _unknown(table: Table, name: str, unknown: NDArray[np.bool_]) -> str:
-    rows = np.flatnonzero(unknown)
-    told = ", ".join(table.called(row) for row in rows[:MOST_TOLD])
-    told += " and others" if len(rows) > MOST_TOLD else ""
-    return f"column {name!r} holds {table.text(name)[rows[0]]!r} or other new categories in row{'s' * (len(rows) > 1)} {told}"
 
 
 def _numeric(table: Table, name: str, *, fitted: bool) -> Array:
