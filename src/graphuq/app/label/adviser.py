@@ -78,13 +78,10 @@ class Adviser:
         situation: Callable[[], Situation],
         note: Callable[[int, float, float | None], None],
     ) -> None:
-        """Start to learn.
+        """Start to learn, from a classifier that has seen the table; `shown` are the rows of the map.
 
-        Args:
-            seen: a classifier with a graph, and no labels yet.
-            shown: the rows of the map.
-            situation: what is known now.
-            note: takes the number of labels, the mean label variance and the log-loss of labels left out.
+        `situation` says what is known now; `note` takes the number of labels, the mean label variance and the log-loss of
+        labels left out.
         """
         self.n_rows = int(seen.graph_.n_nodes)
         self.shown = shown

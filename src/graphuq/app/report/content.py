@@ -132,15 +132,10 @@ def collect(
     notes: Sequence[str] = (),
     comparison: Sequence[Sequence[str]] = (),
 ) -> Content:
-    """Compute what the report shows.
+    """Compute what the report shows of a fitted classifier.
 
-    Args:
-        classifier: a fitted one.
-        rows: what its rows are called and look like.
-        title: of the page.
-        settings: facts about the run that the classifier does not know.
-        notes: what was warned of in the fit.
-        comparison: a table of other models, its head first.
+    `settings` are facts about the run that the classifier does not know, `notes` what was warned of in the fit, and
+    `comparison` is a table of other models, its head first.
     """
     posterior, labels, p = classifier.posterior_, classifier.labels_, classifier.label_distributions_
     classes = tuple(str(name) for name in classifier.classes_)

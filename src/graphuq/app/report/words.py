@@ -44,15 +44,8 @@ def sentences(
 ) -> list[str]:
     """What was asked, what the answer is, and what to beware of; names stand between curly quotes.
 
-    Args:
-        classes: their names.
-        given: labels of each class.
-        p: the probability of each class at every row.
-        unlabeled: the rows without a label.
-        judged: how right the answers are, where that is known: it then says what probabilities are worth.
-        suspicious: labels that contradict the others.
-        converged: whether the posterior can be trusted.
-        checked: how well each label is predicted from the others, which has to do where the truth is not known.
+    `given` are the labels of each class. Where it is known how right the answers are, `judged` says what probabilities are
+    worth; where it is not, `checked` has to do: how well each label is predicted from the others.
     """
     named = [f"“{name}”" for name in classes]
     told = [

@@ -128,14 +128,9 @@ def fit_encoding(
 ) -> Encoding:
     """Decide how columns become numbers.
 
-    Args:
-        table: the data.
-        names: the columns to use.
-        categories: those of them that hold categories.
-        answers: those of them that are the class itself, and the option that each is better given as.
-        named: whether another column names the rows.
-        impute: "median" or "mean" of a column for its missing numbers (its most frequent value for a
-            category), or None to refuse them.
+    `answers` are columns that are the class itself, and the option that each is better given as; `named` says whether
+    another column names the rows. For missing numbers `impute` takes the "median" or "mean" of a column, and for a category
+    its most frequent value; None refuses them.
     """
     better = answers or {}
 

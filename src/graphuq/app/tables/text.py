@@ -180,9 +180,7 @@ def _separator(text: str, usual: str) -> str:
 def columns_of(cells: dict[str, list[str]], *, commas: bool = False) -> tuple[dict[str, NDArray[Any]], list[str]]:
     """Each column as numbers where every cell that is not missing is one, else as text; and a note on decimal commas.
 
-    Args:
-        cells: text by column.
-        commas: whether 1,234 is 1.234 rather than unclear.
+    `commas` says that 1,234 is 1.234 rather than unclear.
     """
     columns = {name: _parse(column) for name, column in cells.items()}
     text = {name: column for name, column in columns.items() if column.dtype.kind == "O"}
