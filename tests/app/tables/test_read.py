@@ -191,14 +191,30 @@ def test_answers_are_written_as_the_table_is(tmp_path, content, name, marks):
 
 
 def test_numbers_that_could_be_two_are_not_guessed(tmp_path):
-    """1,234 between commas may be a thousand and more; and beside 1,5 a 1.234 may be one too."""
+    """1,234 between commas may be a thousand and more; and between semicolons a 1.234 may be one too."""
     assert read_table(written(tmp_path, 'x,k\n"1,234",a\n')).column("x").tolist() == ["1,234"]
     assert read_table(written(tmp_path, "x;k\n1,5;a\n2.5;b\n")).column("x").tolist() == ["1,5", "2.5"]
-    table = read_table(written(tmp_path, "x;k;z\n1,5;1.234;1\n0,5;2.500;2\n"))
-    assert table.column("k").tolist() == [1.234, 2.5]
+    table = read_table(written(tmp_path, "k;z\n1.234;1\n327;2\n"))
+    assert table.column("k").tolist() == [1.234, 327]
     assert (
         "Column 'k' holds numbers such as '1.234', taken as 1.234: if the point parts thousands" in table.notes[-1]
     )
+    assert read_table(written(tmp_path, "k,z\n1.234,1\n2.500,2\n")).notes == []
+
+
+def test_points_part_thousands_where_commas_are_decimal(tmp_path):
+    """In the file, in the fit that it is written like, or where there are two of them in a number."""
+    table = read_table(written(tmp_path, "x;k;z\n1,5;1.234;1.5\n0,5;327;2\n"))
+    assert table.column("k").tolist() == [1234, 327]
+    assert table.column("z").tolist() == [1.5, 2]  # none of thousands
+    assert table.notes[-1] == "Points as in '1.234' in column 'k' are taken to part thousands."
+    path = written(tmp_path, "k;z\n1.234;1\n327;2\n")
+    assert read_table(path, decimal=",").column("k").tolist() == [1234, 327]
+    assert read_table(path, decimal=".").column("k").tolist() == [1.234, 327]
+    assert read_table(written(tmp_path, "k,z\n1.383.908,1\n304.288,2\n,3\n")).column("k")[:2].tolist() == [
+        1383908,
+        304288,
+    ]
 
 
 def test_excel(tmp_path):

@@ -103,8 +103,13 @@ def _digits(value: float) -> str:
     return f"{value:.0f}" if value == np.trunc(value) and abs(value) <= EXACT else f"{value:.15g}"
 
 
-def read_table(path: Path, *, separator: str | None = None, sheet: str | None = None) -> Table:
-    """Read a file by the ending of its name; of an Excel file one sheet, by default the first."""
+def read_table(
+    path: Path, *, separator: str | None = None, sheet: str | None = None, decimal: str | None = None
+) -> Table:
+    """Read a file by the ending of its name; of an Excel file one sheet, by default the first.
+
+    `decimal` is the mark in numbers of a table that this one is written like, if known.
+    """
     kind = ending(path)
     if not path.exists():
         raise ValueError(f"There is no file {path}.")
@@ -128,7 +133,7 @@ def read_table(path: Path, *, separator: str | None = None, sheet: str | None = 
         columns, cells, notes, marks = *_read_excel(path, sheet), USUAL
     else:
         columns, cells, notes, marks = (
-            (*_READERS[kind](path), USUAL) if kind in _READERS else read_text(path, separator)
+            (*_READERS[kind](path), USUAL) if kind in _READERS else read_text(path, separator, decimal)
         )
     if not columns or len(next(iter(columns.values()))) == 0:
         raise ValueError(f"{path.name} has no rows.")

@@ -51,9 +51,12 @@ MARK = "\ufeff"
 
 
 def read_text(
-    path: Path, separator: str | None
+    path: Path, separator: str | None, decimal: str | None = None
 ) -> tuple[dict[str, NDArray[Any]], dict[str, list[str]], list[str], Marks]:
-    """Columns, their cells as they stand in the file, notes on what it does not say itself, and its marks."""
+    """Columns, their cells as they stand in the file, notes on what it does not say itself, and its marks.
+
+    `decimal` is the mark in numbers of a table that this one is written like, if known.
+    """
     if separator is not None and len(separator) != 1:
         raise ValueError(f"The separator must be one character, got {separator!r}.")
     text, notes, mark = _decoded(path)
@@ -79,7 +82,7 @@ def read_text(
     except csv.Error as error:
         raise ValueError(f"{path.name} is not well-formed: line {lines.line_num}: {error}.") from None
     cells, nameless = by_column(path, names, rows)
-    columns, more = columns_of(cells, commas=chosen == ";")
+    columns, more = columns_of(cells, commas=chosen == ";", decimal=decimal)
     marks = _marks(columns, cells, chosen, usual)._replace(first=mark)
     return columns, cells, [*notes, *nameless, *more], marks
 
@@ -177,28 +180,38 @@ def _separator(text: str, usual: str) -> str:
     return best if n_cells(best) > 1 else usual
 
 
-def columns_of(cells: dict[str, list[str]], *, commas: bool = False) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Each column as numbers where every cell that is not missing is one, else as text; and a note on decimal commas.
+def columns_of(
+    cells: dict[str, list[str]], *, commas: bool = False, decimal: str | None = None
+) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Each column as numbers where every cell that is not missing is one, else as text; and notes on commas and points.
 
-    `commas` says that 1,234 is 1.234 rather than unclear.
+    Args:
+        cells: text by column.
+        commas: whether 1,234 is 1.234 rather than unclear.
+        decimal: the mark that is known to stand in numbers.
     """
     columns = {name: _parse(column) for name, column in cells.items()}
     text = {name: column for name, column in columns.items() if column.dtype.kind == "O"}
     if not commas:
         commas = any(_with_commas(column, unclear=False) is not None for column in text.values())
-    decimal = {name: found for name in text if (found := _with_commas(text[name], unclear=commas)) is not None}
-    if not decimal:
-        return columns, []
-    example = next(cell for cell in text[next(iter(decimal))] if "," in cell)
-    notes = [f"Numbers such as {example!r} are taken to have a decimal comma."]
-    for name in columns.keys() - text.keys():
-        points = [cell for cell in cells[name] if _POINTS.fullmatch(cell)]
-        if points and len(points) == sum(not is_missing(cell) for cell in cells[name]):
+    found = {name: each for name in text if (each := _with_commas(text[name], unclear=commas)) is not None}
+    notes = []
+    if found:
+        example = next(cell for cell in text[next(iter(found))] if "," in cell)
+        notes.append(f"Numbers such as {example!r} are taken to have a decimal comma.")
+    for name in columns.keys() - found.keys():
+        example = max((cell for cell in cells[name] if "." in cell), key=len, default="")
+        if not example or (whole := _with_points(cells[name])) is None:
+            continue
+        if found or decimal == "," or example.count(".") > 1:
+            found[name] = whole
+            notes.append(f"Points as in {example!r} in column {name!r} are taken to part thousands.")
+        elif commas:
             notes.append(
-                f"Column {name!r} holds numbers such as {points[0]!r}, taken as {float(points[0]):g}: if the point parts "
+                f"Column {name!r} holds numbers such as {example!r}, taken as {float(example):g}: if the point parts "
                 "thousands, write them without it."
             )
-    return columns | decimal, notes
+    return columns | found, notes
 
 
 def _with_commas(column: NDArray[Any], *, unclear: bool) -> NDArray[np.float64] | None:
@@ -209,6 +222,14 @@ def _with_commas(column: NDArray[Any], *, unclear: bool) -> NDArray[np.float64] 
     if not unclear and all(map(_THOUSANDS.fullmatch, cells)):
         return None
     found = _parse([cell.replace(".", "").replace(",", ".") for cell in column])
+    return found if found.dtype.kind == "f" else None
+
+
+def _with_points(cells: Sequence[str]) -> NDArray[np.float64] | None:
+    """Whole numbers whose points part thousands; None where a cell can be no such number."""
+    if not all(_POINTS.fullmatch(cell) for cell in cells if "." in cell):
+        return None
+    found = _parse([cell.replace(".", "") for cell in cells])
     return found if found.dtype.kind == "f" else None
 
 
