@@ -303,9 +303,15 @@ def test_experiment_averages_as_learning_does():
 def test_what_a_point_lacks_is_no_part_of_a_spread():
     """Graph and tau known exactly wherever there is a graph; linear within a factor of 2, weights 1 to 3."""
     found = [
-        Hyperparameters(tau=0.3, alpha=8.0, graph=12.0, linear=0.0, bent=0.0, constant=0.5, mistakes=0.0, gamma=1.0),
-        Hyperparameters(tau=0.7, alpha=8.0, graph=0.0, linear=1.0, bent=2.0, constant=0.5, mistakes=0.01, gamma=1.0),
-        Hyperparameters(tau=0.3, alpha=8.0, graph=12.0, linear=4.0, bent=0.0, constant=0.5, mistakes=0.01, gamma=1.0),
+        Hyperparameters(
+            tau=0.3, alpha=8.0, graph=12.0, linear=0.0, bent=0.0, constant=0.5, mistakes=0.0, gamma=1.0
+        ),
+        Hyperparameters(
+            tau=0.7, alpha=8.0, graph=0.0, linear=1.0, bent=2.0, constant=0.5, mistakes=0.01, gamma=1.0
+        ),
+        Hyperparameters(
+            tau=0.3, alpha=8.0, graph=12.0, linear=4.0, bent=0.0, constant=0.5, mistakes=0.01, gamma=1.0
+        ),
     ]
     points = [Weighed("one", SimpleNamespace(hyperparameters=each), 0.0, np.full(8, 0.3)) for each in found]
     spread = _deviations(points, np.array([0.2, 0.6, 0.2]))
@@ -541,7 +547,9 @@ def test_many_labels_decide_by_some_of_them(monkeypatch):
     model = Probit(nodes, (S.vectors[:120, 1] > 0).astype(int))
     found = learn(S, model)
     assert len(found.posterior.weights) == 1
-    free = found.log_deviations._replace(alpha=1.0, linear=1.0, bent=1.0, gamma=1.0)  # these are fixed, or not there
+    free = found.log_deviations._replace(
+        alpha=1.0, linear=1.0, bent=1.0, gamma=1.0
+    )  # these are fixed, or not there
     assert 0.02 < min(free) < max(free) < np.log(5.0)  # no wider than the widest of the hyperprior
     (whole,) = problems(S, model, None, None)
     few = whole.with_few_labels(40)

@@ -1,20 +1,25 @@
 """Labels left out in turn: what is told of them, against the binomial distribution."""
 
+from functools import partial
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import binom
 
+from graphuq.models import LevelSet, Probit
 from graphuq.posterior.left_out import self_check
 
 
-def checked(n_labels, confidence, n_right):
+def checked(n_labels, confidence, n_right, mistakes=0.0):
     """Of so many labels, half of them of each class, all predicted with one confidence, so many rightly."""
     y = np.arange(n_labels) % 2
     says = np.where(np.arange(n_labels) < n_right, y, 1 - y)
     p = np.where(np.arange(2) == says[:, None], confidence, 1 - confidence)
-    return self_check(SimpleNamespace(model=SimpleNamespace(y=y), n_classes=2), left_out=p)
+    model = SimpleNamespace(y=y, mistakes=mistakes)
+    one = SimpleNamespace(model=model, n_classes=2, weights=np.ones(1), components=[SimpleNamespace(model=model)])
+    return self_check(one, left_out=p)
 
 
 @pytest.mark.parametrize("n_labels", [40, 400])
@@ -49,3 +54,34 @@ def test_what_is_no_better_than_the_class_shares_is_told_first():
 
 def test_where_all_is_sure_one_label_stays_hidden():
     assert checked(50, 1 - 1e-9, 50).hidden == 1 / 50
+
+
+def test_mistakes_that_are_expected_are_counted():
+    """Of 1,000 labels of classes known for sure a tenth is wrong, and the model knows of it."""
+    found = checked(1000, 1 - 1e-9, 900, mistakes=0.1)
+    assert found.verdict == "about right"
+    assert found.promised == pytest.approx(0.9)
+    assert found.log_loss == pytest.approx(-0.9 * np.log(0.9) - 0.1 * np.log(0.1))
+    assert "90% were promised, 10% of labels being taken for mistakes" in str(found)
+    assert checked(1000, 1 - 1e-9, 900, mistakes=0.2).verdict == "too timid"
+    assert checked(1000, 1 - 1e-9, 900).verdict == "too sure"
+
+
+def test_few_labels_tell_nothing():
+    few = checked(4, 0.7, 3)
+    assert few.verdict == "not known"
+    assert str(few).startswith("4 labels are too few to tell whether the probabilities are right")
+    single = checked(2, 0.7, 0)
+    assert (single.n_labels, single.verdict) == (0, "not known")
+    assert str(single) == "Whether the probabilities are right cannot be checked: no class has a second label."
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("make", [partial(Probit, delta=0.1), partial(LevelSet, gamma=0.8)])
+def test_mistakes_are_what_labels_say_where_the_class_is_certain(make, n_classes):
+    """Rows whose first class leads by far, each with another label: the likelihoods of these labels."""
+    row = [-1e3] if n_classes == 2 else [1e3, -1e3, 0.0]
+    u = jnp.asarray(np.tile(row, (n_classes, 1)))
+    model = make(np.arange(n_classes), np.arange(n_classes), n_classes=n_classes)
+    likelihood = np.exp(np.asarray(model.log_likelihood(u.ravel() if n_classes == 2 else u), dtype=float))
+    assert model.mistakes == pytest.approx(1 - likelihood[0] / likelihood.sum(), rel=1e-4)

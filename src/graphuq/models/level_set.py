@@ -56,6 +56,12 @@ class LevelSet:
         wrong = jnp.argmax(u, axis=1) != jnp.asarray(self.y)
         return -wrong.astype(u.dtype) / self.gamma**2
 
+    @property
+    def mistakes(self) -> float:
+        """The probability that a label is on the wrong side."""
+        others = ((self.n_classes or 2) - 1) * np.exp(-self.walls().height)
+        return float(others / (1 + others))
+
     def walls(self) -> Walls:
         """Steps of finite height, where the label's field begins or ceases to be the largest."""
         height = (2 if self.n_fields == 1 else 1) / float(self.gamma) ** 2

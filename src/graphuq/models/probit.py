@@ -67,6 +67,12 @@ class Probit:
         """The standard deviation of the noise of every field."""
         return self.gamma
 
+    @property
+    def mistakes(self) -> float:
+        """The probability that a label is not the class of rank 0."""
+        ratio = self.delta / (1 - self.delta)
+        return 1 - 1 / sum(ratio**m for m in range(self.n_classes or 2))
+
     def phi(self, u: jax.Array) -> jax.Array:
         """Minus the log likelihood of u at the labeled nodes."""
         return -jnp.sum(self.log_likelihood(u))
