@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.datasets import load_diabetes
 
 from graphuq.classes import Labels, names_listed, read_labels, relabel
 
@@ -69,6 +70,8 @@ def test_any_number_of_classes_but_none_and_one():
     assert np.array_equal(read_labels(many).y, many)
     with pytest.warns(UserWarning, match=r"21 different numbers in 21 labels.*cut them into ranges"):
         read_labels(np.arange(21))
+    with pytest.warns(UserWarning, match="214 different numbers in 442 labels"):
+        read_labels(load_diabetes().target)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read_labels([f"species {i}" for i in range(30)]).n_classes == 30  # names are no amounts
@@ -173,6 +176,10 @@ def test_known_classes():
     assert read_labels([None, None], classes=known).nodes.size == 0
     with pytest.raises(ValueError, match="'c' is none of the classes of fit, 'a' and 'b'"):
         read_labels(["c"], classes=known)
+    with pytest.warns(
+        UserWarning, match=r"'c' is none of the classes of fit, 'a' and 'b': no answer can be right"
+    ):
+        assert read_labels(["c", "b"], classes=known, others=True).y.tolist() == [-1, 1]
 
 
 @pytest.mark.parametrize(

@@ -622,7 +622,6 @@ PYTHON = [
     ("C.predict_proba(X + 1j)", "Complex data not supported"),
     ("C.score(X, None)", "y should be a 1d array"),
     ("C.score(X, Y * 0 - 1)", "No row of y has a class to compare with"),
-    ("C.score(X, Y + 7)", "is none of the classes of fit, 0 and 1"),
     ("C.most_uncertain(-1)", "n must be a whole number of at least 1, got -1"),
     ("C.most_uncertain(1.5)", "n must be a whole number, got 1.5"),
     ("C.suspicious_labels(-1)", "n must be a whole number of at least 1"),

@@ -19,6 +19,8 @@ from graphuq._warn import warn
 UNLABELED_TEXT = ("", "-1", "nan")
 LIKE_NONE = {"", "?", "none", "na", "n/a", "#n/a", "nan", "<na>", "null", "nil"}
 LIKE_NONE |= {"missing", "unlabeled", "unlabelled", "unknown"}
+# Numbers of which more than this share occur once may be amounts.
+HARDLY_REPEATED = 0.3
 _RENAME = "-1 marks unlabeled rows, so no class can be called -1: rename it, to 0 say."
 
 
@@ -46,7 +48,7 @@ class Labels:
         return np.bincount(self.y, minlength=self.n_classes)
 
 
-def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
+def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = False) -> Labels:
     """Split a column into labeled rows and gaps.
 
     | values | what marks an unlabeled row |
@@ -61,6 +63,7 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
     Args:
         y: one value a row: an array, a list, a pandas or polars series.
         classes: the classes, where they are known already.
+        others: whether there may be other classes, which get the number -1.
     """
     from sklearn.utils.validation import column_or_1d
 
@@ -113,9 +116,18 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None) -> Labels:
         classes = found
         _warn_of_zeros(column, minus_one)
     elif not np.isin(found, classes).all():
-        new = found[~np.isin(found, classes)][0]
-        raise ValueError(f"{new.item()!r} is none of the classes of fit, {names_listed(classes)}.")
-    return Labels(classes, np.flatnonzero(labeled), np.searchsorted(classes, values))
+        new = (
+            f"{found[~np.isin(found, classes)][0].item()!r} is none of the classes of fit, {names_listed(classes)}"
+        )
+        if not others:
+            raise ValueError(f"{new}.")
+        warn(f"{new}: no answer can be right there.")
+    return Labels(classes, np.flatnonzero(labeled), _numbered(values, classes))
+
+
+def _numbered(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """The number of each value among the classes, -1 for others."""
+    return np.where(np.isin(values, classes), np.searchsorted(classes, values), -1)
 
 
 def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
@@ -189,10 +201,10 @@ def _refuse_amounts(values: NDArray[Any]) -> None:
             f"Unknown label type: continuous. y holds {values[values % 1 != 0][0].item()}, and classes are text or "
             "whole numbers: cut amounts into ranges first."
         )
-    n_different = len(np.unique(values))
-    if kind in "iuf" and n_different > max(20, len(values) / 2):
+    counts = np.unique(values, return_counts=True)[1]
+    if kind in "iuf" and len(counts) > 20 and (counts == 1).mean() > HARDLY_REPEATED:
         warn(
-            f"y holds {n_different} different numbers in {len(values)} labels: each is taken as a class. If they are "
+            f"y holds {len(counts)} different numbers in {len(values)} labels: each is taken as a class. If they are "
             "amounts, cut them into ranges first.",
         )
 

@@ -359,10 +359,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return uncertainty.label_variance(self.predict_proba(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of rows classified correctly, among those whose class is given."""
+        """The share of rows classified correctly, among those whose class is given; a class that `fit` did not see counts."""
         check_is_fitted(self)
         check_consistent_length(weights_of(self, X), y, sample_weight)
-        truth = read_labels(y, classes=self.classes_)
+        truth = read_labels(y, classes=self.classes_, others=True)
         if not truth.nodes.size:
             raise ValueError("No row of y has a class to compare with.")
         right = uncertainty.most_probable(self.predict_proba(X))[truth.nodes] == truth.y

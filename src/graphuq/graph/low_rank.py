@@ -158,7 +158,7 @@ def nystrom(
     if isinstance(X, Tall):
         for name, given in (("n_components", n_components is not None), ("robust", robust)):
             if given:
-                raise SettingError(name, "is for features in memory: leave it out.")
+                raise SettingError(name, "is not for a Nystrom graph of features in a store: leave it out.")
     else:
         X = check_features(X, n_components=n_components)
     tau = expect_scale(tau, "tau")
