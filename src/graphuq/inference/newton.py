@@ -1,12 +1,11 @@
 """From a prior and labels of convex Phi to the one minimizer of J(u) = <u, P u>/2 + Phi(u; y), by Newton's method.
 
-The mode is a combination of the labeled columns of C. The search therefore runs over the labels or,
-where those are fewer, over the modes, and a step costs the same on any graph.
+The search runs in whitened coordinates, over the labels or, where those are fewer, over the modes: a step costs the
+same on any graph.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from graphuq._pytree import traced
-from graphuq.inference.whiten import Whitening, whiten
+from graphuq.inference.whiten import whiten
 from graphuq.models.base import Model, offer
 from graphuq.prior import GaussianPrior
 from graphuq.tall import row_blocks
@@ -31,139 +30,72 @@ ROUNDING = 1e-12
 def newton(prior: GaussianPrior, model: Model, n_steps: int, tolerance: float) -> tuple[Array, float, float, int]:
     """u at all nodes, J(u), ``|C^(1/2) grad J| / |C^(-1/2) u|``, and the number of steps taken.
 
-    It starts at zero and halves a step until J falls, which is rarely needed.
+    Field k is ``u_k = B z_k`` at the labels, and ``J = |z|^2 / 2 + Phi(B z)``. The search starts at z = 0 and halves a
+    step until J falls, which is rarely needed.
     """
-    n_fields = int(offer(model, "n_fields"))
-    field: Any
-    if n_fields == 1 and prior.tail_variance > 0:
-        field = _WithTail(prior, model.nodes, prior.vectors[model.nodes])
-    else:
-        whitening = whiten(prior, model.nodes)
-        field = _Whitened(whitening, whitening.matrix(model.nodes), n_fields)
-    x = np.zeros(field.length)
-    energy, gradient, curvature = _energy(field, model, x)
+    whitening = whiten(prior, model.nodes)
+    B = whitening.matrix(model.nodes)
+    z = np.zeros((int(offer(model, "n_fields")), B.shape[1]))
+    energy, gradient, curvature = _phi(model, B @ z.T)
     for n in range(n_steps + 1):
-        slope = x + field.pull(gradient)
-        squared, size = slope @ field.metric(slope), x @ field.metric(x)
-        norm = 0.0 if squared <= 0 else np.inf if size <= 0 else float(np.sqrt(squared / size))
+        slope = z + gradient.T @ B
+        steep, size = np.linalg.norm(slope), np.linalg.norm(z)
+        norm = 0.0 if steep == 0 else np.inf if size == 0 else float(steep / size)
         if norm <= tolerance or n == n_steps:
             break
-        direction = field.direction(slope, curvature)
-        if direction @ field.metric(direction) <= ROUNDING**2 * size:
+        direction = _direction(prior, model.nodes, B, slope, curvature)
+        if np.linalg.norm(direction) <= ROUNDING * size:
             break
         for scale in 0.5 ** np.arange(40):
-            x_new = x + scale * direction
-            energy_new, gradient, curvature = _energy(field, model, x_new)
+            z_new = z + scale * direction
+            phi, gradient, curvature = _phi(model, B @ z_new.T)
+            energy_new = float(np.sum(z_new**2) / 2 + phi)
             if energy_new <= energy + ROUNDING * (1 + abs(energy)):
                 break
-        x, energy = x_new, energy_new
-    return field.everywhere(x), energy, norm, n
+        z, energy = z_new, energy_new
+    every = np.arange(prior.n_nodes)
+    u = np.concatenate([whitening.mean(z, every[rows]).T for rows in row_blocks(len(every), z.shape[1])])
+    return (u[:, 0] if len(z) == 1 else u), energy, norm, n
 
 
-def _energy(field: Any, model: Model, x: Array) -> tuple[float, Array, Array]:
-    """J, and the gradient and the curvature of Phi at the labels.
+def _direction(prior: GaussianPrior, nodes: Any, B: Array, slope: Array, W: Array) -> Array:
+    """dz of ``(I + B^T W B) dz = -(z + B^T grad Phi)``, where W, the curvature of Phi, couples the fields of a node.
 
-    Labels are independent given u, so Phi has a second derivative within a node alone: shape (n_labeled,), or
-    (n_labeled, n_fields, n_fields).
+    Nothing is divided by, so labels that contradict each other on few modes do no harm.
     """
-    u = field.at_labels(x)
+    if B.shape[1] <= len(B):
+        hessian = np.einsum("ni,nkl,nj->kilj", B, W, B, optimize=True).reshape(slope.size, slope.size)
+        return -cho_solve(cho_factor(hessian + np.eye(slope.size)), slope.ravel()).reshape(slope.shape)
+    # There is a tail t, and B B^T = V e V^T + t I. With P = (W^-1 + t I)^-1 the system is one in the modes (Woodbury).
+    V, e, t = prior.vectors[nodes], prior.variances - prior.tail_variance, prior.tail_variance
+    P = np.linalg.solve(np.eye(len(slope)) + t * W, W)
+    pulled = np.einsum("nkl,nl->nk", P, B @ slope.T)
+    size = e.size * len(slope)
+    system = np.einsum("i,ni,nkl,nj->ikjl", e, V, P, V, optimize=True).reshape(size, size) + np.eye(size)
+    modes = np.linalg.solve(system, (e[:, None] * (V.T @ pulled)).ravel()).reshape(e.size, -1)
+    pulled -= np.einsum("nkl,nl->nk", P, V @ modes)  # (W^-1 + B B^T)^-1 B slope
+    return pulled.T @ B - slope
+
+
+def _phi(model: Model, u: Array) -> tuple[float, Array, Array]:
+    """Phi, its gradient, and its curvature at u of shape (n_labeled, n_fields).
+
+    Labels are independent given u, so Phi has a second derivative within a node alone: (n_labeled, n_fields, n_fields).
+    """
     with jax.enable_x64(True):
-        phi, gradient = (np.asarray(each) for each in _first_derivatives(traced(model, "phi"), jnp.asarray(u)))
-        curvature = np.asarray(_second_derivatives(traced(model, "phi"), jnp.asarray(u)))
-    return float(x @ field.metric(x) / 2 + phi), gradient, curvature if u.ndim > 1 else np.maximum(curvature, 0.0)
+        phi, gradient, curvature = map(np.asarray, _derivatives(traced(model, "phi"), jnp.asarray(u)))
+    return float(phi), gradient, np.maximum(curvature, 0.0) if u.shape[1] == 1 else curvature
 
 
 @jax.jit
-def _first_derivatives(phi: Partial, u: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return jax.value_and_grad(phi)(u)
+def _derivatives(phi: Partial, u: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The second by one product with the Hessian for each field, all nodes at once."""
 
+    def of_fields(u: jax.Array) -> jax.Array:
+        return phi(u[:, 0] if u.shape[1] == 1 else u)
 
-@jax.jit
-def _second_derivatives(phi: Partial, u: jax.Array) -> jax.Array:
-    """Of each node by its own fields, all nodes at once: one product with the Hessian for each field."""
-    if u.ndim == 1:
-        return jax.jvp(jax.grad(phi), (u,), (jnp.ones_like(u),))[1]
+    def curvature(direction: jax.Array) -> jax.Array:
+        return jax.jvp(jax.grad(of_fields), (u,), (direction,))[1]
+
     directions = jnp.broadcast_to(jnp.eye(u.shape[1])[:, None], (u.shape[1], *u.shape))
-    return jnp.moveaxis(jax.vmap(lambda d: jax.jvp(jax.grad(phi), (u,), (d,))[1])(directions), 0, 2)
-
-
-@dataclass(frozen=True)
-class _Whitened:
-    """Whitened coordinates of one or several fields: ``u = B z_k`` at the labels, for each field k, and ``<u, P u> = |z|^2``.
-
-    A step solves ``(I + B^T W B) dz = -(z + B^T grad Phi)``, where W, the curvature of Phi, couples the fields of a
-    node. Nothing is divided by, so labels that contradict each other on few modes do no harm.
-    """
-
-    whitening: Whitening
-    matrix: Array  # B, (n_labeled, n_coordinates)
-    n_fields: int
-
-    @property
-    def length(self) -> int:
-        return self.n_fields * self.matrix.shape[1]
-
-    def at_labels(self, z: Array) -> Array:
-        return self._fields(self.matrix @ z.reshape(self.n_fields, -1).T)
-
-    def everywhere(self, z: Array) -> Array:
-        z, every = z.reshape(self.n_fields, -1), np.arange(self.whitening.prior.n_nodes)
-        parts = [self.whitening.mean(z, every[rows]).T for rows in row_blocks(len(every), z.shape[1])]
-        return self._fields(np.concatenate(parts))
-
-    def _fields(self, u: Array) -> Array:
-        return u[:, 0] if self.n_fields == 1 else u
-
-    def metric(self, z: Array) -> Array:
-        return z
-
-    def pull(self, gradient: Array) -> Array:
-        return (gradient.reshape(-1, self.n_fields).T @ self.matrix).ravel()
-
-    def direction(self, slope: Array, curvature: Array) -> Array:
-        coupled = curvature.reshape(-1, self.n_fields, self.n_fields)
-        hessian = np.einsum("ni,nkl,nj->kilj", self.matrix, coupled, self.matrix, optimize=True)
-        hessian = hessian.reshape(self.length, self.length) + np.eye(self.length)
-        return -cho_solve(cho_factor(hessian), slope)
-
-
-@dataclass(frozen=True)
-class _WithTail:
-    """Weights w on the labeled columns of C: ``u = C w`` and ``<u, P u> = <w, C w>``.
-
-    A step solves ``(I + W C) dw = -(w + grad Phi)`` (Rasmussen and Williams, Alg. 3.1). C at the labels
-    is the tail plus a matrix of the rank of the modes, so the system is one in the modes (Woodbury).
-    """
-
-    prior: GaussianPrior
-    nodes: NDArray[np.int64]
-    vectors: Array  # the modes at the labels, (n_labeled, n_modes)
-
-    @property
-    def length(self) -> int:
-        return len(self.nodes)
-
-    @property
-    def excess(self) -> Array:
-        return self.prior.variances - self.prior.tail_variance
-
-    def at_labels(self, w: Array) -> Array:
-        return self.vectors @ (self.excess * (self.vectors.T @ w)) + self.prior.tail_variance * w
-
-    def everywhere(self, w: Array) -> Array:
-        u = self.prior.vectors @ (self.excess * (self.vectors.T @ w))
-        u[self.nodes] += self.prior.tail_variance * w
-        return u
-
-    def metric(self, w: Array) -> Array:
-        return self.at_labels(w)
-
-    def pull(self, gradient: Array) -> Array:
-        return gradient
-
-    def direction(self, slope: Array, curvature: Array) -> Array:
-        diagonal = 1 + self.prior.tail_variance * curvature
-        weights, slope = curvature / diagonal, slope / diagonal
-        system = np.eye(self.prior.n_modes) + self.excess[:, None] * ((self.vectors.T * weights) @ self.vectors)
-        modes = np.linalg.solve(system, self.excess * (self.vectors.T @ slope))
-        return weights * (self.vectors @ modes) - slope
+    return *jax.value_and_grad(of_fields)(u), jnp.moveaxis(jax.vmap(curvature)(directions), 0, 2)
