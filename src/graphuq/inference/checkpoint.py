@@ -99,15 +99,6 @@ class Log:
         stored = [self.records[-1][f"state{i}"] for i in range(len(jax.tree.leaves(state)))]
         return jax.tree.unflatten(jax.tree.structure(state), [jax.numpy.asarray(leaf) for leaf in stored])
 
-    def mean_history(self, thin: int) -> list[tuple[int, NDArray[Any]]]:
-        """After each block of draws: steps so far, and the mean of z over them and the chains."""
-        history, n_draws, total = [], 0, 0.0
-        for z in (record["z"] for record in self.records if "z" in record):
-            n_draws += z.shape[1]
-            total = total + z.mean(axis=0, dtype=float).sum(axis=0)
-            history.append((n_draws * thin, np.asarray(total / n_draws)))
-        return history
-
 
 def fingerprint(value: Any) -> str:
     """Of all that an object consists of: equal for equal numbers, texts and arrays in objects of the same classes."""

@@ -25,7 +25,6 @@ from graphuq.inference.sampler import Sampler
 from graphuq.inference.start import starting_points
 from graphuq.inference.stopping import EffectiveSize, Progress, Stop, TimeLimit
 from graphuq.inference.target import Target
-from graphuq.inference.watch import quantities
 from graphuq.inference.whiten import Whitening, check_problem, whiten
 from graphuq.memory import check_room
 from graphuq.models.base import Model, ask, offer, offers
@@ -85,32 +84,34 @@ def sample(
     Ctrl-C ends the run and returns the draws so far. If the chains have not converged, a warning and `diagnostics` say
     so.
     """
-    plan = _plan(
-        prior, model, n_steps=n_steps, n_warmup=n_warmup, thin=thin, n_chains=n_chains, seed=seed, dtype=dtype
-    )
+    n_draws, dtype = _check(prior, model, n_steps, n_warmup, thin, n_chains, seed, dtype)
     stops = _rules(stop)
     sampler = default_sampler(model) if sampler is None else sampler
     expect_sampler(sampler)
     whitening = whiten(prior, np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else model.nodes)
-    _check_memory(whitening, int(offer(model, "n_fields")), plan)
+    _check_memory(whitening, int(offer(model, "n_fields")), n_chains, n_draws, dtype)
+    settings = {"sampler": repr(sampler), "seed": seed, "n_warmup": n_warmup, "thin": thin, "dtype": dtype}
     began = time.perf_counter()
-    with jax.enable_x64(plan.dtype == "float64"):
-        target = Target.of(whitening.field(plan.dtype), model, plan.dtype, progress)
+    with jax.enable_x64(dtype == "float64"):
+        target = Target.of(whitening.field(dtype), model, dtype, progress)
         target.check()
-        chains = _Chains(plan, sampler, sampler.prepare(target), jax.random.key(seed))
+        chains = _Chains(sampler, sampler.prepare(target), jax.random.key(seed), n_chains, n_warmup, thin)
         z = starting_points(start, jax.random.fold_in(chains.key, 0), target, model, whitening, n_chains)
-        state = chains.init(z)
+        state = _init(sampler, chains.keys(1), z, chains.problem)
         identity = {
             "model": f"{type(model).__module__}.{type(model).__qualname__}",
             "prior and labels": checkpoint and fingerprint((target.field, model)),
             "start": checkpoint and fingerprint(z),
-            "sampler": repr(sampler),
-            **plan.told("seed", "n_chains", "n_warmup", "thin", "dtype"),
+            "n_chains": n_chains,
+            **settings,
         }
-        with Log(checkpoint, identity, block_size=-(-plan.n_draws // N_BLOCKS)) as log:
-            watch = _Watch(whitening, model, log, thin, began)
-            stopped_by = _run(chains, log.state_like(state), watch, stops, progress)
-    posterior = _result(chains, watch, stopped_by)
+        with Log(checkpoint, identity, block_size=-(-n_draws // N_BLOCKS)) as log:
+            so_far = Progress(whitening, model, log, thin, began)
+            stopped_by = _run(chains, log.state_like(state), so_far, n_draws, stops, progress)
+    settings |= {"prior": prior.name, "stopped_by": stopped_by, "seconds": so_far.seconds}
+    # The last block may have more draws than were asked for.
+    drawn = {name: log[name][:, :n_draws] for name in ("z", "acceptance", "work")}
+    posterior = Draws(whitening, model, **drawn, settings=settings)
     found = posterior.diagnostics()
     if not found.converged:
         warn(str(found), ConvergenceWarning)
@@ -174,34 +175,17 @@ def default_sampler(model: Model) -> Sampler:
     return NUTS()
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """How much is drawn, and how."""
-
-    n_draws: int
-    n_warmup: int
-    thin: int
-    n_chains: int
-    seed: int
-    dtype: str
-
-    def told(self, *names: str) -> dict[str, Any]:
-        """Some of it, by name."""
-        return {name: getattr(self, name) for name in names}
-
-
-def _plan(
+def _check(
     prior: GaussianPrior,
     model: Model,
-    *,
     n_steps: int,
     n_warmup: int,
     thin: int,
     n_chains: int,
     seed: int,
     dtype: str,
-) -> _Plan:
-    """The plan of a run, of a problem and settings that are allowed."""
+) -> tuple[int, str]:
+    """Doubt the problem and the settings; how many draws each chain makes, and in which precision."""
     for name, value, least in (
         ("n_steps", n_steps, 1),
         ("n_warmup", n_warmup, 0),
@@ -216,7 +200,7 @@ def _plan(
     check_problem(prior, model)
     if dtype == "auto":
         dtype = "float64" if needs_double_precision(prior, model) else "float32"
-    return _Plan(n_steps // thin, n_warmup, thin, n_chains, seed, dtype)
+    return n_steps // thin, dtype
 
 
 def _rules(stop: Stop | Sequence[Stop]) -> tuple[Stop, ...]:
@@ -228,14 +212,14 @@ def _rules(stop: Stop | Sequence[Stop]) -> tuple[Stop, ...]:
     return stops
 
 
-def _check_memory(whitening: Whitening, n_fields: int, plan: _Plan) -> None:
+def _check_memory(whitening: Whitening, n_fields: int, n_chains: int, n_draws: int, dtype: str) -> None:
     """Refuse what would not fit: XLA does not survive running out."""
     n_seen = len(whitening.nodes)
     the_map = 2 * n_seen * whitening.n_latent  # to seen nodes, here and in XLA
-    of_a_chain = n_fields * (4 * n_seen + 2 * plan.n_draws * whitening.n_latent)  # u, and all draws twice
+    of_a_chain = n_fields * (4 * n_seen + 2 * n_draws * whitening.n_latent)  # u, and all draws twice
     check_room(
-        (the_map + plan.n_chains * of_a_chain) * np.dtype(plan.dtype).itemsize,
-        f"Drawing {plan.n_draws:,} times from {plan.n_chains} chains that see {n_seen:,} nodes",
+        (the_map + n_chains * of_a_chain) * np.dtype(dtype).itemsize,
+        f"Drawing {n_draws:,} times from {n_chains} chains that see {n_seen:,} nodes",
         "Use fewer draws, chains or modes.",
     )
 
@@ -244,73 +228,48 @@ def _check_memory(whitening: Whitening, n_fields: int, plan: _Plan) -> None:
 class _Chains:
     """What moves the chains, from states and a log of blocks to the next."""
 
-    plan: _Plan
     sampler: Sampler
     problem: Any
     key: jax.Array
+    n_chains: int
+    n_warmup: int
+    thin: int
 
-    def init(self, z: jax.Array) -> Any:
-        """The first state of every chain."""
-        keys = jax.random.split(jax.random.fold_in(self.key, 1), self.plan.n_chains)
-        return _init(self.sampler, keys, z, self.problem)
+    def keys(self, number: int) -> jax.Array:
+        """One for each chain: number 1 of their first states, 2 and up of their blocks."""
+        return jax.random.split(jax.random.fold_in(self.key, number), self.n_chains)
 
     def warm(self, log: Log) -> bool:
         """Whether the next block is of the warm-up."""
-        return log.n_blocks < N_WARMUP_BLOCKS and self.plan.n_warmup > 0
+        return log.n_blocks < N_WARMUP_BLOCKS and self.n_warmup > 0
 
     def advance(self, state: Any, log: Log) -> tuple[Any, jax.Array]:
         """One more block in the log: the states after it, and how often moves were accepted."""
-        plan, warm = self.plan, self.warm(log)
-        size, gap = (-(-plan.n_warmup // N_WARMUP_BLOCKS), 1) if warm else (log.block_size, plan.thin)
-        keys = jax.random.split(jax.random.fold_in(self.key, 2 + log.n_blocks), plan.n_chains)
-        state, draws, info = _block(self.sampler, warm, size, gap, keys, state, self.problem)
+        warm = self.warm(log)
+        size, gap = (-(-self.n_warmup // N_WARMUP_BLOCKS), 1) if warm else (log.block_size, self.thin)
+        state, draws, info = _block(
+            self.sampler, warm, size, gap, self.keys(2 + log.n_blocks), state, self.problem
+        )
         log.append(state, None if warm else {"z": draws, **info._asdict()})
         return state, info.acceptance
 
 
-@dataclass(frozen=True, eq=False)
-class _Watch:
-    """What stopping rules and the progress bar look at."""
-
-    whitening: Whitening
-    model: Model
-    log: Log
-    thin: int
-    began: float
-
-    def so_far(self) -> Progress:
-        """What the run has done."""
-        return Progress(
-            n_steps=self.log.n_draws * self.thin,
-            seconds=time.perf_counter() - self.began,
-            watched=self.watched,
-            mean_history=self.log.mean_history(self.thin),
-            to_nodes=self._to_nodes,
-        )
-
-    def watched(self) -> NDArray[Any]:
-        """The quantities that are watched, shape (n_chains, n_draws, n_quantities)."""
-        return quantities(self.whitening, self.model, self.log["z"], with_phi=False)[0]
-
-    def _to_nodes(self, mean: NDArray[Any]) -> NDArray[Any]:
-        every = np.arange(self.whitening.prior.n_nodes)
-        return self.whitening.mean(mean.reshape(-1, self.whitening.n_latent), every).ravel()
-
-
-def _run(chains: _Chains, state: Any, watch: _Watch, stops: tuple[Stop, ...], progress: bool | None) -> str:
+def _run(
+    chains: _Chains, state: Any, so_far: Progress, n_draws: int, stops: tuple[Stop, ...], progress: bool | None
+) -> str:
     """Blocks until there are all draws, or a rule or a person ends them; returns which."""
-    log, n_draws, thin = watch.log, chains.plan.n_draws, chains.plan.thin
+    log = so_far.log
     sampling = "sampling, at most" if stops else "sampling"
-    with progress_bar(n_draws * thin, shown=progress, unit="step", desc="warm-up") as bar:
+    with progress_bar(n_draws * chains.thin, shown=progress, unit="step", desc="warm-up") as bar:
         try:
             while log.n_draws < n_draws:
                 for rule in stops if log.n_draws else ():
-                    if rule.reached(watch.so_far()):
+                    if rule.reached(so_far):
                         return repr(rule)
                 told = "warm-up" if chains.warm(log) else sampling
                 state, acceptance = chains.advance(state, log)
                 if not bar.disable:
-                    _show(bar, told, watch, acceptance)
+                    _show(bar, told, so_far, acceptance)
         except KeyboardInterrupt:
             if not log.n_draws:
                 raise
@@ -318,26 +277,11 @@ def _run(chains: _Chains, state: Any, watch: _Watch, stops: tuple[Stop, ...], pr
     return "the last step"
 
 
-def _result(chains: _Chains, watch: _Watch, stopped_by: str) -> Draws:
-    """What the log holds; its last block may have more draws than were asked for."""
-    plan, whitening = chains.plan, watch.whitening
-    z, acceptance, work = (watch.log[name][:, : plan.n_draws] for name in ("z", "acceptance", "work"))
-    settings = {
-        "sampler": repr(chains.sampler),
-        **plan.told("seed", "n_warmup", "thin", "dtype"),
-        "prior": whitening.prior.name,
-        "stopped_by": stopped_by,
-        "seconds": time.perf_counter() - watch.began,
-    }
-    return Draws(whitening=whitening, model=watch.model, z=z, acceptance=acceptance, work=work, settings=settings)
-
-
-def _show(bar: Any, told: str, watch: _Watch, acceptance: jax.Array) -> None:
+def _show(bar: Any, told: str, so_far: Progress, acceptance: jax.Array) -> None:
     """Move the progress bar; the warm-up and the first block, which is compiled, do not count as time."""
-    shown, n_draws = {"acceptance": f"{float(np.mean(acceptance)):.2f}"}, watch.log.n_draws
-    n_steps = min(n_draws * watch.thin, bar.total)
-    if n_draws:
-        shown["R-hat"] = f"{split_r_hat(watch.watched()).max():.3f}"
+    shown, n_steps = {"acceptance": f"{float(np.mean(acceptance)):.2f}"}, min(so_far.n_steps, bar.total)
+    if n_steps:
+        shown["R-hat"] = f"{split_r_hat(so_far.watched()).max():.3f}"
     if bar.desc.rstrip(": ") == told:
         bar.update(n_steps - bar.n)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,26 +10,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq._expect import expect_number
+from graphuq.inference.checkpoint import Log
 from graphuq.inference.diagnostics import Diagnostics, diagnose, standard_error
+from graphuq.inference.watch import quantities
+from graphuq.inference.whiten import Whitening
+from graphuq.models.base import Model
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Progress:
-    """What a run has done so far.
+    """What a run has done so far: what stopping rules and the progress bar look at."""
 
-    Attributes:
-        n_steps: steps of each chain after the warm-up.
-        seconds: time since the start, warm-up included.
-        watched: a call that returns what is watched, shape (chains, draws, quantities).
-        mean_history: after each block, the steps so far and the mean of z over them and the chains.
-        to_nodes: the linear map from a mean of z to the mean of u at all nodes.
-    """
+    whitening: Whitening
+    model: Model
+    log: Log
+    thin: int
+    began: float
 
-    n_steps: int
-    seconds: float
-    watched: Callable[[], NDArray[Any]]
-    mean_history: list[tuple[int, NDArray[Any]]]
-    to_nodes: Callable[[NDArray[Any]], NDArray[Any]]
+    @property
+    def n_steps(self) -> int:
+        """Steps of each chain after the warm-up."""
+        return self.log.n_draws * self.thin
+
+    @property
+    def seconds(self) -> float:
+        """Time since the start, warm-up included."""
+        return time.perf_counter() - self.began
+
+    def watched(self) -> NDArray[Any]:
+        """The quantities that are watched, shape (n_chains, n_draws, n_quantities)."""
+        return quantities(self.whitening, self.model, self.log["z"], with_phi=False)[0]
+
+    @property
+    def mean_history(self) -> list[tuple[int, NDArray[Any]]]:
+        """After each block of draws: steps so far, and the mean of z over them and the chains."""
+        history, n_draws, total = [], 0, 0.0
+        for z in (record["z"] for record in self.log.records if "z" in record):
+            n_draws += z.shape[1]
+            total = total + z.mean(axis=0, dtype=float).sum(axis=0)
+            history.append((n_draws * self.thin, np.asarray(total / n_draws)))
+        return history
+
+    def to_nodes(self, mean: NDArray[Any]) -> NDArray[Any]:
+        """The linear map from a mean of z to the mean of u at all nodes."""
+        every = np.arange(self.whitening.prior.n_nodes)
+        return self.whitening.mean(mean.reshape(-1, self.whitening.n_latent), every).ravel()
 
 
 class Stop(Protocol):
@@ -82,8 +107,9 @@ class SteadyMean:
 
     def reached(self, progress: Progress) -> bool:
         """Whether to stop now."""
-        last_step, last = progress.mean_history[-1]
-        earlier = [mean for n_steps, mean in progress.mean_history if last_step - n_steps >= self.window]
+        history = progress.mean_history
+        last_step, last = history[-1]
+        earlier = [mean for n_steps, mean in history if last_step - n_steps >= self.window]
         if not earlier:
             return False
         return float(np.linalg.norm(progress.to_nodes(last - earlier[-1]))) <= self.tolerance
