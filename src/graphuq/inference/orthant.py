@@ -19,7 +19,7 @@ from jax.scipy.special import erf
 from graphuq._expect import expect, expect_between, expect_whole
 from graphuq._pytree import pytree, static
 from graphuq.inference.sampler import Info
-from graphuq.inference.target import Fields, Target
+from graphuq.inference.target import Target
 from graphuq.models.base import ask, signs
 
 _JITTER = 0.2  # times differ by this share, so that no direction comes back to where it was each time
@@ -216,17 +216,16 @@ class Orthant:
         model = target.model
         offered = ask(model, "walls")
         dtype = jax.tree.leaves(target.field)[0].dtype
-        several = isinstance(target.field, Fields)
-        y = jnp.asarray(ask(model, "y"), jnp.int32)
+        y, n_fields = jnp.asarray(ask(model, "y"), jnp.int32), target.field.n_fields
         return _normalized(
             Cut(
-                one=target.field.one if several else target.field,
-                scale=jnp.ones(y.shape, dtype) if several else signs(y).astype(dtype),
+                one=target.field.one,
+                scale=signs(y).astype(dtype) if n_fields == 1 else jnp.ones(y.shape, dtype),
                 noise=jnp.asarray(offered.noise, dtype) if offered.noise else None,
                 y=y,
                 height=jnp.asarray(offered.height, dtype),
                 gram=None,
-                n_fields=target.field.n_fields if several else 1,
+                n_fields=n_fields,
                 leader_only=offered.leader_only,
             )
         )

@@ -15,7 +15,7 @@ from graphuq._pytree import pytree, static
 from graphuq.inference.ep import Gaussian
 from graphuq.inference.pcn import PCN
 from graphuq.inference.sampler import Info, Sampler
-from graphuq.inference.target import Fields, Target
+from graphuq.inference.target import Target
 from graphuq.models.base import ask, offers
 
 _LARGEST = 5000  # coordinates: beyond, factoring the reference takes minutes
@@ -111,9 +111,7 @@ class Referenced:
                 "Use Orthant or PCN, or a prior without a tail."
             )
         dtype = jax.tree.leaves(target.field)[0].dtype
-        several = isinstance(target.field, Fields)
-        one = target.field.one if several else target.field
-        n_fields = target.field.n_fields if several else 1
+        one, n_fields = target.field.one, target.field.n_fields
         dense = np.asarray(one(jnp.eye(one.n_latent, dtype=dtype)).T, float)
         reference = _close_gaussian(target.model, dense) if self.reference is None else self.reference
         dense = np.kron(np.eye(n_fields), dense)  # z holds one field after another

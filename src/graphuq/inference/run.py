@@ -100,7 +100,7 @@ def sample(
         state = _init(sampler, chains.keys(1), z, chains.problem)
         identity = {
             "model": f"{type(model).__module__}.{type(model).__qualname__}",
-            "prior and labels": checkpoint and fingerprint((target.field, model)),
+            "prior and labels": checkpoint and fingerprint((target.field.one, model)),
             "start": checkpoint and fingerprint(z),
             "n_chains": n_chains,
             **settings,

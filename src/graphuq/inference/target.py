@@ -57,7 +57,7 @@ class LinearWithTail:
 
 @pytree
 class Fields:
-    """Several independent fields: z holds the coordinates of one after those of another."""
+    """One or several independent fields: z holds the coordinates of one after those of another."""
 
     one: Any  # Linear | LinearWithTail
     n_fields: int = static()
@@ -68,8 +68,8 @@ class Fields:
         return self.n_fields * int(self.one.n_latent)
 
     def __call__(self, z: jax.Array) -> jax.Array:
-        """u of shape (n_seen, n_fields)."""
-        return self.one(z.reshape(self.n_fields, -1)).T
+        """u of shape (n_seen,), or (n_seen, n_fields) if several."""
+        return self.one(z) if self.n_fields == 1 else self.one(z.reshape(self.n_fields, -1)).T
 
 
 @pytree
@@ -80,7 +80,7 @@ class Target:
     the posterior of any model, prior and graph.
     """
 
-    field: Any  # Linear | LinearWithTail | Fields: z -> u at the nodes the model sees
+    field: Fields  # z -> u at the nodes the model sees
     phi: Any  # Partial: u -> Phi(u; y)
     reduced: Any = None  # z -> Phi(B z; y), of a model that knows a quicker way than over u
 
@@ -89,18 +89,15 @@ class Target:
         cls, field: Linear | LinearWithTail, model: Model, dtype: str = "float32", progress: bool | None = False
     ) -> Target:
         """The target of a model, every number in one precision."""
-        n_fields = offer(model, "n_fields")
         reduced = None
         if isinstance(field, Linear) and offers(model, "reduced"):
             reduced = ask(model, "reduced", np.asarray(field.matrix, dtype), progress)
-        return _cast(
-            cls(field if n_fields == 1 else Fields(field, n_fields), traced(model, "phi"), reduced), dtype
-        )
+        return _cast(cls(Fields(field, int(offer(model, "n_fields"))), traced(model, "phi"), reduced), dtype)
 
     @property
     def n_latent(self) -> int:
         """Length of z."""
-        return int(self.field.n_latent)
+        return self.field.n_latent
 
     @property
     def model(self) -> Any:
