@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from blackjax.adaptation.step_size import dual_averaging_adaptation
+from blackjax.mcmc import elliptical_slice, hmc, nuts
 
 from graphuq._expect import expect_between, expect_number, expect_whole
 from graphuq.inference.sampler import Info
@@ -29,14 +31,10 @@ class EllipticalSlice:
 
     def init(self, key: jax.Array, z: jax.Array, problem: Target) -> Any:
         """The first state, at z."""
-        from blackjax.mcmc import elliptical_slice
-
         return elliptical_slice.init(z, lambda z: -problem.potential(z))
 
     def step(self, key: jax.Array, state: Any, problem: Target) -> tuple[Any, Info]:
         """Shrink the bracket of angles until a point lies on the slice."""
-        from blackjax.mcmc import elliptical_slice
-
         kernel = elliptical_slice.build_kernel(jnp.ones_like(state.position), jnp.zeros_like(state.position))
         # Relative to Phi at z: a slice just below a huge Phi would be rounded to it, and no point lie above.
         here = problem.potential(state.position)
@@ -76,9 +74,6 @@ def _prepare(self: NUTS | HMC, target: Target) -> Target:
 
 def _init(self: NUTS | HMC, key: jax.Array, z: jax.Array, problem: Target) -> GradientState:
     """The first state, at z."""
-    from blackjax.adaptation.step_size import dual_averaging_adaptation
-    from blackjax.mcmc import hmc
-
     init, _, _ = dual_averaging_adaptation(self.target_acceptance)
     averaging = jax.tree.map(lambda x: jnp.asarray(x, z.dtype), init(self.step_size))
     # Without a warm-up the first step size is the one to keep.
@@ -95,8 +90,6 @@ def _warm_step(
     self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target
 ) -> tuple[GradientState, Info]:
     """One trajectory, after which the step size follows the acceptance."""
-    from blackjax.adaptation.step_size import dual_averaging_adaptation
-
     state, info = self.move(key, state, problem, state.averaging.log_step_size)
     _, update, _ = dual_averaging_adaptation(self.target_acceptance)
     return state._replace(averaging=update(state.averaging, info.acceptance)), info
@@ -131,13 +124,11 @@ class NUTS:
         self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array
     ) -> tuple[GradientState, Info]:
         """One trajectory with this step size."""
-        from blackjax.mcmc import nuts
-
         unit = jnp.ones_like(state.hmc.position)  # the mass matrix: z is white a priori
-        hmc, info = nuts.build_kernel()(
+        moved, info = nuts.build_kernel()(
             key, state.hmc, _log_density(problem), jnp.exp(log_step), unit, self.max_doublings
         )
-        return state._replace(hmc=hmc), Info(info.acceptance_rate, info.num_integration_steps)
+        return state._replace(hmc=moved), Info(info.acceptance_rate, info.num_integration_steps)
 
 
 @dataclass(frozen=True)
@@ -169,8 +160,6 @@ class HMC:
         self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array
     ) -> tuple[GradientState, Info]:
         """One trajectory with this step size."""
-        from blackjax.mcmc import hmc
-
         key_length, key_hmc = jax.random.split(key)
         step_size = jnp.exp(log_step)
         length = self.path_length * jax.random.uniform(key_length, (), step_size.dtype, 0.5, 1.5)
