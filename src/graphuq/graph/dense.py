@@ -7,7 +7,7 @@ import numpy as np
 from graphuq._expect import expect_count, expect_flag, expect_scale
 from graphuq._recipe import recipe
 from graphuq.graph.distances import squared_distances
-from graphuq.graph.features import Array, Features, MatrixLike, check_features, prepare
+from graphuq.graph.features import Array, Features, Matrix, MatrixLike, check_features, prepare
 from graphuq.graph.kernel import Kernel, affinity, kth_distance
 from graphuq.graph.weights import Graph, symmetrize
 from graphuq.memory import check_room
@@ -41,10 +41,7 @@ def self_tuning(
     X = check_features(X, n_components=n_components)
     n_neighbors = expect_count(n_neighbors, "n_neighbors", X.shape[0] - 1, "the number of other nodes")
     expect_flag(self_weights, "self_weights")
-    expect_flag(robust, "robust")
-    check_memory(X.shape[0])
-    features = prepare(X, n_components, robust=robust)
-    A = _all_squared_distances(features.points)
+    features, A = _all_squared_distances(X, n_components, robust)
     blocks = list(row_blocks(*A.shape))
     tau = np.concatenate([kth_distance(A[rows], n_neighbors) for rows in blocks])
     for rows in blocks:
@@ -75,10 +72,7 @@ def gaussian(
     X = check_features(X, n_components=n_components)
     tau = expect_scale(tau, "tau")
     expect_flag(self_weights, "self_weights")
-    expect_flag(robust, "robust")
-    check_memory(X.shape[0])
-    features = prepare(X, n_components, robust=robust)
-    A = _all_squared_distances(features.points)
+    features, A = _all_squared_distances(X, n_components, robust)
     for rows in row_blocks(*A.shape):
         A[rows] = affinity(A[rows], tau, tau)
     return _graph(A, features, Kernel(tau), self_weights)
@@ -93,14 +87,17 @@ def check_memory(n_nodes: int) -> None:
     )
 
 
-def _all_squared_distances(points: Array) -> Array:
-    """Between all nodes, exactly symmetric; no node is its own neighbor, so infinite on the diagonal."""
-    squared = np.empty((len(points), len(points)))
+def _all_squared_distances(X: Matrix, n_components: int | None, robust: bool) -> tuple[Features, Array]:
+    """The points, and their distances, exactly symmetric; no node is its own neighbor, so infinite on the diagonal."""
+    expect_flag(robust, "robust")
+    check_memory(X.shape[0])
+    features = prepare(X, n_components, robust=robust)
+    squared = np.empty((X.shape[0], X.shape[0]))
     for rows in row_blocks(*squared.shape):
-        squared[rows] = squared_distances(points[rows], points)
+        squared[rows] = squared_distances(features.points[rows], features.points)
     symmetrize(squared)
     np.fill_diagonal(squared, np.inf)
-    return squared
+    return features, squared
 
 
 def _graph(A: Array, features: Features, kernel: Kernel, self_weights: bool) -> Graph:
