@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
-from weakref import WeakValueDictionary
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphuq._columns import packed, unpacked
 from graphuq._expect import (
     LARGEST_COUNT,
     expect,
@@ -81,33 +81,6 @@ class NewRows:
         return replace(self, vectors=self.vectors[rows], **cut)
 
 
-class _Shared:
-    """A matrix as pickle and joblib, which knows objects again but not arrays, store it once."""
-
-    known: ClassVar[WeakValueDictionary[int, _Shared]] = WeakValueDictionary()
-
-    def __init__(self, array: Array) -> None:
-        self.array = array
-
-    @classmethod
-    def of(cls, columns: Any) -> _Shared:
-        """Of the matrix that these are columns of; one object as long as someone holds it."""
-        found = cls.known.get(id(columns.base))
-        if found is None or found.array is not columns.base:
-            found = cls.known[id(columns.base)] = cls(columns.base)
-        return found
-
-
-def _columns_of_base(vectors: Any) -> tuple[int, int] | None:
-    """The first and last column of the array that `vectors` is a view of, or None where it is not some of its columns."""
-    base = getattr(vectors, "base", None)
-    if not isinstance(base, np.ndarray) or base.ndim != 2 or base.strides != vectors.strides:
-        return None
-    first = (vectors.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // base.itemsize
-    same = len(base) == len(vectors) and base.flags.c_contiguous and first + vectors.shape[1] <= base.shape[1]
-    return (first, first + vectors.shape[1]) if same else None
-
-
 @dataclass(frozen=True, eq=False)
 class GaussianPrior:
     """``N(0, C)`` with a variance for each kept eigenvector and one for everything else.
@@ -148,17 +121,11 @@ class GaussianPrior:
 
     def __getstate__(self) -> dict[str, Any]:
         """Of columns of a larger matrix that matrix, stored once for all priors that share it, and which columns."""
-        columns = _columns_of_base(self.vectors)
-        return (
-            self.__dict__ if columns is None else {**self.__dict__, "vectors": (_Shared.of(self.vectors), columns)}
-        )
+        return {**self.__dict__, "vectors": packed(self.vectors)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """The same."""
-        self.__dict__.update(state)
-        if isinstance(self.vectors, tuple):
-            shared, (first, last) = self.vectors
-            self.__dict__["vectors"] = shared.array[:, first:last]
+        self.__dict__.update(state | {"vectors": unpacked(state["vectors"])})
 
     @property
     def n_nodes(self) -> int:
