@@ -148,11 +148,13 @@ class GaussianPrior:
             u += np.sqrt(self.tail_variance) * tail
         return u
 
-    def covariance(self, rows: ArrayLike, columns: ArrayLike) -> Array:
-        """The block ``C[rows, columns]``, from ``C = Q (v - v_tail) Q^T + v_tail I``."""
-        rows, columns = (expect_nodes(each, self.n_nodes) for each in (rows, columns))
-        block = (self.vectors[rows] * (self.variances - self.tail_variance)) @ self.vectors[columns].T
-        return block + self.tail_variance * (rows[:, None] == columns[None, :])
+    def covariance(self, rows: ArrayLike | NewRows, columns: ArrayLike | NewRows) -> Array:
+        """The block ``C[rows, columns]``, from ``C = Q (v - v_tail) Q^T + v_tail I``; of new rows what they have in common."""
+        block = (self.rows(rows) * (self.variances - self.tail_variance)) @ self.rows(columns).T
+        if isinstance(rows, NewRows) or isinstance(columns, NewRows):
+            return block
+        i, j = (expect_nodes(each, self.n_nodes) for each in (rows, columns))
+        return block + self.tail_variance * (i[:, None] == j)
 
     def marginal_variance(self, where: ArrayLike | NewRows | None = None) -> Array:
         """The diagonal of C, at all nodes or at some, or at new rows."""

@@ -30,12 +30,9 @@ def left_open(whitening: Whitening, where: Where, normal: NDArray[Any]) -> NDArr
     if not deviation.any():
         return np.zeros_like(normal)
     at = whitening.matrix(where)
-    if isinstance(where, NewRows):
-        rows = prior.rows(where)
-        covariance = (rows * (prior.variances - prior.tail_variance)) @ rows.T - at @ at.T
+    covariance = prior.covariance(where, where) - at @ at.T
+    if isinstance(where, NewRows):  # each has a part of its own, too
         np.fill_diagonal(covariance, np.square(deviation))
-    else:
-        covariance = prior.covariance(where, where) - at @ at.T
     values, vectors = np.linalg.eigh(covariance)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0))).astype(normal.dtype) @ normal)
 

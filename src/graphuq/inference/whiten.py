@@ -104,11 +104,7 @@ class OnLabels:
         """The rows ``K_j``."""
         if self.rotation is not None:
             return _factor(self.prior, where) @ self.rotation
-        if isinstance(where, NewRows):
-            excess = self.prior.variances - self.prior.tail_variance
-            cross = (self.prior.vectors[self.nodes] * excess) @ self.prior.rows(where).T
-        else:
-            cross = self.prior.covariance(self.nodes, where)
+        cross = self.prior.covariance(self.nodes, where)
         if self.n_latent < len(self.nodes):  # the columns of B are orthogonal
             return (cross.T @ self.root) / np.square(self.root).sum(axis=0)
         return np.asarray(solve_triangular(self.root, cross, lower=True)).T
