@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from graphuq._threads import blas_threads
 from graphuq.calibration import apply_temperature
 from graphuq.inference.ep import EP
-from graphuq.inference.fields import left_open
+from graphuq.inference.fields import drawn_fields, left_open
 from graphuq.inference.largest import independent_probability, largest_probability_matched
 from graphuq.inference.star_ep import StarEP
 from graphuq.inference.stars import lone_stars
@@ -248,9 +248,8 @@ def _field_draws(posterior: Draws, rows: Nodes, n_draws: int, seed: int) -> Arra
     """Fields at rows, drawn together, shape (n_draws, n_rows, n_fields)."""
     whitening, flat = posterior.whitening, np.concatenate(posterior.z)
     some = np.linspace(0, len(flat) - 1, min(n_draws, len(flat))).astype(int)
-    z = flat[some].reshape(len(some), -1, whitening.n_latent).astype(np.float32)
-    matrix = whitening.matrix(rows).astype(np.float32)
-    u = (z.reshape(-1, z.shape[2]) @ matrix.T).reshape(*z.shape[:2], -1).swapaxes(1, 2)
+    z = flat[None, some].astype(np.float32)
+    u = drawn_fields(whitening, z, rows, posterior.n_fields)[0].astype(np.float32, copy=False)
     return u + left_open(whitening, rows, np.random.default_rng(seed).standard_normal(u.shape, dtype=np.float32))
 
 
