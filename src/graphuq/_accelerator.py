@@ -39,6 +39,20 @@ def compiled(function: Callable[..., Any], *, static: tuple[int, ...] = ()) -> C
     return jax.jit(function, static_argnums=static, compiler_options={"xla_gpu_autotune_level": 0})
 
 
+def sent(function: Callable[..., Any], *data: Any) -> Callable[..., Any]:
+    """A function of data that go there once, and of what it is handed later; in doubles."""
+    import jax
+
+    with precise():
+        there = jax.device_put(data)
+
+    def call(*more: Any) -> Any:
+        with precise():
+            return function(*there, *more)
+
+    return call
+
+
 @contextmanager
 def precise(dtype: Any = np.float64) -> Iterator[None]:
     """Doubles where they are asked for, and no products with numbers cut to ten bits."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from graphuq._threads import blas_threads
 from graphuq.inference.marginals import labeled_probability, predict
 from graphuq.inference.sites import Sites
 from graphuq.inference.span import Matrix, Vector, span
-from graphuq.inference.sweeps import Moments, Settled, Start, heights, inverse_root, settle, with_cavities
+from graphuq.inference.sweeps import OfSites, Settled, Start, heights, inverse_root, settle, with_cavities
 
 # A direction whose variance the labels change by less than this share keeps its prior variance.
 UNTOUCHED = 1e-6
@@ -213,33 +212,18 @@ def propagate(
         return _result(reduced, basis, cut, sites, fit)
 
 
-class _Posterior(NamedTuple):
-    """The Gaussian that given sites stand for."""
-
-    root: Any  # root root^T is the covariance of z, the inverse of I + B^T T B; where it was made
-    log_det: float  # of I + B^T T B
-    moments: Moments  # of f
-
-
-def _posterior(gaussian: Callable[[Vector, Vector], Any], site: Vector) -> _Posterior | None:
-    """The Gaussian of the sites at f = B z, or None where they do not make a proper one."""
+def _posterior(gaussian: Callable[[Vector, Vector], Any], site: Vector) -> OfSites | None:
+    """The Gaussian of the sites at f = B z, a root of the inverse of I + B^T T B; None where it is not a proper one."""
     root, log_det, mean, variance = gaussian(*np.split(site, 2))
     moments = with_cavities(np.asarray(mean), np.asarray(variance), site)
-    return None if moments is None else _Posterior(root, float(log_det), moments)
+    return None if moments is None else OfSites(root, float(log_det), moments)
 
 
 def _gaussian_of(reduced: Matrix) -> Callable[[Vector, Vector], Any]:
     """Sites to the Gaussian of z and the moments of f, here or on an accelerator."""
     if not _accelerator.takes_sweeps(reduced.size * reduced.shape[1]):
         return partial(_gaussian, np, inverse_root, reduced)
-    with _accelerator.precise():
-        sent = jax.device_put(_accelerator.widened(reduced, 1, width=_accelerator.SWEEP_WIDTH))
-
-    def gaussian(precision: Vector, shift: Vector) -> Any:
-        with _accelerator.precise():
-            return _gaussian_there(sent, precision, shift)
-
-    return gaussian
+    return _accelerator.sent(_gaussian_there, _accelerator.widened(reduced, 1, width=_accelerator.SWEEP_WIDTH))
 
 
 def _gaussian(xp: Any, inverse_root: Callable[[Any], Any], reduced: Any, precision: Any, shift: Any) -> Any:
@@ -253,12 +237,12 @@ _gaussian_there = _accelerator.compiled(partial(_gaussian, jnp, _accelerator.inv
 
 
 def _soften(
-    posterior_of: Callable[[Vector], _Posterior | None],
+    posterior_of: Callable[[Vector], OfSites | None],
     sites: Sites,
     tolerance: float,
     max_sweeps: int,
     n_sweeps: int,
-) -> Settled[_Posterior]:
+) -> Settled:
     """Harden a step likelihood little by little, each fit starting at the last.
 
     The step is not log-concave: from nothing the sweeps can run away, where the fixed points of
@@ -283,7 +267,7 @@ def _soften(
         softened = max(odds, 1.3 * softened)
 
 
-def _result(reduced: Matrix, basis: Matrix, cut: Vector, sites: Sites, fit: Settled[_Posterior]) -> EP:
+def _result(reduced: Matrix, basis: Matrix, cut: Vector, sites: Sites, fit: Settled) -> EP:
     """All that a fixed point says, with the evidence
 
         log Z = sum_j log s_j - log det(I + B^T T B) / 2 + shift . mean / 2,
@@ -311,7 +295,7 @@ def _result(reduced: Matrix, basis: Matrix, cut: Vector, sites: Sites, fit: Sett
         z_mean=basis @ (reduced.T @ slope),  # S B^T shift = B^T (shift - T mean)
         basis=basis,
         labeled=reduced,
-        root=np.asarray(fit.posterior.root)[: basis.shape[1], : basis.shape[1]],
+        root=np.asarray(fit.posterior.parts)[: basis.shape[1], : basis.shape[1]],
         cut=cut,
         log_evidence=float(log_evidence),
         n_sweeps=fit.n_sweeps,

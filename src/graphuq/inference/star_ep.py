@@ -27,7 +27,6 @@ from graphuq.inference.span import Matrix, Vector, span
 from graphuq.inference.stars import (
     Gaps,
     Stack,
-    StarPosterior,
     StarProblem,
     Stars,
     StarSites,
@@ -36,7 +35,7 @@ from graphuq.inference.stars import (
     lone_stars,
     posterior_of,
 )
-from graphuq.inference.sweeps import Settled, Start, heights, settle
+from graphuq.inference.sweeps import Moments, Settled, Start, heights, settle
 
 # A multiplication by modes takes half the time of one by nodes; measured for 3 to 32 classes.
 QUICKER_BY_MODES = 2
@@ -243,7 +242,7 @@ def _problem(reduced: Matrix, sites: StarSites) -> StarProblem:
     return StarProblem(sites, reduced, levels, by_nodes_of(levels, sites, there=there))
 
 
-def _result(problem: StarProblem, basis: Matrix, cut: Vector, fit: Settled[StarPosterior]) -> StarEP:
+def _result(problem: StarProblem, basis: Matrix, cut: Vector, fit: Settled) -> StarEP:
     """All that a fixed point says, with the evidence
 
         log Z = sum_nk log s_nk - log det(I + C S) / 2 + shift . mean / 2 - J log total,
@@ -251,16 +250,17 @@ def _result(problem: StarProblem, basis: Matrix, cut: Vector, fit: Settled[StarP
     s_nk the height of a site, which makes its belief times the site integrate to log_z_nk.
     """
     sites, reduced, now = problem.sites, problem.reduced, fit.posterior
-    own = now.stars.own
+    stars, gaps = now.parts
+    own = stars.own
     precision, shift = fit.site.reshape(2, *own.shape)
     center = now.moments.mean.reshape(own.shape)
     slope = shift - precision * center
     b = np.where(own, slope.sum(axis=0), -slope)
     z_mean = b @ reduced  # S B^T shift = B^T (shift - T mean)
-    alone, shared = _roots(problem, now.gaps)
+    alone, shared = _roots(problem, gaps)
     mean, covariance = reduced @ z_mean.T, _covariance(reduced, alone, shared)
-    left = _left_out(now.stars, shift, sites.noise, mean, covariance)
-    log_heights, flip_gradient = _heights(sites, now, precision, shift)
+    left = _left_out(stars, shift, sites.noise, mean, covariance)
+    log_heights, flip_gradient = _heights(sites, now.moments, precision, shift)
     return StarEP(
         sites=sites,
         precision=precision.T,
@@ -282,10 +282,10 @@ def _result(problem: StarProblem, basis: Matrix, cut: Vector, fit: Settled[StarP
     )
 
 
-def _heights(sites: StarSites, now: StarPosterior, precision: Matrix, shift: Matrix) -> tuple[Vector, float]:
+def _heights(sites: StarSites, now: Moments, precision: Matrix, shift: Matrix) -> tuple[Vector, float]:
     """``sum_k log s_nk - log total`` of every node n, and the derivative of the sum over n by `log_flip`."""
-    own, half_space, (log_total, total_slope) = now.stars.own, sites.half_space(), sites.log_total()
-    gap, width = (each.reshape(own.shape) for each in (now.moments.cavity_mean, now.moments.cavity_variance))
+    own, half_space, (log_total, total_slope) = sites.own(), sites.half_space(), sites.log_total()
+    gap, width = (each.reshape(own.shape) for each in (now.cavity_mean, now.cavity_variance))
     log_heights = heights(half_space.match(gap, width).log_z, gap, width, precision, shift)
     flips = half_space.flip_gradient(gap[~own], width[~own])
     return np.where(own, 0, log_heights).sum(axis=0) - log_total, flips - sites.labels.size * total_slope

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from graphuq import _accelerator
 from graphuq.inference.sites import Match, Sites
 from graphuq.inference.span import Matrix, Vector
-from graphuq.inference.sweeps import Moments, inverse_root, with_cavities
+from graphuq.inference.sweeps import OfSites, inverse_root, with_cavities
 from graphuq.tall import row_blocks
 
 if TYPE_CHECKING:
@@ -252,14 +252,7 @@ def by_nodes_of(levels: Levels, sites: StarSites, *, there: bool) -> Callable[[M
     ties = np.array([np.pad(each, ((0, 0), (0, most - each.shape[1]))) for each in levels.ties])
     factor = _accelerator.widened(levels.factor, 2, width=_accelerator.SWEEP_WIDTH)
     changed: Any = {"own": nodes, "ties": ties, "factor": factor, "narrow": None, "turn": None}
-    with _accelerator.precise():
-        sent = jax.device_put((levels._replace(**changed), sites.labels, own))
-
-    def gaps(weight: Matrix, shift: Matrix) -> Gaps:
-        with _accelerator.precise():
-            return _by_nodes_there(*sent, weight, shift)
-
-    return gaps
+    return _accelerator.sent(_by_nodes_there, levels._replace(**changed), sites.labels, own)
 
 
 @jax.jit
@@ -323,17 +316,8 @@ class StarProblem(NamedTuple):
     by_nodes: Callable[[Matrix, Matrix], Gaps] | None = None  # and how
 
 
-class StarPosterior(NamedTuple):
-    """The Gaussian that given sites stand for."""
-
-    stars: Stars
-    gaps: Gaps
-    log_det: float  # of all precisions
-    moments: Moments  # of d, field after field
-
-
-def posterior_of(problem: StarProblem, site: Vector) -> StarPosterior | None:
-    """The Gaussian of all precisions, then all shifts; None where they do not make a proper one."""
+def posterior_of(problem: StarProblem, site: Vector) -> OfSites | None:
+    """The Gaussian of the sites of d, field after field: their `Stars` and `Gaps`; None where it is not a proper one."""
     sites = problem.sites
     stars = _stars_of(sites, site)
     if stars is None:
@@ -349,4 +333,4 @@ def posterior_of(problem: StarProblem, site: Vector) -> StarPosterior | None:
         return None
     width = np.where(stars.own.ravel(), 1, moments.cavity_variance)
     log_det = float(gaps.log_det) + stars.log_det.sum()
-    return StarPosterior(stars, gaps, log_det, moments._replace(cavity_variance=width))
+    return OfSites((stars, gaps), log_det, moments._replace(cavity_variance=width))

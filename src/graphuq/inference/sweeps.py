@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,35 +38,31 @@ class Moments(NamedTuple):
     cavity_variance: Vector
 
 
-class OfSites(Protocol):
-    """The Gaussian of given sites."""
+class OfSites(NamedTuple):
+    """The Gaussian that given sites stand for."""
 
-    @property
-    def moments(self) -> Moments:
-        """Of the values that the sites see."""
-        ...
-
-
-B = TypeVar("B", bound=OfSites)
+    parts: Any  # what it is made of, left where it was made
+    log_det: float  # of its precision, that of the prior being I
+    moments: Moments  # of the values that the sites see
 
 
-class Settled(NamedTuple, Generic[B]):
+class Settled(NamedTuple):
     """Where the sweeps ended."""
 
     site: Vector  # all precisions, then all shifts
-    posterior: B
+    posterior: OfSites
     n_sweeps: int
     converged: bool
 
 
 def settle(
-    posterior_of: Callable[[Vector], B | None],
+    posterior_of: Callable[[Vector], OfSites | None],
     match: Callable[[Vector, Vector], Match],
     start: Vector,
     tolerance: float,
     max_sweeps: int,
     n_sweeps: int = 0,
-) -> Settled[B]:
+) -> Settled:
     """Sweep all sites at once until every site reproduces its tilted moments.
 
     Far from the fixed point steps are damped. Close to it, where sweeps shrink and turn the error by the same
