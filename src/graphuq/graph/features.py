@@ -99,7 +99,7 @@ def principal(X: Any, mean: Array, n_kept: int) -> Array:
 
     Of n rows no more than n - 1 directions vary, and no more are found by products.
     """
-    from scipy.sparse.linalg import LinearOperator, svds
+    from scipy.sparse.linalg import svds
 
     n_rows, n_features = X.shape
     if not issparse(X):
@@ -113,20 +113,25 @@ def principal(X: Any, mean: Array, n_kept: int) -> Array:
             except LinAlgError:  # LAPACK's search for some of very many equal eigenvalues may fail
                 found = eigh(covariance)[1][:, -n_kept:]
         return np.asarray(found[:, ::-1])
+    n_kept, rng = min(n_kept, n_rows - 1), np.random.default_rng(0)
+    centered = less_rank_one(X, np.ones(n_rows), mean)
+    if not (centered @ rng.standard_normal((n_features, 1))).any():  # all rows are the same
+        return np.eye(n_features, n_kept)
+    return np.asarray(svds(centered, k=n_kept, v0=rng.standard_normal(min(X.shape)))[2][::-1].T)
+
+
+def less_rank_one(S: Any, left: Array, right: Array) -> Any:
+    """``S - left right^T`` as an operator, so that a sparse S stays sparse."""
+    from scipy.sparse.linalg import LinearOperator
 
     def forward(V: Array) -> Array:
-        return np.asarray(X @ V - mean @ V)
+        return np.asarray(S @ V - np.multiply.outer(left, right @ V))
 
-    def backward(V: Array) -> Array:
-        return np.asarray(X.T @ V - np.multiply.outer(mean, V.sum(axis=0)))
+    def backward(U: Array) -> Array:
+        return np.asarray(S.T @ U - np.multiply.outer(right, left @ U))
 
-    n_kept, rng = min(n_kept, n_rows - 1), np.random.default_rng(0)
-    if not forward(rng.standard_normal((n_features, 1))).any():  # all rows are the same
-        return np.eye(n_features, n_kept)
-    operator = LinearOperator(
-        X.shape, matvec=forward, rmatvec=backward, matmat=forward, rmatmat=backward, dtype=float
-    )
-    return np.asarray(svds(operator, k=n_kept, v0=rng.standard_normal(min(X.shape)))[2][::-1].T)
+    products = {"matvec": forward, "rmatvec": backward, "matmat": forward, "rmatmat": backward}
+    return LinearOperator(S.shape, dtype=np.float64, **products)
 
 
 def _center_and_project(X: Matrix, mean: Array, components: Array | None) -> Array:

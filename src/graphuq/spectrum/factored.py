@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
 from scipy.sparse import diags_array
-from scipy.sparse.linalg import LinearOperator, svds
+from scipy.sparse.linalg import svds
 
 from graphuq._expect import expect, expect_count, expect_whole
 from graphuq.graph import LowRankGraph
+from graphuq.graph.features import less_rank_one
 from graphuq.large.passes import summed
 from graphuq.spectrum.result import Array, Spectrum, signs
 from graphuq.tall import Tall, spread, tall
@@ -171,30 +172,12 @@ def _of_sparse(graph: LowRankGraph, n_modes: int) -> Spectrum:
     """The leading modes: S less its part along q_0 is sparse less a matrix of rank one."""
     S = diags_array(1 / np.sqrt(graph.degrees)) @ graph.factor
     q0 = np.sqrt(graph.degrees) / np.linalg.norm(np.sqrt(graph.degrees))
-    overlap = S.T @ q0
-
-    def forward(V: Array) -> Array:
-        return np.asarray(S @ V - np.multiply.outer(q0, overlap @ V))
-
-    def backward(U: Array) -> Array:
-        return np.asarray(S.T @ U - np.multiply.outer(overlap, q0 @ U))
-
-    products = {"matvec": forward, "rmatvec": backward, "matmat": forward, "rmatmat": backward}
-    operator = LinearOperator(S.shape, dtype=np.float64, **products)
     start = np.random.default_rng(0).standard_normal(min(S.shape))
-    left, sigma, _ = svds(operator, k=n_modes - 1, v0=start)
+    left, sigma, _ = svds(less_rank_one(S, q0, S.T @ q0), k=n_modes - 1, v0=start)
     values = np.concatenate([[0.0], 1 - np.square(sigma[::-1])])
     values[values < _ZERO] = 0.0
     vectors = np.column_stack([q0, left[:, ::-1]])
     vectors *= signs(vectors)
-    residuals = _residuals(graph, values, vectors)
+    residuals = np.linalg.norm(vectors * (1 - values) - S @ (S.T @ vectors), axis=0)
     n_components = int(np.sum(values == 0))
     return Spectrum(values, vectors, residuals, graph.degrees, n_components, True, "low rank")
-
-
-def _residuals(graph: LowRankGraph, values: Array, vectors: Array) -> Array:
-    """``|L q_j - lambda_j q_j|`` for a sparse F."""
-    root = np.sqrt(graph.degrees)[:, None]
-    return np.linalg.norm(
-        vectors * (1 - values) - graph.factor @ (graph.factor.T @ (vectors / root)) / root, axis=0
-    )
