@@ -47,11 +47,7 @@ def pytree(cls: type[T]) -> type[T]:
     return frozen
 
 
-def is_pytree(value: object) -> bool:
-    """Whether JAX looks into `value` rather than treating it as one leaf."""
-    return not jax.tree_util.all_leaves([value])
-
-
 def traced(owner: Any, name: str) -> Partial:
     """A method as JAX takes it: traced through a pytree, so that other values need no new compilation, else a constant."""
-    return Partial(getattr(type(owner), name), owner) if is_pytree(owner) else Partial(getattr(owner, name))
+    is_leaf = jax.tree_util.all_leaves([owner])
+    return Partial(getattr(owner, name)) if is_leaf else Partial(getattr(type(owner), name), owner)

@@ -1,6 +1,6 @@
 """From a prior and a model to the most probable u: the minimizer of J(u) = <u, P u>/2 + Phi(u; y) (Sec. 4.4).
 
-Two methods. Gradient flow is Algorithm 4, for any model with a gradient, many trials at a time.
+Two methods. Gradient flow is Algorithm 4, for any model with a gradient.
 Newton is for a model that declares its Phi convex, as probit does: J then has one minimizer.
 
 Both stop by the whitened gradient as a share of the whitened u, ``|C^(1/2) grad J| / |C^(-1/2) u|``.
@@ -20,7 +20,7 @@ from jax.tree_util import Partial
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq._expect import expect_number, expect_numbers, expect_one_of, expect_seed, expect_whole
-from graphuq._pytree import is_pytree
+from graphuq._pytree import traced
 from graphuq._warn import warn
 from graphuq.inference.newton import ROUNDING, newton
 from graphuq.inference.whiten import check_problem
@@ -64,8 +64,7 @@ def find_mode(
 ) -> Any:
     """The minimizer of ``J(u) = <u, P u>/2 + Phi(u; y)``, or one of them where J is not convex: a `Mode`.
 
-    Of a list of models, trials with different labels, starts, or both, a list of modes. Models of one kind with equally
-    many labels run as one batch.
+    Of a list of models, trials with different labels, starts, or both, a list of modes.
 
     Args:
         prior: the Gaussian N(0, C); P is the inverse of C on its support.
@@ -86,8 +85,8 @@ def find_mode(
     if method == "newton":
         found = [newton(prior, model, n_steps, tolerance) for model in models]
     else:
-        starts = _starts(prior, models, start, seed)
-        found = _gradient_flow(prior, models, starts, beta, n_steps, tolerance)
+        trials = zip(models, _starts(prior, models, start, seed), strict=True)
+        found = [_gradient_flow(prior, model, u, beta, n_steps, tolerance) for model, u in trials]
     modes = [_mode(*result, tolerance, method) for result in found]
     failed = [mode for mode in modes if not mode.converged]
     if failed:
@@ -112,6 +111,7 @@ class _State(NamedTuple):
     n_steps: jax.Array
 
 
+@jax.jit
 def _flow(
     phi: Partial,
     vectors: jax.Array,
@@ -121,7 +121,7 @@ def _flow(
     tail: jax.Array,
     settings: tuple[jax.Array, jax.Array, jax.Array],
 ) -> _State:
-    """Algorithm 4 for one trial: ``a_j <- (a_j - beta <q_j, grad Phi(u)>) / (1 + beta / v_j)``.
+    """Algorithm 4: ``a_j <- (a_j - beta <q_j, grad Phi(u)>) / (1 + beta / v_j)``.
 
     For the paper's priors the precision is ``1 / v_j = lambda_j / c``; the text prints ``c lambda_j``.
     The tail takes the same step with its one variance. Only u at the seen nodes is ever formed.
@@ -183,55 +183,26 @@ def _dot(x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.sum(x * y)
 
 
-# The modes are one matrix for all trials where every node is seen, and one for each otherwise.
-_flows_sharing = jax.jit(jax.vmap(_flow, in_axes=(0, None, 0, 0, None, None, None)))
-_flows = jax.jit(jax.vmap(_flow, in_axes=(0, 0, 0, 0, None, None, None)))
-
-
 def _gradient_flow(
-    prior: GaussianPrior,
-    models: Sequence[Model],
-    starts: Array,
-    beta: float | None,
-    n_steps: int,
-    tolerance: float,
-) -> list[tuple[Array, float, float, int]]:
-    """Algorithm 4 for every trial, in one batch where the models have one shape."""
-    batch = _stack(models)
-    if batch is None:
-        singles = zip(models, starts, strict=True)
-        return [_gradient_flow(prior, [m], u[None], beta, n_steps, tolerance)[0] for m, u in singles]
-    every = all(offer(model, "sees_all_nodes") for model in models)
-    vectors = prior.vectors if every else np.stack([prior.vectors[model.nodes] for model in models])
-    a = prior.vectors.T @ starts  # (n_trials, n_modes, n_fields)
-    h = np.zeros((len(models), vectors.shape[-2], starts.shape[2]))
+    prior: GaussianPrior, model: Model, u: Array, beta: float | None, n_steps: int, tolerance: float
+) -> tuple[Array, float, float, int]:
+    """Algorithm 4 from u, shape (n_nodes, n_fields)."""
+    every = offer(model, "sees_all_nodes")
+    seen = slice(None) if every else model.nodes
+    vectors = prior.vectors[seen]
+    a = prior.vectors.T @ u  # (n_modes, n_fields)
+    h = np.zeros((len(vectors), u.shape[1]))
     if every and prior.tail_variance > 0:  # elsewhere this part of u decays to zero, so it starts there
-        h = starts - prior.vectors @ a
-    first_beta = np.array([1 / curvature(model).bound if beta is None else float(beta) for model in models])
+        h = u - prior.vectors @ a
+    start = (a * (prior.variances > 0)[:, None], h)
+    first_beta = 1 / curvature(model).bound if beta is None else float(beta)
     settings = (beta is None, n_steps, float(tolerance))
     with jax.enable_x64(True):
-        flows = _flows_sharing if every else _flows
-        start = (a * (prior.variances > 0)[:, None], h)
-        args = (batch, vectors, start, first_beta, prior.variances, prior.tail_variance, settings)
-        state = jax.tree.map(np.asarray, flows(*jax.tree.map(jnp.asarray, args)))
-    found = []
-    for i, model in enumerate(models):
-        u = prior.vectors @ (state.a[i] - state.h_modes[i])
-        u[slice(None) if every else model.nodes] += state.h[i]
-        u = u[:, 0] if u.shape[1] == 1 else u
-        found.append((u, float(state.energy[i]), float(state.norm[i]), int(state.n_steps[i])))
-    return found
-
-
-def _stack(models: Sequence[Model]) -> Partial | None:
-    """``u -> Phi(u; y)`` of all models as one pytree with a leading axis; None if shapes differ."""
-    first = models[0]
-    if not is_pytree(first):
-        return Partial(first.phi) if len(models) == 1 else None
-    shapes = {(jax.tree.structure(m), tuple(np.shape(leaf) for leaf in jax.tree.leaves(m))) for m in models}
-    if len(shapes) > 1:
-        return None
-    return Partial(type(first).phi, jax.tree.map(lambda *leaves: np.stack(leaves), *models))
+        args = (traced(model, "phi"), vectors, start, first_beta, prior.variances, prior.tail_variance, settings)
+        state = jax.tree.map(np.asarray, _flow(*jax.tree.map(jnp.asarray, args)))
+    u = prior.vectors @ (state.a - state.h_modes)
+    u[seen] += state.h
+    return u[:, 0] if u.shape[1] == 1 else u, float(state.energy), float(state.norm), int(state.n_steps)
 
 
 def _check(
