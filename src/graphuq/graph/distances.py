@@ -65,11 +65,11 @@ class Pairs(NamedTuple):
     points: Indices
     nodes: Indices
     squared: Array  # distances
-    first: Indices  # where the pairs of each point begin, (n_points + 1,)
+    first: Indices  # where the pairs of each point begin, (n_points,)
 
     def nth(self, n: int) -> Indices:
         """The pair of each point and its n-th nearest node, from 0."""
-        return self.first[:-1] + n
+        return self.first + n
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,17 +100,15 @@ class Search:
 
     def near(self, points: Array, n_neighbors: int) -> Pairs:
         """The K nearest nodes of each point at least, and all nodes that reach it; exact."""
-        parts = [self._near(points[rows], n_neighbors) for rows in row_blocks(len(points), len(self.points) // 2)]
-        counts = np.cumsum([0] + [part.first.size - 1 for part in parts])
-        starts = np.cumsum([0] + [part.points.size for part in parts])
-        return Pairs(
-            np.concatenate([part.points + count for part, count in zip(parts, counts[:-1], strict=True)]),
-            np.concatenate([part.nodes for part in parts]),
-            np.concatenate([part.squared for part in parts]),
-            np.concatenate([*(p.first[:-1] + s for p, s in zip(parts, starts[:-1], strict=True)), starts[-1:]]),
-        )
+        parts = []
+        for rows in row_blocks(len(points), len(self.points) // 2):
+            i, nodes, squared = self._near(points[rows], n_neighbors)
+            parts.append((rows.start + i, nodes, squared))
+        i, nodes, squared = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return Pairs(i, nodes, squared, np.searchsorted(i, np.arange(len(points))))
 
-    def _near(self, points: Array, n_neighbors: int) -> Pairs:
+    def _near(self, points: Array, n_neighbors: int) -> tuple[Indices, Indices, Array]:
+        """Points, nodes and squared distances, ordered by point and then by distance."""
         own = squared_lengths(points)
         unit = max(self.reach, float(np.sqrt(own.max())))  # of length, in which nothing is too large
         own, lengths = own / unit**2, self.lengths / unit**2
@@ -125,7 +123,7 @@ class Search:
         i, j = nonzero_pairs(near)
         exact = pair_squared_distances(points, i, self.points, j, unit**2 * (own[i] + lengths[j]))
         order = np.lexsort((exact, i))
-        return Pairs(i[order], j[order], exact[order], np.searchsorted(i, np.arange(len(points) + 1)))
+        return i[order], j[order], exact[order]
 
 
 def _bound(values: NDArray[np.float32], n: int) -> NDArray[np.float32]:
