@@ -97,11 +97,8 @@ def null_space(L: Laplacian) -> Array:
     their first nodes. Shape (n_nodes, n_components).
     """
     root = np.sqrt(L.degrees) if L.is_normalized else np.ones_like(L.degrees)
-    component = np.zeros(root.size, dtype=int)
-    if L.n_components > 1:
-        component = L.components
     Z = np.zeros((root.size, L.n_components))
-    Z[np.arange(root.size), component] = root
+    Z[np.arange(root.size), L.components] = root
     return Z / np.linalg.norm(Z, axis=0)
 
 
