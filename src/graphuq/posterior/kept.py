@@ -8,8 +8,6 @@ few labels that a single field is no Gaussian (`marginals`), each time.
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import uncertainty
-from graphuq._threads import blas_threads
+from graphuq._threads import in_threads
 from graphuq.inference.marginals import FEW_LABELS
 from graphuq.inference.whiten import OnModes
 from graphuq.models.base import offer
@@ -68,8 +66,7 @@ def refreshed(
         kept, probability = _asked(each, nodes) if old is None else _followed(each, nodes, old)
         return kept, np.clip(probability, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
 
-    with blas_threads(0), ThreadPoolExecutor(min(len(parts), os.cpu_count() or 1)) as pool:
-        now, probabilities = zip(*pool.map(now_of, parts), strict=True)
+    now, probabilities = zip(*in_threads(now_of, parts), strict=True)
     mixed = posterior.mixed(probabilities)
     return mixed, np.zeros_like(mixed), now if keeps else ()
 
