@@ -121,7 +121,7 @@ def missed(whitening: Whitening, model: Model, z: NDArray[Any]) -> tuple[float, 
     n_draws = min(N_DRAWS, z.shape[1], max(8, MOST_NUMBERS // (size * N_TRIES * z.shape[0])))
     some = z[:, np.linspace(0, z.shape[1] - 1, n_draws).astype(int)].astype(float)
     u = drawn_fields(whitening, some, nodes, n_fields)[:, :, None]
-    phi, rng = _phi(model, u), np.random.default_rng(0)
+    phi, rng = at_each_draw(model, "phi", u), np.random.default_rng(0)
     worst, place = 0.0, -1
     for one, other, width in zip(*pairs, strict=True):
         fields = np.ones(1)
@@ -166,7 +166,7 @@ def _moves(model: Model, u: Array, phi: Array, line: _Line, rng: np.random.Gener
     t = u[..., line.one, :] @ line.fields / deviation
     new = rng.standard_normal((*t.shape[:2], N_TRIES)) * np.where(np.arange(N_TRIES) % 2, line.thin, 1.0)
     moved = u + ((new - t) / deviation)[..., None, None] * line.along[:, None] * line.fields
-    gain = _log_weight(new, line.thin) - _phi(model, moved) - _log_weight(t, line.thin) + phi
+    gain = _log_weight(new, line.thin) - at_each_draw(model, "phi", moved) - _log_weight(t, line.thin) + phi
     return moved, softmax(np.concatenate([np.zeros_like(t), gain], axis=2), axis=2)[..., 1:]
 
 
@@ -179,8 +179,3 @@ def _sides(model: Model, u: Array, pair: list[int], y: Nodes) -> Array:
     """How far u speaks for the labels of a pair: for each, and for both; shape (..., 3)."""
     side = agreement(model, u[..., pair, :], y[pair])
     return np.concatenate([side, side.prod(axis=-1, keepdims=True)], axis=-1)
-
-
-def _phi(model: Model, u: Array) -> Array:
-    """Phi of each u, shape (..., n_labeled, n_fields), in double precision."""
-    return at_each_draw(model, "phi", u.reshape(-1, *u.shape[-2:])).reshape(u.shape[:-2])

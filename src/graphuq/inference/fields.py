@@ -52,9 +52,11 @@ def lead(u: NDArray[Any], y: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def at_each_draw(model: Model, name: str, u: NDArray[Any]) -> NDArray[Any]:
-    """`phi` or another function of a model, at u of shape (n_draws, n_seen, n_fields), in the precision of u."""
+    """`phi` or another function of a model, at each u of shape (..., n_seen, n_fields), in the precision of u."""
+    each = u.reshape(-1, *u.shape[-2:])
     with jax.enable_x64(u.dtype == np.float64):
-        return np.asarray(_each(traced(model, name), u[..., 0] if u.shape[-1] == 1 else u))
+        found = np.asarray(_each(traced(model, name), each[..., 0] if u.shape[-1] == 1 else each))
+    return found.reshape(*u.shape[:-2], *found.shape[1:])
 
 
 @jax.jit

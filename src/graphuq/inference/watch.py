@@ -91,5 +91,5 @@ def _phi(whitening: Whitening, model: Model, z: NDArray[Any], n_fields: int) -> 
     if len(whitening.nodes) * n_fields * z.shape[0] * z.shape[1] > MOST_NUMBERS:
         return None
     u = drawn_fields(whitening, z, whitening.nodes, n_fields).astype(z.dtype, copy=False)
-    found = np.stack([at_each_draw(model, "phi", chain) for chain in u])
+    found = at_each_draw(model, "phi", u)
     return found if np.ptp(found) > 0 else None

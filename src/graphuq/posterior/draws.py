@@ -162,7 +162,7 @@ class Draws:
     def log_likelihood(self) -> NDArray[Any]:
         """That of every label at every draw, shape (n_chains, n_draws, n_labeled), if the model offers it."""
         u = self._conditional(self.whitening.nodes)[0].astype(self.z.dtype, copy=False)
-        return np.stack([at_each_draw(self.model, "log_likelihood", chain) for chain in u])
+        return at_each_draw(self.model, "log_likelihood", u)
 
     def _blocks(self, where: ArrayLike | NewRows | None) -> Any:
         """The rows asked for, a block at a time."""
