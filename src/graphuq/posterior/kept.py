@@ -8,7 +8,6 @@ few labels that a single field is no Gaussian (`marginals`), each time.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from graphuq.inference.whiten import OnModes
 from graphuq.models.base import offer
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, blocks
 from graphuq.posterior.gaussian import GaussianPosterior
-from graphuq.prior import GaussianPrior, NewRows
+from graphuq.prior import GaussianPrior
 
 Nodes = NDArray[np.int64]
 
@@ -112,11 +111,10 @@ def _means(posterior: GaussianPosterior, nodes: Nodes) -> Array:
 
 
 def _variances(posterior: GaussianPosterior, nodes: Nodes) -> Array:
-    prior, noise = posterior.prior, float(offer(posterior.model, "noise"))
+    whitening, noise = posterior.whitening, float(offer(posterior.model, "noise"))
     precision = np.float32 if posterior.blurred else np.float64
-    whitening = OnModes(replace(prior, first=0), posterior.model.nodes)  # of rows in any precision
     found = []
     for part in blocks(nodes, posterior.rows_at_once):
-        rows = NewRows(prior.rows(part).astype(precision, copy=False))
-        found.append(posterior.fit.independent_variances(whitening.matrix(rows), whitening.std(rows), noise))
+        matrix: Any = whitening.matrix(part).astype(precision, copy=False)
+        found.append(posterior.fit.independent_variances(matrix, whitening.std(part), noise))
     return np.concatenate(found)
