@@ -207,21 +207,20 @@ class GaussianPrior:
 
     def precision(self, u: ArrayLike) -> Array:
         """``P u``, P the inverse of C on its support: for the paper's prior ``P = L / c``."""
-        same = self._orthonormal()
-        inverse = np.divide(1.0, same.variances, out=np.zeros_like(same.variances), where=same.variances > 0)
-        return same._apply(u, inverse, 1 / self.tail_variance if self.tail_variance > 0 else 0.0)
+        return self._orthonormal()._power(-1.0, u)
 
     def energy(self, u: ArrayLike) -> float:
         """``<u, P u> / 2``, infinite where u leaves the support of the prior."""
         u, same = expect_field(u, self.n_nodes), self._orthonormal()
-        support = same._apply(u, (same.variances > 0).astype(float), float(self.tail_variance > 0))
-        if np.linalg.norm(u - support) > SUPPORT_TOLERANCE * np.linalg.norm(u):
+        if np.linalg.norm(u - same._power(0.0, u)) > SUPPORT_TOLERANCE * np.linalg.norm(u):
             return float("inf")
-        return 0.5 * float(np.vdot(u, same.precision(u)))
+        return 0.5 * float(np.vdot(u, same._power(-1.0, u)))
 
-    def _apply(self, u: ArrayLike, modes: Array, tail: float) -> Array:
-        """``(Q modes Q^T + tail (I - Q Q^T)) u``, u of one field or several."""
-        u = expect_field(u, self.n_nodes)
+    def _power(self, power: float, u: ArrayLike) -> Array:
+        """``C^power u`` on the support of C, u of one field or several."""
+        u, v = expect_field(u, self.n_nodes), np.append(self.variances, self.tail_variance)
+        to_power = np.power(v, power, out=np.zeros_like(v), where=v > 0)
+        modes, tail = to_power[:-1], to_power[-1]
         return (((modes - tail) * (u.T @ self.vectors)) @ self.vectors.T).T + tail * u
 
     def _orthonormal(self) -> GaussianPrior:

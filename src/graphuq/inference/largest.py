@@ -88,7 +88,7 @@ def largest_probability(mean: ArrayLike, deviation: ArrayLike) -> Array:
     s = np.broadcast_to(np.asarray(deviation).astype(m.dtype), shape[:-1]).reshape(-1)
     m = m.reshape(-1, n_classes)
     found = np.empty_like(m)
-    most = _most_rows(n_classes)
+    most = 2 ** int(math.log2(max(BLOCK // n_classes, 1)))
     with jax.enable_x64(m.dtype == np.float64):
         for first in range(0, len(m), most):
             rows = slice(first, min(first + most, len(m)))
@@ -164,11 +164,6 @@ def rows_at_once(n_classes: int, *, n_rows: int = MOST_ROWS_THERE) -> int:
     """How many rows make a block, a power of two."""
     rows, fields = (MOST_ROWS_THERE, MOST_FIELDS_THERE) if go_there(n_rows) else (MOST_ROWS, MOST_FIELDS)
     return min(rows, max(FEWEST_ROWS, 2 ** int(np.log2(fields / n_classes))))
-
-
-def _most_rows(n_classes: int) -> int:
-    """How many rows make a block, a power of two."""
-    return 2 ** int(math.log2(max(BLOCK // n_classes, 1)))
 
 
 def _tail_coefficients() -> tuple[float, float, list[float]]:

@@ -103,7 +103,7 @@ def _of_one_field(posterior: GaussianPosterior, rows: Nodes, asked: Nodes) -> Jo
 
         m_j + y Sigma_jc r / s,    Sigma_jj - Sigma_jc^2 r (z + r) / s^2.
     """
-    noise, flip = float(offer(posterior.model, "noise")) ** 2, _mistakes(posterior.model)
+    noise, flip = float(offer(posterior.model, "noise")) ** 2, np.exp(ask(posterior.model, "sites").log_flip)
     mean, variance = (each[:, 0] for each in posterior.moments(rows))
     mean_c, variance_c = (each[:, 0] for each in posterior.moments(asked))
     s = np.sqrt(variance_c + noise)
@@ -130,10 +130,6 @@ def covariance(posterior: GaussianPosterior, rows: Nodes, columns: Nodes) -> NDA
     return np.asarray(
         posterior.prior.covariance(rows, columns) - left @ right.T + (left @ fit.root) @ (right @ fit.root).T
     )
-
-
-def _mistakes(model: Any) -> float:
-    return float(np.exp(model.sites().log_flip))
 
 
 class Moved(NamedTuple):
