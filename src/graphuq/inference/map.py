@@ -80,8 +80,21 @@ def find_mode(
         seed: for the random start.
     """
     models: Any = model if isinstance(model, list | tuple) else [model]
+    _check_models(prior, models)
+    expect_one_of(method, ("auto", "newton", "gradient_flow"), "method")
+    if beta is not None:
+        expect_number(beta, "beta")
+    expect_whole(n_steps, "n_steps")
+    expect_number(tolerance, "tolerance", zero=True)
     expect_seed(seed)
-    method = _check(prior, models, method, start, beta, n_steps, tolerance)
+    default = beta is None and isinstance(start, str) and start == "zero"
+    convex = all(curvature(model).convex for model in models)
+    if method == "newton" and not convex:
+        raise TypeError("newton is for a model that says its Phi is convex, as Probit does: use gradient_flow.")
+    if method == "newton" and not default:
+        raise ValueError("start and beta are settings of gradient_flow: newton has neither.")
+    if method == "auto":
+        method = "newton" if convex and default else "gradient_flow"
     if method == "newton":
         found = [newton(prior, model, n_steps, tolerance) for model in models]
     else:
@@ -205,16 +218,8 @@ def _gradient_flow(
     return u[:, 0] if u.shape[1] == 1 else u, float(state.energy), float(state.norm), int(state.n_steps)
 
 
-def _check(
-    prior: GaussianPrior,
-    models: Sequence[Model],
-    method: str,
-    start: Any,
-    beta: float | None,
-    n_steps: int,
-    tolerance: float,
-) -> str:
-    """Doubt the arguments, and decide on the method."""
+def _check_models(prior: GaussianPrior, models: Sequence[Model]) -> None:
+    """Refuse models without a mode, and those that have no common shape."""
     if not models:
         raise ValueError("No models: give at least one.")
     for model in models:
@@ -226,21 +231,6 @@ def _check(
             )
     if len({offer(model, "n_fields") for model in models}) > 1:
         raise ValueError("The models have different numbers of fields: find their modes one at a time.")
-    expect_one_of(method, ("auto", "newton", "gradient_flow"), "method")
-    if beta is not None:
-        expect_number(beta, "beta")
-    expect_whole(n_steps, "n_steps")
-    expect_number(tolerance, "tolerance", zero=True)
-    default = beta is None and isinstance(start, str) and start == "zero"
-    convex = all(curvature(model).convex for model in models)
-    if method == "newton":
-        if not convex:
-            raise TypeError(
-                "newton is for a model that says its Phi is convex, as Probit does: use gradient_flow."
-            )
-        if not default:
-            raise ValueError("start and beta are settings of gradient_flow: newton has neither.")
-    return "newton" if method != "gradient_flow" and convex and default else "gradient_flow"
 
 
 def _starts(prior: GaussianPrior, models: Sequence[Model], start: Any, seed: int) -> Array:

@@ -84,8 +84,18 @@ def sample(
     Ctrl-C ends the run and returns the draws so far. If the chains have not converged, a warning and `diagnostics` say
     so.
     """
-    n_draws, dtype = _check(prior, model, n_steps, n_warmup, thin, n_chains, seed, dtype)
-    stops = _rules(stop)
+    expect_whole(n_steps, "n_steps", most=LARGEST_COUNT)
+    expect_whole(n_warmup, "n_warmup", 0, LARGEST_COUNT)
+    expect_whole(thin, "thin", most=LARGEST_COUNT)
+    expect_whole(n_chains, "n_chains", most=LARGEST_COUNT)
+    expect_seed(seed)
+    if thin > n_steps:
+        raise ValueError(f"thin = {thin} would keep none of n_steps = {n_steps} steps.")
+    expect_one_of(dtype, ("auto", "float32", "float64"), "dtype")
+    check_problem(prior, model)
+    if dtype == "auto":
+        dtype = "float64" if needs_double_precision(prior, model) else "float32"
+    n_draws, stops = n_steps // thin, _rules(stop)
     sampler = default_sampler(model) if sampler is None else sampler
     expect_sampler(sampler)
     whitening = whiten(prior, np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else model.nodes)
@@ -173,34 +183,6 @@ def default_sampler(model: Model) -> Sampler:
     from graphuq.inference.gradient import NUTS
 
     return NUTS()
-
-
-def _check(
-    prior: GaussianPrior,
-    model: Model,
-    n_steps: int,
-    n_warmup: int,
-    thin: int,
-    n_chains: int,
-    seed: int,
-    dtype: str,
-) -> tuple[int, str]:
-    """Doubt the problem and the settings; how many draws each chain makes, and in which precision."""
-    for name, value, least in (
-        ("n_steps", n_steps, 1),
-        ("n_warmup", n_warmup, 0),
-        ("thin", thin, 1),
-        ("n_chains", n_chains, 1),
-    ):
-        expect_whole(value, name, least, LARGEST_COUNT)
-    expect_seed(seed)
-    if thin > n_steps:
-        raise ValueError(f"thin = {thin} would keep none of n_steps = {n_steps} steps.")
-    expect_one_of(dtype, ("auto", "float32", "float64"), "dtype")
-    check_problem(prior, model)
-    if dtype == "auto":
-        dtype = "float64" if needs_double_precision(prior, model) else "float32"
-    return n_steps // thin, dtype
 
 
 def _rules(stop: Stop | Sequence[Stop]) -> tuple[Stop, ...]:
