@@ -78,21 +78,17 @@ def gaussian(
     return _graph(A, features, Kernel(tau), self_weights)
 
 
-def check_memory(n_nodes: int) -> None:
-    """Refuse a dense graph whose matrices would not fit in memory."""
+def _all_squared_distances(X: Matrix, n_components: int | None, robust: bool) -> tuple[Features, Array]:
+    """The points, and their distances, exactly symmetric; no node is its own neighbor, so infinite on the diagonal."""
+    expect_flag(robust, "robust")
+    n_nodes = X.shape[0]
     check_room(
         _MATRICES * 8 * n_nodes**2,
         f"A dense graph of {n_nodes:,} nodes, with its spectrum,",
         "Use graph.knn for sparse weights or graph.nystrom for low-rank ones.",
     )
-
-
-def _all_squared_distances(X: Matrix, n_components: int | None, robust: bool) -> tuple[Features, Array]:
-    """The points, and their distances, exactly symmetric; no node is its own neighbor, so infinite on the diagonal."""
-    expect_flag(robust, "robust")
-    check_memory(X.shape[0])
     features = prepare(X, n_components, robust=robust)
-    squared = np.empty((X.shape[0], X.shape[0]))
+    squared = np.empty((n_nodes, n_nodes))
     for rows in row_blocks(*squared.shape):
         squared[rows] = squared_distances(features.points[rows], features.points)
     symmetrize(squared)
