@@ -964,8 +964,8 @@ def test_the_score_leaves_unlabeled_rows_out(fitted):
     assert fitted.score(X, half) == np.mean(fitted.transduction_[labeled] == TRUTH[labeled])
     with pytest.raises(ValueError, match="No row of y has a class"):
         fitted.score(X, np.full(len(X), None))
-    other = np.where(np.arange(200) < 50, 7, TRUTH)
-    with pytest.warns(UserWarning, match="7 is none of the classes of fit"):
+    other = np.where(np.arange(200) < 50, "other", TRUTH)
+    with pytest.warns(UserWarning, match="'other' is none of the classes of fit"):
         assert fitted.score(X, other) == np.mean(fitted.transduction_ == other) < fitted.score(X, TRUTH)
 
 
