@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.optimize import Bounds, minimize
 
+from graphuq.inference.star_ep import Fit
 from graphuq.learning.evidence import Array, Point, Problem
 from graphuq.learning.hyperprior import BOUNDS
 
@@ -107,8 +108,8 @@ def _log_volume(axes: Array) -> float:
     return float(np.log(np.linalg.svd(axes, compute_uv=False)).sum() + axes.shape[1] * np.log(2 * np.pi) / 2)
 
 
-def with_all_labels(problem: Problem, few: Problem, peak: Point, axes: Array) -> Point:
-    """From the peak of few labels a Newton step towards that of all.
+def with_all_labels(problem: Problem, few: Problem, peak: Point, axes: Array, start: Fit | None = None) -> Point:
+    """From the peak of few labels a Newton step towards that of all; `start` is a fit to these at other numbers.
 
     In units of the hyperprior's deviations the curvature along an axis is 1 of the hyperprior and the rest of the labels,
     of which there are more now.
@@ -116,7 +117,7 @@ def with_all_labels(problem: Problem, few: Problem, peak: Point, axes: Array) ->
     free, family = problem.family.free, problem.family
     curvature = 1 / np.square(axes[free] / family.deviation[free, None]).sum(axis=0)
     of_all = 1 + (curvature - 1) * len(problem.rows) / len(few.rows)
-    here = problem.at(peak.theta, None, FINAL_TOLERANCE, PATIENCE)
+    here = problem.at(peak.theta, start, FINAL_TOLERANCE, PATIENCE)
     theta = here.theta + (axes * curvature / of_all) @ (problem.gradient(here) @ axes)
     there = problem.at(np.clip(theta, family.lower, family.upper), here.fit, FINAL_TOLERANCE, PATIENCE)
     return max(here, there, key=lambda each: each.log_posterior)

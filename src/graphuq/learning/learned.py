@@ -136,7 +136,7 @@ def _weighed(structures: list[Problem], average: bool) -> tuple[list[Weighed], A
         for problem, peak in _climbed(structures):
             if bound(*peak) < total + np.log(LEAST_WEIGHT):
                 break
-            points, mass = _points(problem, peak, average)
+            points, mass = _points(problem, peak, average, found[-1].point if found else None)
             found, total = found + points, np.logaddexp(total, mass)
     found.sort(key=lambda each: -each.log_weight)
     weights = np.exp(np.array([each.log_weight for each in found]) - found[0].log_weight)
@@ -158,14 +158,17 @@ def _climbed(structures: list[Problem]) -> list[tuple[Problem, Peak]]:
     return sorted(zip(structures, peaks, strict=True), key=lambda each: -bound(*each[1]))
 
 
-def _points(problem: Problem, peak: Peak, average: bool) -> tuple[list[Weighed], float]:
-    """The points around a peak, given all labels, and the log of the integral of evidence and hyperprior there, given few."""
+def _points(problem: Problem, peak: Peak, average: bool, other: Point | None) -> tuple[list[Weighed], float]:
+    """The points around a peak, given all labels, and the log of the integral of evidence and hyperprior there, given few.
+
+    Expectation propagation of many labels starts from that at a point of another structure, if there is one.
+    """
     few, top = peak
     axes = axes_of(few, top)
-    points, log_weights = around(few, top, axes) if average else alone(top, axes)
+    points, log_weights = around(few, top, axes) if average and few is problem else alone(top, axes)
     mass = float(np.logaddexp.reduce(log_weights))
     if few is not problem:  # the peak alone, as wide as it is for few labels
-        points = [with_all_labels(problem, few, top, axes)]
+        points = [with_all_labels(problem, few, top, axes, None if other is None else other.fit)]
         log_weights = np.array([mass + points[0].log_posterior - top.log_posterior])
     width = np.linalg.norm(few.family.log_changes(top.theta, axes), axis=1)
     return [Weighed(problem, *each, width) for each in zip(points, log_weights.tolist(), strict=True)], mass
