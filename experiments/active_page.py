@@ -22,9 +22,10 @@ def page(record: Record, out: Path) -> str:
         "the rows may be asked; the other half, the same for all tools, judges. Means over "
         f"{starts[0] if len(starts) == 1 else f'{starts[0]} to {starts[-1]}'} start{'s' * (starts[-1] > 1)}. Made by "
         "`python -m experiments.active`.\n",
-        "These simulations are older than two changes, and present answers differ. Features were not yet compared in robust "
-        "units: all data have them as they were given, at deviation 1. And the temperature of more than two classes did not "
-        "yet depend on their number: mnist ten, digits and indian pines have the earlier one.\n",
+        "These simulations are older than three changes, and present answers differ. Features were not yet compared in robust "
+        "units: all data have them as they were given, at deviation 1. The temperature of more than two classes did not "
+        "yet depend on their number: mnist ten, digits and indian pines have the earlier one. And a function of the features "
+        "had a fixed share that bends.\n",
         ""
         if starts[0] >= asked
         else f"Of {asked} starts that are planned the run has done these before it was stopped; the same command goes on "

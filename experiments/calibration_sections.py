@@ -90,8 +90,9 @@ def strangers(records: Path) -> str:
     names = record.config["tables"]
     text = f"""{len(names)} more tables of R, which were listed by their names, sizes and columns alone, and are all
         reported: {", ".join(names)}. All settings of the prior were fixed before the list was made. How features enter
-        (compressed, and rare values not blown up) was changed later, by the tables for choosing alone; what is told here
-        is its first run on these. Made by `python -m experiments.strangers`."""
+        was changed later, by the tables for choosing alone: first they were compressed, and rare values not blown up, then
+        functions of them that bend became a structure of their own. What is told here is the first run on these of the
+        second change. Made by `python -m experiments.strangers`."""
     return f"## On tables that were listed last\n\n{_apart(record, text)}"
 
 
@@ -163,7 +164,8 @@ def earlier(records: Path) -> str:
     text = wrapped(
         f"""An earlier version of this page, on separable data alone, had the prior of the graph alone, on a graph chosen
         for each data set, and reported the sign of u. Its log-loss stands beside that of the same method run again, and
-        of `GraphClassifier` as it came before features were compressed, which changes little on such data, on the same
+        of `GraphClassifier` as it came before features were compressed and functions of them bent on their own, which changes
+        little on such data, on the same
         {found[0]["n_draws"]} draws of labels. The difference is now less
         then, draw by draw: {better} of {len(found)} rows are better by more than a standard error, {len(worse)}, with a star,
         worse. The last column is the best other tool of that page, after the fact."""
