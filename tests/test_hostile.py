@@ -931,6 +931,7 @@ SHELL = [
         "fit dates.csv --label k --out new",
         "Column 'x' holds dates or times ('2020-01-31'): write plain numbers instead, such as the days since a first date",
     ),
+    ("fit tage.csv --label k --out new", "Column 'x' holds dates or times ('1.11.1959'): write plain numbers"),
     ("fit asked.csv --label k --out new", "or say what stands for it: --unlabeled '?'"),
     (
         "predict out t.csv --out t.csv --force",
@@ -1019,6 +1020,9 @@ def shell(tmp_path_factory):
         "prose.csv": "x,y,k\nthe shoes are red,1,a\nthis one is blue,2,b\nit is red again,3,\n",
         "money.csv": "x,k\n$1.50,a\n$2.25,b\n$7,\n",
         "share.csv": "x,k\n12%,a\n1.5%,b\n-3 %,\n",
+        "tage.csv": "x,k\n"
+        + "".join(f"{day}.11.1959,{'ab'[day % 2]}\n" for day in range(1, 25))
+        + "25.11.1959,\n",
         "dates.csv": "x,k\n2020-01-31,a\n2020-02-01,b\n2020-02-02 10:00,\n",
         "asked.csv": "x,k\n1,a\n2,b\n3,?\n4,?\n",
         "same.csv": "x,y,k\n1,1,a\n1,1,b\n1,1,\n1,1,\n",

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphuq.app.tables import doubts
 from graphuq.app.tables.doubts import copied, notes_on
 from graphuq.app.tables.read import Table
 from graphuq.classes import read_labels
@@ -72,4 +73,12 @@ def test_labels_of_copied_rows():
 
 def test_categories_that_are_names():
     [note] = notes({"who": np.array([f"p{k}" for k in range(N)], dtype=object)}, categories=["who"])
-    assert note == "Column 'who' has 40 categories in 40 rows: names?"
+    assert note == "Column 'who' has 40 categories in 40 rows: names, or numbers with a unit?"
+
+
+def test_very_many_categories(monkeypatch):
+    """More than a fifth of the rows, but not so few as categories may be."""
+    half = {"who": np.array([f"p{k // 2}" for k in range(N)], dtype=object)}
+    assert notes(half, categories=["who"]) == []
+    monkeypatch.setattr(doubts, "MANY_LEVELS", 10)
+    assert "has 20 categories in 40 rows" in notes(half, categories=["who"])[0]

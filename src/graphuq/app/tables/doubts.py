@@ -15,6 +15,7 @@ from graphuq.app.tables.read import Table
 from graphuq.classes import Labels, alike
 from graphuq.estimator.rows import fingerprints
 
+MANY_LEVELS = 50  # that categories seldom have
 ENOUGH_LABELS = 10  # with fewer, many a column tells the classes apart by chance
 
 
@@ -40,8 +41,13 @@ def notes_on(
         if name in categories:
             levels = np.unique(column[column != ""] if column.dtype.kind == "O" else table.text(name))
             notes += alike(levels, f"Categories of column {name!r},")
-            if len(levels) > NEARLY * table.n_rows >= MIN_UNIQUE:
-                notes.append(f"Column {name!r} has {len(levels):,} categories in {table.n_rows:,} rows: names?")
+            if (
+                len(levels) > min(NEARLY * table.n_rows, max(MANY_LEVELS, table.n_rows / 5))
+                and table.n_rows >= MIN_UNIQUE
+            ):
+                notes.append(
+                    f"Column {name!r} has {len(levels):,} categories in {table.n_rows:,} rows: names, or numbers with a unit?"
+                )
     return notes
 
 

@@ -259,13 +259,13 @@ def _text(table: Table, name: str, wrong: list[str]) -> ColumnError:
         many = f"{len(wrong):,} of {present:,} cells"
         return ColumnError(f"column {name!r} holds numbers, and text ({told}) in {many}: empty those", drop)
     names = present >= MIN_UNIQUE and len(set(values)) > NEARLY * present
-    if names and len({re.sub(f"^{_NUMBER}", "", cell) for cell in wrong}) == 1:  # as "5 kg", "7 kg"
-        return ColumnError(f"column {name!r} holds {_UNIT} ({told}): write plain numbers instead", drop)
     for pattern, (what, such_as) in _WRITTEN_AS.items():
         if all(re.fullmatch(pattern, cell) for cell in wrong):
             return ColumnError(
                 f"column {name!r} holds {what} ({told}): write plain numbers instead{such_as}", drop
             )
+    if names and len({re.sub(f"^{_NUMBER}", "", cell) for cell in wrong}) == 1:  # as "5 kg", "7 kg"
+        return ColumnError(f"column {name!r} holds {_UNIT} ({told}): write plain numbers instead", drop)
     if np.median([len(cell.split()) for cell in wrong]) >= SEVERAL_WORDS:
         return ColumnError(
             f"column {name!r} holds free text ({told}), which is compared by the words in it: turn it into numbers, as "
