@@ -320,6 +320,8 @@ def test_pieces_of_a_graph_lie_side_by_side():
     found = plots.embedding(modes, np.full((72, 2), 0.5), np.arange(72))
     assert found["names"][:2] == ["across", "up"]
     assert found["n_pieces"] == 4
+    of_three = plots.embedding(modes, np.full((72, 3), 1 / 3), np.arange(72))
+    assert of_three["names"][:4] == ["view 1", "view 2", "across", "up"]
     place = np.column_stack(found["coordinates"][:2])
     groups = np.split(place, np.cumsum(sizes)[:-1])
     boxes = [(group.min(axis=0), group.max(axis=0)) for group in groups]

@@ -123,10 +123,12 @@ def _rows_note(content: Content) -> str:
 
 def _map_note(content: Content) -> str:
     n_all, n_shown = len(content.rows.names), len(content.nodes)
-    combined = ", which are combined so that classes lie apart" if len(content.classes) > 2 else ""
+    many = len(content.classes) > 2
+    combined = ", which are combined so that classes lie apart" if many else ""
     some = f" {n_shown:,} of {n_all:,} rows are drawn." if n_shown < n_all else ""
     pieces = content.plots["embedding"]["n_pieces"]
-    apart = f" The graph falls into {pieces:,} pieces, drawn side by side." if pieces > 1 else ""
+    drawn = ": choose “across” and “up” to see them side by side" if many else ", drawn side by side"
+    apart = f" The graph falls into {pieces:,} pieces{drawn}." if pieces > 1 else ""
     return (
         f"Each dot is a row, placed by eigenvectors of the graph{combined}: similar rows lie together.{apart}{some} "
         "Point at one to see it; press a class to see it alone."

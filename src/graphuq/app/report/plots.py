@@ -27,20 +27,21 @@ N_TRACES = 2
 def embedding(modes: Spectrum, p: Array, shown: Nodes) -> dict[str, Any]:
     """Coordinates in the first eigenvectors that tell nodes apart: those after the constant ones.
 
-    Of more than two classes no two eigenvectors show all groups. First come two sums of the leading ones, q(x)^T Q^T P A:
-    those nearest to where the probabilities P put a row between the corners A of a polygon, one for each class. Of a
-    graph in pieces an eigenvector is zero on all but one: first come the pieces side by side, each by its own.
+    Of a graph in pieces an eigenvector is zero on all but one: first come the pieces side by side, each by its own. Of
+    more than two classes no two eigenvectors show all groups: before all others come two sums of the leading ones,
+    q(x)^T Q^T P A, those nearest to where the probabilities P put a row between the corners A of a polygon, one for each
+    class.
     """
     n_classes = p.shape[1]
     first = min(modes.n_components, max(modes.n_modes - 2, 0))
     chosen = list(range(first, min(first + max(N_AXES, min(n_classes, MAX_AXES)), modes.n_modes)))
     names, columns = [f"eigenvector {j}" for j in chosen], [modes.vectors[shown, j] for j in chosen]
+    if modes.n_components > 1:
+        names, columns = ["across", "up", *names], [*_side_by_side(modes)[shown].T, *columns]
     if n_classes > 2:
         leading = np.asarray(modes.vectors[:, : first + n_classes])
         views = leading[shown] @ (leading.T @ (p @ _corners(p)))
         names, columns = ["view 1", "view 2", *names], [*views.T, *columns]
-    if modes.n_components > 1:
-        names, columns = ["across", "up", *names], [*_side_by_side(modes)[shown].T, *columns]
     coordinates = [rounded(column) for column in columns]
     return {"names": names, "coordinates": coordinates, "n_pieces": modes.n_components}
 
