@@ -348,7 +348,7 @@ def test_a_table_as_a_spreadsheet_writes_it_in_germany(tmp_path):
     back = read_table(answers)
     p = np.column_stack([back.column(f"probability of {name}") for name in ("ja", "nein")])
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=2e-6)
-    assert back.marks == read_table(table).marks == (";", ",", "\ufeff")
+    assert back.marks[:3] == read_table(table).marks[:3] == (";", ",", "\ufeff")
 
 
 def test_rows_are_called_by_their_names_in_errors(tmp_path):

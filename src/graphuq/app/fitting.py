@@ -71,7 +71,7 @@ def write_results(
         "label": question.label,
         "row_id": question.row_id,
         "encoding": data.encoding.to_json(),
-        "decimal": data.table.marks.decimal,
+        "marks": {"decimal": data.table.marks.decimal, "points": dict(data.table.marks.points)},
         "scaling": scaling_in_words(data.encoding, data.X, robust=classifier.scale == "robust"),
         "seed": classifier.random_state,
         "seconds": round(seconds, 3),
@@ -106,7 +106,9 @@ def predict_table(
 ) -> tuple[dict[str, Sequence[Any]], list[str], Marks]:
     """The answers of a model for the rows of a new table, by column; what there is to note; and how that table is written."""
     classifier, _, record = model
-    data = read_table(table, separator=separator, sheet=sheet, decimal=record.get("decimal"))
+    written = record.get("marks")
+    like = None if written is None else Marks(decimal=written["decimal"], points=tuple(written["points"].items()))
+    data = read_table(table, separator=separator, sheet=sheet, like=like)
     row_id, known = record.get("row_id"), record.get("encoding")
     row_id = row_id if row_id in data.columns else None
     names = row_names(data, row_id)

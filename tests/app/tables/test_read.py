@@ -16,6 +16,7 @@ from graphuq import memory
 from graphuq.app.tables import text
 from graphuq.app.tables.encode import fit_encoding
 from graphuq.app.tables.read import read_table
+from graphuq.app.tables.text import Marks
 from graphuq.app.tables.write import write_csv
 
 
@@ -181,7 +182,7 @@ def test_the_same_table_as_others_write_it(tmp_path, content):
 )
 def test_answers_are_written_as_the_table_is(tmp_path, content, name, marks):
     table = read_table(written(tmp_path, content, name))
-    assert table.marks == (*marks, "")
+    assert table.marks[:3] == (*marks, "")
     numbers = [0.25, 1 - 1e-9, 3.5e-7, -1.125, 7]
     with (tmp_path / "back.csv").open("w", newline="") as file:
         write_csv(file, {"p": numbers, "k": ["a,b", "c;d", "e|f", "0,5", "\t"]}, table.marks)
@@ -209,11 +210,28 @@ def test_points_part_thousands_where_commas_are_decimal(tmp_path):
     assert table.column("z").tolist() == [1.5, 2]  # none of thousands
     assert table.notes[-1] == "Points as in '1.234' in column 'k' are taken to part thousands."
     path = written(tmp_path, "k;z\n1.234;1\n327;2\n")
-    assert read_table(path, decimal=",").column("k").tolist() == [1234, 327]
-    assert read_table(path, decimal=".").column("k").tolist() == [1.234, 327]
+    assert read_table(path, like=Marks(decimal=",")).column("k").tolist() == [1234, 327]
+    assert read_table(path, like=Marks(decimal=".")).column("k").tolist() == [1.234, 327]
+    assert read_table(path, like=Marks(decimal=",", points=(("k", False),))).column("k").tolist() == [1.234, 327]
+    assert read_table(path, like=Marks(points=(("k", True),))).column("k").tolist() == [1234, 327]
     assert read_table(written(tmp_path, "k,z\n1.383.908,1\n304.288,2\n,3\n")).column("k")[:2].tolist() == [
         1383908,
         304288,
+    ]
+
+
+def test_points_are_read_alike_in_all_columns(tmp_path):
+    """Whichever comes first: two points in one column settle it for the others."""
+    for heading in ("area,pop", "pop,area"):
+        rows = [("1.383.908", "12.000"), ("2.100.000", "45.500")]
+        lines = [row if heading == "area,pop" else row[::-1] for row in rows]
+        table = read_table(written(tmp_path, "\n".join([heading, *map(",".join, lines)]) + "\n"))
+        assert table.column("pop").tolist() == [12000, 45500]
+        assert dict(table.marks.points) == {"area": True, "pop": True}
+        assert sum("taken to part thousands" in note for note in table.notes) == 2
+    assert read_table(written(tmp_path, "id,x\n005.113,1\n007.2,2\n")).column("id").tolist() == [
+        "005.113",
+        "007.2",
     ]
 
 

@@ -257,6 +257,10 @@ def _text(table: Table, name: str, wrong: list[str]) -> ColumnError:
     present, told = int(np.sum(values != "")), repr(str(wrong[0])[:40])
     if len(wrong) < present / 2:
         many = f"{len(wrong):,} of {present:,} cells"
+        if all(re.fullmatch(_NUMBER, cell) for cell in wrong):
+            return ColumnError(
+                f"column {name!r} holds {_UNIT} ({told}) in {many}: write plain numbers instead", drop
+            )
         return ColumnError(f"column {name!r} holds numbers, and text ({told}) in {many}: empty those", drop)
     names = present >= MIN_UNIQUE and len(set(values)) > NEARLY * present
     for pattern, (what, such_as) in _WRITTEN_AS.items():

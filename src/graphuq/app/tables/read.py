@@ -104,11 +104,11 @@ def _digits(value: float) -> str:
 
 
 def read_table(
-    path: Path, *, separator: str | None = None, sheet: str | None = None, decimal: str | None = None
+    path: Path, *, separator: str | None = None, sheet: str | None = None, like: Marks | None = None
 ) -> Table:
     """Read a file by the ending of its name; of an Excel file one sheet, by default the first.
 
-    `decimal` is the mark in numbers of a table that this one is written like, if known.
+    `like` are the marks of a table that this one is written like, if there is one.
     """
     kind = ending(path)
     if not path.exists():
@@ -133,7 +133,7 @@ def read_table(
         columns, cells, notes, marks = *_read_excel(path, sheet), USUAL
     else:
         columns, cells, notes, marks = (
-            (*_READERS[kind](path), USUAL) if kind in _READERS else read_text(path, separator, decimal)
+            (*_READERS[kind](path), USUAL) if kind in _READERS else read_text(path, separator, like)
         )
     if not columns or len(next(iter(columns.values()))) == 0:
         raise ValueError(f"{path.name} has no rows.")

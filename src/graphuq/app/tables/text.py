@@ -44,6 +44,7 @@ class Marks(NamedTuple):
     separator: str = ","
     decimal: str = "."
     first: str = ""  # the mark of UTF-8, without which Excel takes a file for Windows-1252
+    points: tuple[tuple[str, bool], ...] = ()  # columns with points in numbers, and whether these part thousands
 
 
 USUAL = Marks()
@@ -51,11 +52,11 @@ MARK = "\ufeff"
 
 
 def read_text(
-    path: Path, separator: str | None, decimal: str | None = None
+    path: Path, separator: str | None, like: Marks | None = None
 ) -> tuple[dict[str, NDArray[Any]], dict[str, list[str]], list[str], Marks]:
     """Columns, their cells as they stand in the file, notes on what it does not say itself, and its marks.
 
-    `decimal` is the mark in numbers of a table that this one is written like, if known.
+    `like` are those of a table that this one is written like, if there is one.
     """
     if separator is not None and len(separator) != 1:
         raise ValueError(f"The separator must be one character, got {separator!r}.")
@@ -82,7 +83,7 @@ def read_text(
     except csv.Error as error:
         raise ValueError(f"{path.name} is not well-formed: line {lines.line_num}: {error}.") from None
     cells, nameless = by_column(path, names, rows)
-    columns, more = columns_of(cells, commas=chosen == ";", decimal=decimal)
+    columns, more = columns_of(cells, commas=chosen == ";", like=like)
     marks = _marks(columns, cells, chosen, usual)._replace(first=mark)
     return columns, cells, [*notes, *nameless, *more], marks
 
@@ -91,7 +92,12 @@ def _marks(columns: dict[str, NDArray[Any]], cells: dict[str, list[str]], separa
     """Those of a CSV file; semicolons alone tell of decimal commas too, and tabs are not looked for in a CSV file."""
     numbers = [cell for name, column in columns.items() if column.dtype.kind == "f" for cell in cells[name]]
     comma = any("," in cell for cell in numbers) or (separator == ";" and not any("." in cell for cell in numbers))
-    return Marks(separator if usual == "," else ";" if comma else ",", "," if comma else ".")
+    points = tuple(
+        (name, (whole := _with_points(cells[name])) is not None and np.array_equal(column, whole, equal_nan=True))
+        for name, column in columns.items()
+        if column.dtype.kind == "f" and any("." in cell for cell in cells[name])
+    )
+    return Marks(separator if usual == "," else ";" if comma else ",", "," if comma else ".", points=points)
 
 
 def by_column(path: Path, names: list[str], rows: list[list[str]]) -> tuple[dict[str, list[str]], list[str]]:
@@ -181,14 +187,14 @@ def _separator(text: str, usual: str) -> str:
 
 
 def columns_of(
-    cells: dict[str, list[str]], *, commas: bool = False, decimal: str | None = None
+    cells: dict[str, list[str]], *, commas: bool = False, like: Marks | None = None
 ) -> tuple[dict[str, NDArray[Any]], list[str]]:
     """Each column as numbers where every cell that is not missing is one, else as text; and notes on commas and points.
 
     Args:
         cells: text by column.
         commas: whether 1,234 is 1.234 rather than unclear.
-        decimal: the mark that is known to stand in numbers.
+        like: how a table is written that this one is like.
     """
     columns = {name: _parse(column) for name, column in cells.items()}
     text = {name: column for name, column in columns.items() if column.dtype.kind == "O"}
@@ -199,14 +205,23 @@ def columns_of(
     if found:
         example = next(cell for cell in text[next(iter(found))] if "," in cell)
         notes.append(f"Numbers such as {example!r} are taken to have a decimal comma.")
-    for name in columns.keys() - found.keys():
-        example = max((cell for cell in cells[name] if "." in cell), key=len, default="")
-        if not example or (whole := _with_points(cells[name])) is None:
-            continue
-        if found or decimal == "," or example.count(".") > 1:
-            found[name] = whole
+    pointed = {
+        name: max(cells[name], key=lambda cell: cell.count("."), default="")
+        for name in columns.keys() - found.keys()
+    }
+    whole = {
+        name: each
+        for name in cells
+        if "." in pointed.get(name, "") and (each := _with_points(cells[name])) is not None
+    }
+    known = USUAL if like is None else like
+    parted = bool(found) or known.decimal == "," or any(pointed[name].count(".") > 1 for name in whole)
+    for name, numbers in whole.items():
+        example = pointed[name]
+        if dict(known.points).get(name, parted):
+            found[name] = numbers
             notes.append(f"Points as in {example!r} in column {name!r} are taken to part thousands.")
-        elif commas:
+        elif commas and name not in dict(known.points):
             notes.append(
                 f"Column {name!r} holds numbers such as {example!r}, taken as {float(example):g}: if the point parts "
                 "thousands, write them without it."
@@ -247,8 +262,8 @@ def _parse(cells: list[str]) -> NDArray[Any]:
 
 
 def _number(cell: str) -> float:
-    # 007 is a name and not 7, and a float has 15 digits; float() would read 1_000
+    # 007 is a name and not 7, nor 005.113 a number, and a float has 15 digits; float() would read 1_000
     cell = cell.replace("\u2212", "-")  # as word processors write a minus
-    if "_" in cell or re.fullmatch(r"[+-]?(0\d+|\d{16,})", cell):
+    if "_" in cell or re.fullmatch(r"[+-]?(0\d+(\.\d+)?|\d{16,})", cell):
         raise ValueError
     return float(cell)
