@@ -50,6 +50,14 @@ def test_the_leading_columns_carry_most_of_what_bends(X):
     assert np.square(piece.columns(X)[:, :60]).sum(axis=1).mean() == pytest.approx(1)
 
 
+def test_the_order_of_rows_does_not_matter():
+    """Also where some of them are landmarks."""
+    X = np.round(RNG.standard_normal((500, 4)), 2)
+    order = RNG.permutation(500)
+    a, b = FeaturePiece.of(X).columns(X), FeaturePiece.of(X[order]).columns(X)
+    np.testing.assert_allclose(a @ a.T, b @ b.T, atol=1e-7)
+
+
 def test_a_bent_function_may_bend_with_one_feature_alone():
     """Rows at the corners of a square: the L1 distance is a sum over features, so similarities are products."""
     corners = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=float)

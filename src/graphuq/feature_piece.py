@@ -78,7 +78,7 @@ class FeaturePiece:
         weights, linear = weights / size, linear / size
         top, bottom = (np.asarray(_dense(each)).ravel() for each in (X.max(axis=0), X.min(axis=0)))
         reach = REACH * np.maximum(top - units[0], units[0] - bottom)
-        return cls(units, weights, mean @ weights, reach, *_bending(linear[:N_LANDMARKS], linear))
+        return cls(units, weights, mean @ weights, reach, *_bending(_spread(linear), linear))
 
     @property
     def n_bent(self) -> int:
@@ -117,6 +117,12 @@ def _bent(rows: Array, landmarks: Array, turn: Array) -> Array:
     parts = [rows[part] for part in row_blocks(len(rows), 16 * len(landmarks))]
     with blas_threads(0):
         return np.concatenate([np.exp(-cdist(part, landmarks, "cityblock")) @ turn for part in parts])
+
+
+def _spread(linear: Array) -> Array:
+    """Some of the rows, evenly along the sum of their columns: the same ones in whatever order rows are given."""
+    order = np.lexsort((*linear.T, np.round(linear.sum(axis=1), 9)))
+    return linear[order[np.linspace(0, len(linear) - 1, min(N_LANDMARKS, len(linear))).round().astype(np.int64)]]
 
 
 def _bending(some: Array, linear: Array) -> tuple[Array, Array, Array, Array]:

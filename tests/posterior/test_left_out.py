@@ -17,7 +17,7 @@ def checked(n_labels, confidence, n_right, mistakes=0.0):
     y = np.arange(n_labels) % 2
     says = np.where(np.arange(n_labels) < n_right, y, 1 - y)
     p = np.where(np.arange(2) == says[:, None], confidence, 1 - confidence)
-    model = SimpleNamespace(y=y, mistakes=mistakes)
+    model = SimpleNamespace(y=y, mistake_rate=mistakes)
     one = SimpleNamespace(model=model, n_classes=2, weights=np.ones(1), components=[SimpleNamespace(model=model)])
     return self_check(one, left_out=p)
 
@@ -84,4 +84,4 @@ def test_mistakes_are_what_labels_say_where_the_class_is_certain(make, n_classes
     u = jnp.asarray(np.tile(row, (n_classes, 1)))
     model = make(np.arange(n_classes), np.arange(n_classes), n_classes=n_classes)
     likelihood = np.exp(np.asarray(model.log_likelihood(u.ravel() if n_classes == 2 else u), dtype=float))
-    assert model.mistakes == pytest.approx(1 - likelihood[0] / likelihood.sum(), rel=1e-4)
+    assert model.mistake_rate == pytest.approx(1 - likelihood[0] / likelihood.sum(), rel=1e-4)

@@ -30,7 +30,7 @@ class Model(Protocol):
     | ``y`` | the class of each labeled node, 0 to K - 1 | labels cannot be checked |
     | ``numbers`` | names of its numbers for `GraphClassifier` to report, such as "gamma" | none |
     | ``noise`` | standard deviation of the noise that a label adds to u | 0 |
-    | ``mistakes`` | probability that a label names another class than that of its node, noise included | 0 |
+    | ``mistake_rate`` | probability that a label names another class than that of its node, noise included | 0 |
     | ``sees_all_nodes`` | whether `phi` takes u at every node instead of u[nodes] | False |
     | ``labels_are_real`` | whether the label of a node is u itself rather than its sign | False |
     | ``sites()`` | closed-form moments, for expectation propagation, evidence and learning | `TypeError` |
@@ -82,7 +82,7 @@ DEFAULTS: dict[str, Any] = {
     "n_fields": 1,
     "numbers": (),
     "noise": 0.0,
-    "mistakes": 0.0,
+    "mistake_rate": 0.0,
     "sees_all_nodes": False,
     "labels_are_real": False,
 }

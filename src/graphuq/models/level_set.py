@@ -57,7 +57,7 @@ class LevelSet:
         return -wrong.astype(u.dtype) / self.gamma**2
 
     @property
-    def mistakes(self) -> float:
+    def mistake_rate(self) -> float:
         """The probability that a label is on the wrong side."""
         others = ((self.n_classes or 2) - 1) * np.exp(-self.walls().height)
         return float(others / (1 + others))

@@ -68,7 +68,7 @@ class Probit:
         return self.gamma
 
     @property
-    def mistakes(self) -> float:
+    def mistake_rate(self) -> float:
         """The probability that a label is not the class of rank 0."""
         ratio = self.delta / (1 - self.delta)
         return 1 - 1 / sum(ratio**m for m in range(self.n_classes or 2))

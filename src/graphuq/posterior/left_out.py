@@ -135,7 +135,7 @@ def self_check(posterior: Posterior, *, left_out: NDArray[np.float64] | None = N
     counts = np.bincount(y, minlength=posterior.n_classes)
     judged = counts[y] > 1
     weighed = zip(posterior.weights, posterior.components, strict=True)
-    mistakes = float(sum(weight * offer(each.model, "mistakes") for weight, each in weighed))
+    mistakes = float(sum(weight * offer(each.model, "mistake_rate") for weight, each in weighed))
     if not judged.any():
         return SelfCheck(0, np.nan, np.nan, np.nan, np.nan, 0.0, 1.0, mistakes)
     p = (posterior.left_out() if left_out is None else left_out)[judged]
