@@ -302,6 +302,26 @@ def test_angles_are_between_rows_as_they_are(tmp_path):
         assert [row["class"] for row in csv.DictReader(file)] == ["abc"[k % 3] for k in range(60)]
 
 
+def test_new_rows_are_read_as_those_of_the_fit(tmp_path):
+    """Points between thousands, which 950.000 alone does not tell from decimals: rows of the fit get its answers again."""
+    people = [1000 * (50 + 45 * k) for k in range(40)]
+    lines = [
+        f"{n:,}".replace(",", ".") + f",{('small', 'large')[n > 900_000] if k % 3 else ''}"
+        for k, n in enumerate(people)
+    ]
+    table, new = tmp_path / "t.csv", tmp_path / "new.csv"
+    table.write_text("\n".join(["people,size", *lines]))
+    new.write_text("people\n" + "\n".join(line.split(",")[0] for line in lines[:20]))
+    done = run("fit", table, "--label", "size", "--out", tmp_path / "out", *PLAIN)
+    assert done.exit_code == 0, done.output
+    assert "are taken to part thousands" in done.output
+    done = run("predict", tmp_path / "out", new, "--out", tmp_path / "answers.csv")
+    assert done.exit_code == 0, done.output
+    before, after = (read_table(tmp_path / each) for each in ("out/predictions.csv", "answers.csv"))
+    probability = "probability of small"
+    np.testing.assert_allclose(after.column(probability), before.column(probability)[:20], atol=1e-6)
+
+
 def test_a_table_as_a_spreadsheet_writes_it_in_germany(tmp_path):
     """Semicolons, decimal commas, Windows-1252; then new rows with a town that the fit had not."""
     rng = np.random.default_rng(0)
