@@ -7,7 +7,7 @@ from graphuq import prior as priors
 from graphuq.inference.whiten import whiten
 from graphuq.models import Probit
 from graphuq.posterior import GaussianPosterior
-from graphuq.prior import NewRows
+from graphuq.prior import GaussianPrior, NewRows
 from tests.oracles import dense_covariance, four_priors, random_spectrum
 
 PRIORS = four_priors(random_spectrum(seed=3))
@@ -88,3 +88,14 @@ def test_rows_may_have_more_columns_than_the_prior_has_modes_and_come_in_parts()
 def test_rows_with_too_few_columns_are_refused(vectors):
     with pytest.raises(ValueError, match="need 8 columns"):
         whiten(PRIORS["project"], SEEN["few"]).matrix(NewRows(vectors))
+
+
+@pytest.mark.parametrize(("first", "added"), [(0, 5.0), (2, 5.0), (4, 0.0)])
+def test_beyond_its_reach_a_row_has_the_variance_of_an_unknown_slope(first, added):
+    """Columns of all rows: two bent ones, two linear ones, two of the graph; a prior has those from its first on."""
+    variances = np.array([7.0, 7.0, 5.0, 5.0, 3.0, 2.0])
+    vectors = np.random.default_rng(0).standard_normal((9, 6))
+    prior = GaussianPrior(vectors[:, first:], variances[first:], first=first)
+    near, far = (NewRows(vectors[:3], beyond=np.array([0.0, x, 4 * x]), slope=2) for x in (0.0, 0.25))
+    np.testing.assert_array_equal(prior.own_variance(near), 0)
+    np.testing.assert_allclose(prior.own_variance(far), [0, 0.25 * added, added])
