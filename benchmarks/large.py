@@ -109,7 +109,11 @@ def products(fitted, kind):
     n_features, n_linear = piece.weights.shape
     n_landmarks, n_bent = piece.turn.shape
     found = [(n_features, n_features), (n_features, n_linear)]  # covariance; the longest row
-    found += [(n_features, n_linear), (n_linear, n_landmarks), (n_landmarks, n_bent)]  # columns of the answers
+    found += [
+        (n_features, n_linear),
+        (n_linear, n_landmarks),
+        (n_landmarks, n_bent),
+    ]  # columns of the answers, the distances to landmarks as a product of their size
     n_kept = max(each.prior.first + each.prior.n_modes for each in fitted.posterior_.components)
     n_modes = max(2, n_kept - n_linear - n_bent)
     if kind == "cosine":
