@@ -1,4 +1,4 @@
-"""Run chains: a prior, a model and a sampler in; `Draws` out, a given number or enough of them."""
+"""Run Markov chains: a prior, a model and a sampler in; `Draws` out, a fixed number or until they suffice."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from graphuq.models.base import Model, ask, offer, offers
 from graphuq.posterior.draws import Draws
 from graphuq.prior import GaussianPrior
 
-# A block is what runs between two looks at the clock, the stopping rules and the checkpoint.
+# Stopping rules, clock and checkpoint are visited once per block of steps.
 N_BLOCKS = 20
 N_WARMUP_BLOCKS = 5
-# What is drawn until it holds (Vehtari, Gelman, Simpson, Carpenter, Buerkner 2021).
+# `sample_enough` draws until this holds (Vehtari, Gelman, Simpson, Carpenter, Buerkner 2021).
 ENOUGH = EffectiveSize(target=400.0, r_hat=1.01)
-# Where quick draws are too few, so many times as many are made: still quicker than to compile a sampler.
+# Too few independent draws are repeated with this thinning, which is still faster than compiling a sampler.
 LONGER = 20
-# That sampler draws at most so many times `n_steps`.
+# Upper limit on the compiled sampler's steps, as a multiple of `n_steps`.
 MOST_ROUNDS = 20
 
 
@@ -60,29 +60,28 @@ def sample(
 ) -> Draws:
     """Sample the posterior of u given the labels.
 
+    Ctrl-C ends the run and returns the draws made so far. Chains that have not converged cause a
+    `ConvergenceWarning`, and `Draws.diagnostics` gives the reason.
+
     Args:
         prior: the Gaussian prior of u.
         model: the likelihood of the labels.
-        sampler: the sampler; by default the model's own: `Orthant` for probit and level-set, `Referenced(Tempered())`
-            for Ginzburg-Landau, `NUTS` for your own model if it names none.
+        sampler: the sampler; by default the model's own: `Orthant` for probit and level-set,
+            `Referenced(Tempered())` for Ginzburg-Landau, `NUTS` for a custom model that names none.
         n_steps: steps of each chain after the warm-up; every `thin`-th is kept as a draw.
-        n_warmup: steps of each chain before that, in which the sampler may adapt; none is kept.
-            Rounded up to a multiple of five.
+        n_warmup: steps of each chain before that, in which the sampler may adapt; rounded up to a multiple of five.
         thin: keep one draw every `thin` steps.
-        n_chains: independent chains; they run side by side as one matrix computation.
+        n_chains: number of independent chains, vectorized into one computation.
         seed: the same seed gives the same draws.
-        start: "prior" (a draw from it), "labels" (the smooth function that fits the labels), or u at
-            all nodes, shape (n_nodes,) or (n_chains, n_nodes).
-        stop: rules that may end the run before `n_steps`: `EffectiveSize`, `SteadyMean`, `TimeLimit`;
-            the first one reached ends it.
+        start: "prior" (a draw from the prior), "labels" (a smooth function fitted to the labels), or u at all
+            nodes, shape (n_nodes,) or (n_chains, n_nodes).
+        stop: rules that may end the run before `n_steps`: `EffectiveSize`, `SteadyMean`, `TimeLimit`; the first
+            one reached ends it.
         checkpoint: a file from which a killed run resumes with the same draws.
-        progress: whether to show a bar with acceptance and the worst R-hat; None shows it in a terminal or a notebook
-            if the run takes over a second.
-        dtype: precision inside the chains: "float32", "float64", or "auto", which is double where single precision
-            would lose too much: with contradictory labels of nearby rows, or small noise.
-
-    Ctrl-C ends the run and returns the draws so far. If the chains have not converged, a warning and `diagnostics` say
-    so.
+        progress: whether to show a progress bar with the acceptance and the worst R-hat; None shows it in a
+            terminal or a notebook if the run takes over a second.
+        dtype: floating-point type of the chains: "float32", "float64", or "auto", which picks double precision for
+            contradictory labels of nearby rows and for small noise, where single precision loses too much.
     """
     expect_whole(n_steps, "n_steps", most=LARGEST_COUNT)
     expect_whole(n_warmup, "n_warmup", 0, LARGEST_COUNT)
@@ -119,12 +118,12 @@ def sample(
             so_far = Progress(whitening, model, log, thin, began)
             stopped_by = _run(chains, log.state_like(state), so_far, n_draws, stops, progress)
     settings |= {"prior": prior.name, "stopped_by": stopped_by, "seconds": so_far.seconds}
-    # The last block may have more draws than were asked for.
-    drawn = {name: log[name][:, :n_draws] for name in ("z", "acceptance", "work")}
-    posterior = Draws(whitening, model, **drawn, settings=settings)
-    found = posterior.diagnostics()
-    if not found.converged:
-        warn(str(found), ConvergenceWarning)
+    # The last block may overshoot `n_draws`.
+    arrays = {name: log[name][:, :n_draws] for name in ("z", "acceptance", "work")}
+    posterior = Draws(whitening, model, **arrays, settings=settings)
+    diagnostics = posterior.diagnostics()
+    if not diagnostics.converged:
+        warn(str(diagnostics), ConvergenceWarning)
     return posterior
 
 
@@ -138,45 +137,45 @@ def sample_enough(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Draws:
-    """Draws until R-hat is below 1.01 with 400 effective draws.
+    """Sample until R-hat is below 1.01 with 400 effective draws.
 
-    First by proposals from expectation propagation (`sample_independently`), where the model allows them; if those
-    fall short, by the model's own sampler.
+    Tries independent proposals from expectation propagation first (`sample_independently`), if the model has one
+    field and offers sites; if those fall short, runs the model's own sampler.
 
     Args:
         prior: the Gaussian prior of u.
         model: the likelihood of the labels.
-        n_steps: draws of each chain at first, and a twentieth of the most the sampler makes.
-        time_limit: seconds after which the sampler stops, with a warning.
-        n_chains: independent chains.
+        n_steps: draws per chain at first; the model's sampler makes at most twenty times as many steps.
+        time_limit: seconds after which the model's sampler stops, with a warning.
+        n_chains: number of independent chains.
         seed: the same seed gives the same draws.
-        progress: show a bar, see `sample`.
+        progress: whether to show a progress bar, see `sample`.
     """
-    run: dict[str, Any] = {"n_chains": n_chains, "seed": seed}
+    options: dict[str, Any] = {"n_chains": n_chains, "seed": seed}
     if offers(model, "sites") and offer(model, "n_fields") == 1:
         for thin in (1, LONGER):
-            posterior = sample_independently(prior, model, n_steps=n_steps, thin=thin, **run)
-            found = posterior.diagnostics()
-            if ENOUGH.holds(found):
+            posterior = sample_independently(prior, model, n_steps=n_steps, thin=thin, **options)
+            diagnostics = posterior.diagnostics()
+            if ENOUGH.holds(diagnostics):
                 return posterior
-            if LONGER * found.ess_bulk.min() < ENOUGH.target:
+            if LONGER * diagnostics.ess_bulk.min() < ENOUGH.target:
                 break
     stop = (ENOUGH, TimeLimit(time_limit))
     posterior = sample(
-        prior, model, n_steps=MOST_ROUNDS * n_steps, n_warmup=n_steps, stop=stop, progress=progress, **run
+        prior, model, n_steps=MOST_ROUNDS * n_steps, n_warmup=n_steps, stop=stop, progress=progress, **options
     )
-    found = posterior.diagnostics()
-    if found.converged and not ENOUGH.holds(found):  # `sample` itself has warned if it is worse
+    diagnostics = posterior.diagnostics()
+    if diagnostics.converged and not ENOUGH.holds(diagnostics):  # `sample` has already warned of anything worse
         warn(
             f"The draws ended before R-hat was below {ENOUGH.r_hat} with {ENOUGH.target:.0f} effective draws. "
-            f"{found} Raise time_limit ({time_limit:g} seconds) or n_steps for more.",
+            f"{diagnostics} Raise time_limit ({time_limit:g} seconds) or n_steps for more.",
             ConvergenceWarning,
         )
     return posterior
 
 
 def default_sampler(model: Model) -> Sampler:
-    """The sampler that a model asks for, or NUTS."""
+    """Return the sampler that the model prefers, or NUTS."""
     if offers(model, "default_sampler"):
         chosen: Sampler = ask(model, "default_sampler")
         return chosen
@@ -186,7 +185,7 @@ def default_sampler(model: Model) -> Sampler:
 
 
 def _rules(stop: Stop | Sequence[Stop]) -> tuple[Stop, ...]:
-    """The stopping rules, of one or several."""
+    """Validate the stopping rules and return them as a tuple."""
     stops = tuple(stop) if isinstance(stop, Sequence) else (stop,)
     for rule in stops:
         if not hasattr(rule, "reached"):
@@ -195,12 +194,12 @@ def _rules(stop: Stop | Sequence[Stop]) -> tuple[Stop, ...]:
 
 
 def _check_memory(whitening: Whitening, n_fields: int, n_chains: int, n_draws: int, dtype: str) -> None:
-    """Refuse what would not fit: XLA does not survive running out."""
+    """Refuse runs that would not fit in memory: XLA aborts the process when it runs out."""
     n_seen = len(whitening.nodes)
-    the_map = 2 * n_seen * whitening.n_latent  # to seen nodes, here and in XLA
-    of_a_chain = n_fields * (4 * n_seen + 2 * n_draws * whitening.n_latent)  # u, and all draws twice
+    matrix = 2 * n_seen * whitening.n_latent  # B, in NumPy and in XLA
+    per_chain = n_fields * (4 * n_seen + 2 * n_draws * whitening.n_latent)  # copies of u, and all draws twice
     check_room(
-        (the_map + n_chains * of_a_chain) * np.dtype(dtype).itemsize,
+        (matrix + n_chains * per_chain) * np.dtype(dtype).itemsize,
         f"Drawing {n_draws:,} times from {n_chains} chains that see {n_seen:,} nodes",
         "Use fewer draws, chains or modes.",
     )
@@ -208,7 +207,7 @@ def _check_memory(whitening: Whitening, n_fields: int, n_chains: int, n_draws: i
 
 @dataclass(frozen=True, eq=False)
 class _Chains:
-    """What moves the chains, from states and a log of blocks to the next."""
+    """A sampler, its prepared target and the run settings; advances all chains block by block."""
 
     sampler: Sampler
     problem: Any
@@ -218,15 +217,15 @@ class _Chains:
     thin: int
 
     def keys(self, number: int) -> jax.Array:
-        """One for each chain: number 1 of their first states, 2 and up of their blocks."""
+        """One key per chain; number 1 is for the initial states, 2 and up for the blocks."""
         return jax.random.split(jax.random.fold_in(self.key, number), self.n_chains)
 
     def warm(self, log: Log) -> bool:
-        """Whether the next block is of the warm-up."""
+        """Whether the next block belongs to the warm-up."""
         return log.n_blocks < N_WARMUP_BLOCKS and self.n_warmup > 0
 
     def advance(self, state: Any, log: Log) -> tuple[Any, jax.Array]:
-        """One more block in the log: the states after it, and how often moves were accepted."""
+        """Run one block and append it to the log; return the new states and the acceptance."""
         warm = self.warm(log)
         size, gap = (-(-self.n_warmup // N_WARMUP_BLOCKS), 1) if warm else (log.block_size, self.thin)
         state, draws, info = _block(
@@ -239,7 +238,7 @@ class _Chains:
 def _run(
     chains: _Chains, state: Any, so_far: Progress, n_draws: int, stops: tuple[Stop, ...], progress: bool | None
 ) -> str:
-    """Blocks until there are all draws, or a rule or a person ends them; returns which."""
+    """Run blocks until all draws are made, a stopping rule is reached, or Ctrl-C; return what ended the run."""
     log = so_far.log
     sampling = "sampling, at most" if stops else "sampling"
     with progress_bar(n_draws * chains.thin, shown=progress, unit="step", desc="warm-up") as bar:
@@ -248,10 +247,10 @@ def _run(
                 for rule in stops if log.n_draws else ():
                     if rule.reached(so_far):
                         return repr(rule)
-                told = "warm-up" if chains.warm(log) else sampling
+                phase = "warm-up" if chains.warm(log) else sampling
                 state, acceptance = chains.advance(state, log)
                 if not bar.disable:
-                    _show(bar, told, so_far, acceptance)
+                    _show(bar, phase, so_far, acceptance)
         except KeyboardInterrupt:
             if not log.n_draws:
                 raise
@@ -259,22 +258,22 @@ def _run(
     return "the last step"
 
 
-def _show(bar: Any, told: str, so_far: Progress, acceptance: jax.Array) -> None:
-    """Move the progress bar; the warm-up and the first block, which is compiled, do not count as time."""
-    shown, n_steps = {"acceptance": f"{float(np.mean(acceptance)):.2f}"}, min(so_far.n_steps, bar.total)
+def _show(bar: Any, phase: str, so_far: Progress, acceptance: jax.Array) -> None:
+    """Update the progress bar; its clock excludes the warm-up and the first block, which includes compilation."""
+    postfix, n_steps = {"acceptance": f"{float(np.mean(acceptance)):.2f}"}, min(so_far.n_steps, bar.total)
     if n_steps:
-        shown["R-hat"] = f"{split_r_hat(so_far.watched()).max():.3f}"
-    if bar.desc.rstrip(": ") == told:
+        postfix["R-hat"] = f"{split_r_hat(so_far.watched()).max():.3f}"
+    if bar.desc.rstrip(": ") == phase:
         bar.update(n_steps - bar.n)
     else:
         restart(bar, n_steps)
-        bar.set_description(told, refresh=False)
-    bar.set_postfix(shown)
+        bar.set_description(phase, refresh=False)
+    bar.set_postfix(postfix)
 
 
 @partial(jax.jit, static_argnums=0)
 def _init(sampler: Sampler, keys: jax.Array, z: jax.Array, problem: Any) -> Any:
-    """The first state of every chain."""
+    """Return the initial state of every chain."""
     return jax.vmap(sampler.init, in_axes=(0, 0, None))(keys, z, problem)
 
 
@@ -282,20 +281,19 @@ def _init(sampler: Sampler, keys: jax.Array, z: jax.Array, problem: Any) -> Any:
 def _block(
     sampler: Sampler, warm: bool, n_draws: int, thin: int, keys: jax.Array, state: Any, problem: Any
 ) -> tuple[Any, jax.Array, Any]:
-    """`n_draws` times `thin` steps of every chain: the states after, the draws, their mean info."""
+    """Run `n_draws` times `thin` steps of every chain; return final states, draws and the mean `Info` per draw."""
     move = sampler.warm_step if warm else sampler.step
 
-    def one(state: Any, keys: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
+    def one_draw(state: Any, keys: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
         key_draw, key_steps = keys
         state, info = jax.lax.scan(lambda state, key: move(key, state, problem), state, key_steps)
         return state, (sampler.draw(key_draw, state, problem), jax.tree.map(lambda x: x.mean(axis=0), info))
 
     def chain(key: jax.Array, state: Any) -> tuple[Any, Any]:
-        ahead = jax.vmap(jax.random.split)(
-            jax.random.split(key, n_draws)
-        )  # all keys at once, outside of the loops
-        steps = jax.vmap(partial(jax.random.split, num=thin))(ahead[:, 1])
-        return jax.lax.scan(one, state, (ahead[:, 0], steps))
+        # Split all keys up front, outside the loops.
+        pairs = jax.vmap(jax.random.split)(jax.random.split(key, n_draws))
+        step_keys = jax.vmap(partial(jax.random.split, num=thin))(pairs[:, 1])
+        return jax.lax.scan(one_draw, state, (pairs[:, 0], step_keys))
 
     state, (draws, info) = jax.vmap(chain)(keys, state)
     return state, draws, info

@@ -1,4 +1,4 @@
-"""What a sampler is: settings, and pure functions from one state of one chain to the next."""
+"""The sampler interface: a target and a state of one chain in; the next state and its draw out."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from graphuq.inference.target import Target
 
 
 class Info(NamedTuple):
-    """What diagnostics need to know about one step."""
+    """Per-step statistics for the diagnostics."""
 
-    acceptance: jax.Array  # probability with which the proposal was accepted, in [0, 1]
-    work: jax.Array  # evaluations of Phi or its gradient, or bounces: what the step cost
+    acceptance: jax.Array  # acceptance probability of the proposal, in [0, 1]
+    work: jax.Array  # cost of the step: evaluations of Phi or its gradient, or bounces
 
 
 class Sampler(Protocol):
-    """A Markov kernel for a `Target`, for one chain; chains are added by `jax.vmap`.
+    """A Markov kernel for a `Target`, written for one chain; `jax.vmap` runs many.
 
-    A sampler is a frozen dataclass of settings. Its functions are pure: State holds what the next step needs. Adapted
-    quantities, such as a step size, are part of the state; only `warm_step` changes them, `step` never does.
+    A sampler is a frozen dataclass of settings. Its methods are pure functions; all that changes is in the state,
+    including adapted quantities such as a step size, which only `warm_step` may change, never `step`.
     """
 
     def prepare(self, target: Target) -> Any:
-        """Work done once, outside the chain: the pytree that the functions below are given."""
+        """Do the work that is needed once per run; returns the pytree passed to the methods below as `problem`."""
         ...
 
     def init(self, key: jax.Array, z: jax.Array, problem: Any) -> Any:
-        """The first state, at z."""
+        """The initial state, at z."""
         ...
 
     def warm_step(self, key: jax.Array, state: Any, problem: Any) -> tuple[Any, Info]:
-        """One step of the warm-up, which may adapt."""
+        """One step of the warm-up, which may adapt the sampler."""
         ...
 
     def step(self, key: jax.Array, state: Any, problem: Any) -> tuple[Any, Info]:
-        """One step, which leaves the target invariant."""
+        """One step of a kernel that leaves the target invariant."""
         ...
 
     def draw(self, key: jax.Array, state: Any, problem: Any) -> jax.Array:

@@ -1,4 +1,4 @@
-"""The distribution every sampler samples: a standard normal z reweighted by exp(-Phi(B z))."""
+"""A whitened prior and a model in; the density every sampler targets out: N(0, I) reweighted by exp(-Phi(B z))."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Linear:
         return self.matrix.shape[1]
 
     def __call__(self, z: jax.Array) -> jax.Array:
-        """``B z``; written as ``z^T B^T``, so that many chains make one product with chains as rows."""
+        """``B z``, computed as ``z^T B^T`` so that vmapped chains become the rows of one matrix product."""
         return z @ self.matrix.T
 
 
 @pytree
 class LinearWithTail:
-    """The same map where every node also has its own share of the tail variance.
+    """The same map for a prior with a tail, which adds an independent component at every node.
 
         u = F z_modes + tail * (z_nodes - q0 (<q0, z_nodes> + sqrt(1 - |q0|^2) zeta)),
 
@@ -48,7 +48,7 @@ class LinearWithTail:
         return self.factor.shape[1] + self.factor.shape[0] + 1
 
     def __call__(self, z: jax.Array) -> jax.Array:
-        """The formula above; further axes of z come first."""
+        """Evaluate the formula above; leading axes of z are batch axes."""
         n_modes = self.factor.shape[1]
         z_modes, z_nodes, zeta = z[..., :n_modes], z[..., n_modes:-1], z[..., -1:]
         removed = z_nodes @ self.q0[:, None] + jnp.sqrt(jnp.maximum(1 - self.q0 @ self.q0, 0)) * zeta
@@ -57,7 +57,7 @@ class LinearWithTail:
 
 @pytree
 class Fields:
-    """One or several independent fields: z holds the coordinates of one after those of another."""
+    """One or several independent fields; z is the concatenation of their coordinates."""
 
     one: Any  # Linear | LinearWithTail
     n_fields: int = static()
@@ -68,7 +68,7 @@ class Fields:
         return self.n_fields * int(self.one.n_latent)
 
     def __call__(self, z: jax.Array) -> jax.Array:
-        """u of shape (n_seen,), or (n_seen, n_fields) if several."""
+        """u, of shape (n_seen,) for one field and (n_seen, n_fields) for several."""
         return self.one(z) if self.n_fields == 1 else self.one(z.reshape(self.n_fields, -1)).T
 
 
@@ -82,13 +82,13 @@ class Target:
 
     field: Fields  # z -> u at the nodes the model sees
     phi: Any  # Partial: u -> Phi(u; y)
-    reduced: Any = None  # z -> Phi(B z; y), of a model that knows a quicker way than over u
+    reduced: Any = None  # z -> Phi(B z; y), if the model has a faster way than through u
 
     @classmethod
     def of(
         cls, field: Linear | LinearWithTail, model: Model, dtype: str = "float32", progress: bool | None = False
     ) -> Target:
-        """The target of a model, every number in one precision."""
+        """Build the target of a model, with all floating-point arrays cast to `dtype`."""
         reduced = None
         if isinstance(field, Linear) and offers(model, "reduced"):
             reduced = ask(model, "reduced", np.asarray(field.matrix, dtype), progress)
@@ -105,38 +105,38 @@ class Target:
         return model_of(self.phi)
 
     def potential(self, z: jax.Array) -> jax.Array:
-        """``Phi(B z)``, a number."""
+        """``Phi(B z)``, a scalar."""
         return self.phi(self.field(z)) if self.reduced is None else self.reduced(z)
 
     def check(self) -> None:
-        """Refuse a phi that is no function JAX can follow from u to one real number."""
+        """Check that JAX can trace phi from u to one real number."""
         u = jax.eval_shape(self.field, jax.ShapeDtypeStruct((self.n_latent,), jnp.float32))
         what = f"phi of {type(self.model).__name__}"
         try:
-            found = jax.eval_shape(self.phi, u)
+            value_shape = jax.eval_shape(self.phi, u)
         except Exception as error:
             why = str(error).strip().split("\n")[0].rstrip(".")
             raise TypeError(
                 f"{what} fails for u of the shape {u.shape}: {why}. It must be a function of u written with jax.numpy, "
                 "without Python's if on values."
             ) from error
-        shape, kind = getattr(found, "shape", None), getattr(found, "dtype", None)
-        if shape != () or kind is None or not jnp.issubdtype(kind, jnp.floating):
-            got = type(found).__name__ if kind is None else f"{kind} of the shape {shape}"
+        shape, dtype = getattr(value_shape, "shape", None), getattr(value_shape, "dtype", None)
+        if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
+            got = type(value_shape).__name__ if dtype is None else f"{dtype} of the shape {shape}"
             raise TypeError(f"{what} must return one real number, got {got}.")
-        if not offers(self.model, "default_sampler"):  # a model of the user's own
+        if not offers(self.model, "default_sampler"):  # a custom model
             value = float(jax.jit(self.phi)(jnp.zeros(u.shape, u.dtype)))
             if not np.isfinite(value):
                 raise ValueError(f"{what} must be finite, and at u = 0 it is {value}.")
 
 
 def model_of(phi: Any) -> Any:
-    """The model whose Phi a target holds."""
+    """Recover the model from the Phi that a target holds."""
     return phi.args[0] if phi.args else getattr(phi.func, "__self__", phi.func)
 
 
 def _cast(target: Target, dtype: str) -> Target:
-    """Every floating-point array of a target in one precision."""
+    """Cast all floating-point arrays of a target to `dtype`."""
 
     def leaf(x: Any) -> jax.Array:
         x = jnp.asarray(x)

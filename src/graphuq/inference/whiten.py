@@ -1,8 +1,8 @@
-"""From a prior and the nodes a model sees to whitened coordinates: `u[nodes] = B z`, z ~ N(0, I), exactly.
+"""A prior and the nodes a model sees in; whitened coordinates z ~ N(0, I) with `u[nodes] = B z` exactly out.
 
-A model sees u at a few nodes only. Everything else is Gaussian given those, so a chain may run on z
-alone: its law is that of the chain over all nodes, and a step costs the same on any graph. Three
-reductions do this; `whiten` picks the cheapest. Each says of u at any nodes or new rows j that given z it is
+A model sees u at few nodes, and u elsewhere is Gaussian given those. A chain may therefore run on z alone: it has
+the same law as a chain over all nodes, at a cost per step that does not depend on the graph. There are three such
+reductions; `whiten` picks the cheapest. Each gives the conditional distribution of u at any nodes or new rows j,
 
     u_j ~ N(M_j z, s_j^2),    M = `matrix`, shape (n_rows, n_latent),    M z = `mean`,    s = `std`, shape (n_rows,).
 """
@@ -26,13 +26,13 @@ Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
 Where = Nodes | NewRows
 
-# A variance of less than this share of the largest is rounding: to divide by it would blow up what is nothing.
+# Variances below this fraction of the largest are rounding errors and must not be divided by.
 SINGULAR = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
 class OnModes:
-    """Case 1, no tail: z are the modal coordinates and every node is a function of them.
+    """Case 1, no tail: z are the modal coordinates, which determine u at every node.
 
     u_j = sum_k q_k(j) sqrt(v_k) z_k
     """
@@ -42,7 +42,7 @@ class OnModes:
 
     @property
     def n_latent(self) -> int:
-        """Length of z: the modes of positive variance."""
+        """Length of z: the number of modes of positive variance."""
         return int(np.count_nonzero(self.prior.variances))
 
     def field(self, dtype: str) -> Linear:
@@ -50,40 +50,40 @@ class OnModes:
         return Linear(jnp.asarray(_factor(self.prior, self.nodes), dtype))
 
     def matrix(self, where: Where) -> Array:
-        """The modes, each by its deviation."""
+        """The modes, each scaled by its prior standard deviation, shape (n_rows, n_latent)."""
         return _factor(self.prior, where)
 
     def mean(self, z: NDArray[Any], where: Where) -> NDArray[Any]:
-        """u itself of draws z, shape (n_draws, n_latent): nothing is left to chance; shape (n_draws, n_rows)."""
+        """u itself, shape (n_draws, n_rows), for draws z of shape (n_draws, n_latent)."""
         return z @ self.matrix(where).T.astype(z.dtype)
 
     def std(self, where: Where) -> Array:
-        """Zero, but for what a new row has of its own."""
+        """Zero at nodes; at new rows the deviation of their own independent part."""
         return np.sqrt(self.prior.own_variance(where))
 
 
 @dataclass(frozen=True, eq=False)
 class OnLabels:
-    """Case 2, few seen nodes: z has one coordinate for each of them.
+    """Case 2, few seen nodes: z has one coordinate per seen node.
 
     ``u_seen = B z`` with ``B B^T = C[seen, seen]``, and given z
 
         E[u_j | z] = K_j z,    Var[u_j | z] = C_jj - |K_j|^2,    K = C[:, seen] B^-T.
 
-    Without a tail ``K = F V`` and ``B = R^T`` come from one QR factorization ``F[seen]^T = V R`` of the
-    modal factor ``F = Q sqrt(v)``: nothing is divided by, however close to singular C[seen, seen] is. With a tail B is
-    triangular or, where C[seen, seen] is singular, ``V sqrt(w)`` of its positive eigenvalues w: z then has fewer
-    coordinates than there are seen nodes, and ``B^-1`` is the pseudo-inverse.
+    Without a tail ``K = F V`` and ``B = R^T`` come from one QR factorization ``F[seen]^T = V R`` of the modal
+    factor ``F = Q sqrt(v)``: without any division, so C[seen, seen] may be arbitrarily close to singular. With a
+    tail B is the Cholesky factor or, if C[seen, seen] is singular, ``V sqrt(w)`` from its positive eigenvalues w:
+    z then has fewer coordinates than there are seen nodes, and ``B^-1`` is the pseudo-inverse.
     """
 
     prior: GaussianPrior
     nodes: Nodes
     root: Array  # B, (n_seen, n_latent)
-    rotation: Array | None  # V, (n_modes, n_seen), where the prior has no tail
+    rotation: Array | None  # V, (n_modes, n_seen); None if the prior has a tail
 
     @property
     def n_latent(self) -> int:
-        """Length of z: the seen nodes, or the rank of their covariance."""
+        """Length of z: the number of seen nodes, or the rank of their covariance."""
         return self.root.shape[1]
 
     def field(self, dtype: str) -> Linear:
@@ -120,8 +120,8 @@ class OnModesAndLabels:
         E[u_j | z] = F_j z_modes + sqrt(v_tail) q0_j ((1/sqrt(a) - sqrt(a)) zeta - t),
         Var[u_j | z] = v_tail (1 - q0_j^2 / a).
 
-    Where no mode is removed from the tail q0 is zero. Where every node is seen a is zero, and so is u along q0: it
-    says nothing of a new row.
+    q0 is zero if no mode is removed from the tail. If every node is seen, a is zero and u has no component along
+    q0, so that q0 contributes nothing at new rows.
     """
 
     prior: GaussianPrior
@@ -129,7 +129,7 @@ class OnModesAndLabels:
 
     @property
     def n_latent(self) -> int:
-        """Length of z: modes, seen nodes, and one."""
+        """Length of z: modes, seen nodes, and one for zeta."""
         return int(np.count_nonzero(self._kept)) + len(self.nodes) + 1
 
     def field(self, dtype: str) -> LinearWithTail:
@@ -141,11 +141,11 @@ class OnModesAndLabels:
         )
 
     def matrix(self, where: Where) -> Array:
-        """What each coordinate alone would give."""
+        """The map ``z -> mean(z)`` as a dense matrix."""
         return np.ascontiguousarray(self.mean(np.eye(self.n_latent), where).T)
 
     def mean(self, z: NDArray[Any], where: Where) -> NDArray[Any]:
-        """The formula above at unseen nodes, u itself at seen ones."""
+        """``E[u_j | z]`` by the formula above at unseen nodes, u itself at seen ones."""
         n_modes = int(np.count_nonzero(self._kept))
         z_modes, z_nodes, zeta = z[:, :n_modes], z[:, n_modes:-1], z[:, -1]
         q0_seen = self._q0(self.nodes)
@@ -179,7 +179,7 @@ class OnModesAndLabels:
         return self.prior.variances > self.prior.tail_variance
 
     def _q0(self, where: Where) -> Array:
-        """The mode that the tail lacks, or zero."""
+        """The mode that is removed from the tail, or zero if there is none."""
         removed = self.prior.variances == 0
         return self.prior.rows(where)[:, np.argmax(removed)] if removed.any() else np.zeros(len(where))
 
@@ -192,14 +192,14 @@ Whitening: TypeAlias = OnModes | OnLabels | OnModesAndLabels
 
 
 def check_problem(prior: GaussianPrior, model: Any) -> None:
-    """Refuse what is no prior or no model, and labels at nodes that the prior does not have."""
+    """Check the types of prior and model, and that all labeled nodes exist in the prior."""
     expect(prior, GaussianPrior, "prior", "a prior, as prior.matern(spectrum) makes")
     expect_model(model)
     expect_in_graph(model.nodes, prior.n_nodes)
 
 
 def whiten(prior: GaussianPrior, nodes: Nodes) -> Whitening:
-    """The reduction of least cost a step: O(n_seen n_modes), or O(n_seen^2) if fewer nodes are seen."""
+    """Choose the reduction with the cheapest step: O(n_seen n_modes), or O(n_seen^2) if fewer nodes are seen."""
     nodes = np.asarray(nodes, dtype=np.int64)
     expect_in_graph(nodes, prior.n_nodes)
     n_active = int(np.count_nonzero(prior.variances))
@@ -207,26 +207,26 @@ def whiten(prior: GaussianPrior, nodes: Nodes) -> Whitening:
         return _on_labels(prior, nodes)
     if prior.tail_variance == 0:
         return OnModes(prior, nodes)
-    # A tail larger than a kept variance has no such split: factor the block itself.
-    lesser = (prior.variances < prior.tail_variance) & (prior.variances > 0)
-    if lesser.any() or np.count_nonzero(prior.variances == 0) > 1:
+    # `OnModesAndLabels` needs v >= v_tail for every kept mode and at most one removed mode.
+    below_tail = (prior.variances < prior.tail_variance) & (prior.variances > 0)
+    if below_tail.any() or np.count_nonzero(prior.variances == 0) > 1:
         return _on_labels(prior, nodes)
     return OnModesAndLabels(prior, nodes)
 
 
 def positions(nodes: Nodes, among: Nodes) -> Nodes:
-    """Where each of some nodes stands in a list that has them all."""
+    """Index of each node in `among`, which must contain all of them."""
     order = np.argsort(among)
     return np.asarray(order[np.searchsorted(among, nodes, sorter=order)])
 
 
 def _seen(where: Where, nodes: Nodes) -> NDArray[np.bool_]:
-    """Which of these are nodes that the model sees."""
+    """Boolean mask of the rows that are nodes the model sees; new rows never are."""
     return np.zeros(len(where), dtype=bool) if isinstance(where, NewRows) else np.isin(where, nodes)
 
 
 def _on_labels(prior: GaussianPrior, nodes: Nodes) -> OnLabels:
-    """Factor the block of the seen nodes."""
+    """Factor ``C[seen, seen]``."""
     if prior.tail_variance == 0:
         rotation, upper = qr(_factor(prior, nodes).T, mode="economic")
         return OnLabels(prior, nodes, np.asarray(upper.T, dtype=float), np.asarray(rotation, dtype=float))
@@ -234,7 +234,7 @@ def _on_labels(prior: GaussianPrior, nodes: Nodes) -> OnLabels:
 
 
 def _root(covariance: Array) -> Array:
-    """B with ``B B^T = covariance``: triangular or, where that is singular to rounding, of orthogonal columns."""
+    """B with ``B B^T = covariance``: lower triangular or, if numerically singular, with orthogonal columns."""
     least = SINGULAR * np.diag(covariance).max()
     try:
         root = np.asarray(cholesky(covariance, lower=True), dtype=float)
@@ -243,12 +243,14 @@ def _root(covariance: Array) -> Array:
     if np.diag(root).min() ** 2 > least:
         return root
     values, vectors = np.linalg.eigh(covariance)
-    kept = values > max(least, values[0])  # never all of them: fewer columns tell that they are orthogonal
+    kept = values > max(
+        least, values[0]
+    )  # never all: `OnLabels.matrix` recognizes orthogonal columns by their number
     return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
 
 
 def _factor(prior: GaussianPrior, where: Where) -> Array:
-    """The rows of ``F = Q sqrt(v)`` at nodes or new rows, modes of no variance left out."""
+    """Rows of ``F = Q sqrt(v)`` at nodes or new rows, without the modes of zero variance."""
     active = prior.variances > 0
     rows = prior.rows(where)
     return (rows if active.all() else rows[:, active]) * np.sqrt(prior.variances[active]).astype(rows.dtype)
