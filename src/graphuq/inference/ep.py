@@ -1,4 +1,4 @@
-"""Expectation propagation: the whitening map and the labels in, a Gaussian and the evidence out."""
+"""Expectation propagation for one field: the whitening map and the labels in; a Gaussian and its evidence out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphuq.inference.sites import Sites
 from graphuq.inference.span import Matrix, Vector, span
 from graphuq.inference.sweeps import OfSites, Settled, Start, heights, inverse_root, settle, with_cavities
 
-# A direction whose variance the labels change by less than this share keeps its prior variance.
+# Directions whose prior variance the labels change by less than this fraction count as unchanged.
 UNTOUCHED = 1e-6
 
 
@@ -28,7 +28,7 @@ UNTOUCHED = 1e-6
 class Gaussian:
     """``N(mean, factor factor^T)`` on whitened coordinates z, shapes (n_latent,), (n_latent, n_latent).
 
-    Compared and hashed by identity, so that a sampler holding one can be a static setting of JAX.
+    Compared and hashed by identity, so that a sampler that holds one can be a static argument of `jax.jit`.
     """
 
     mean: Vector
@@ -36,44 +36,43 @@ class Gaussian:
 
     @classmethod
     def on(cls, mean: Vector, basis: Matrix, root: Matrix) -> Gaussian:
-        """With covariance ``root root^T`` in the span of `basis`, orthonormal columns, and I outside."""
+        """Covariance ``root root^T`` in the span of the orthonormal columns of `basis`, and I outside it."""
         factor = basis @ (root - np.eye(len(root))) @ basis.T
         factor.flat[:: len(factor) + 1] += 1
         return cls(mean, factor)
 
 
 class EvidenceGradient(NamedTuple):
-    """Derivatives of the log evidence at the fixed point."""
+    """Derivatives of the log evidence at the fixed point with respect to these parameters."""
 
-    log_variances: Vector  # by log v_j, where column j of B is sqrt(v_j) q_j; shape (n_latent,)
-    tail: float  # by the variance of the tail
+    log_variances: Vector  # log v_j, where column j of B is sqrt(v_j) q_j; shape (n_latent,)
+    tail: float  # the variance of the tail
     gamma: float
-    log_flip: float  # by the log of the probability of a mistake, where gamma does not set it
+    log_flip: float  # the log probability of a mistake, if gamma does not determine it
 
 
 @dataclass(frozen=True, eq=False)
 class EP:
-    """The Gaussian that expectation propagation puts in place of the posterior.
+    """The Gaussian approximation of the posterior by expectation propagation.
 
     Given z, u at the labeled nodes is ``f = B z`` (plus the sites' tail); the posterior of z is
-    N(z_mean, S) with ``S = I - basis (I - root root^T) basis^T``: labels say nothing about z
-    outside the span of `basis`.
+    N(z_mean, S) with ``S = I - basis (I - root root^T) basis^T``: outside the span of `basis` the
+    labels carry no information on z.
 
     Attributes:
         sites: the likelihood of the labels.
-        precision, shift: natural parameters of the sites, shape (n_labeled,); a later call starts
-            from them.
-        mean, variance: of u at the labeled nodes, shape (n_labeled,).
-        cavity_mean, cavity_variance: of u_j given all labels but its own, shape (n_labeled,).
-        log_predictive: ``log P(y_j | all other labels)``, shape (n_labeled,): leave-one-out.
-        z_mean: shape (n_latent,).
+        precision, shift: natural parameters of the sites, shape (n_labeled,), for a warm start.
+        mean, variance: posterior moments of u at the labeled nodes, shape (n_labeled,).
+        cavity_mean, cavity_variance: moments of u_j given all labels but its own, shape (n_labeled,).
+        log_predictive: leave-one-out ``log P(y_j | all other labels)``, shape (n_labeled,).
+        z_mean: posterior mean of z, shape (n_latent,).
         basis: orthonormal columns, shape (n_latent, k), see `span.span`.
         labeled: B in that basis, shape (n_labeled, k).
-        root: shape (k, k).
-        cut: what each coordinate of z adds to the sites' tail, shape (n_latent,).
-        log_evidence: log P(y), approximately; exact for one label.
-        n_sweeps: sweeps over all sites, those of failed attempts included.
-        converged: whether the moments of every site agree with the Gaussian's.
+        root: root of the posterior covariance of z in that basis, shape (k, k).
+        cut: contribution of each coordinate of z to the sites' tail, shape (n_latent,).
+        log_evidence: approximate log P(y), the log marginal likelihood; exact for one label.
+        n_sweeps: sweeps over all sites, including those of failed attempts.
+        converged: whether every site reproduces its tilted moments.
     """
 
     sites: Sites
@@ -95,23 +94,24 @@ class EP:
 
     @cached_property
     def touched(self) -> tuple[Matrix, Vector]:
-        """Orthonormal directions of z that the labels touch, (n_latent, r), and the variances left there, (r,).
+        """Orthonormal directions of z that the labels inform, (n_latent, r), and their posterior variances, (r,).
 
-        A smooth prior has far fewer of them than there are labels.
+        For a smooth prior r is far smaller than the number of labels.
         """
         with blas_threads(self.root.shape[0] ** 3):
-            spread, turn = eigh(self.root @ self.root.T, check_finite=False)
-        touched = np.abs(1 - spread) > UNTOUCHED
-        return self.basis @ turn[:, touched], spread[touched]
+            variances, vectors = eigh(self.root @ self.root.T, check_finite=False)
+        touched = np.abs(1 - variances) > UNTOUCHED
+        return self.basis @ vectors[:, touched], variances[touched]
 
     def gradient(self) -> EvidenceGradient:
-        """Exact derivatives of the evidence: at the fixed point the sites do not count.
+        """Exact derivatives of the log evidence, which is stationary in the sites at the fixed point.
 
         With ``C = sum_j v_j q_j q_j^T + tail I`` and G such that ``d log Z = tr(G dC)``,
 
             d log Z / d log v_j = v_j q_j^T G q_j = (E z_j^2 - 1) / 2,
 
-        the posterior's second moment against the prior's. Noise and tail follow the heat equation.
+        the posterior second moment of z_j against its prior one. The derivatives with respect to noise and tail
+        follow from the heat equation.
         """
         width = self.cavity_variance
         slope = (self.mean - self.cavity_mean) / width
@@ -119,8 +119,8 @@ class EP:
         heat = float(np.sum(slope**2 + curvature)) / 2
         basis, root, sites = self.basis, self.root, self.sites
         with blas_threads(basis.size * root.shape[0]):
-            lost = np.eye(root.shape[0]) - root @ root.T
-            z_variance = 1 - np.einsum("ij,ij->i", basis @ lost, basis)
+            reduction = np.eye(root.shape[0]) - root @ root.T
+            z_variance = 1 - np.einsum("ij,ij->i", basis @ reduction, basis)
         flips = sites.flip_gradient(self.cavity_mean, width - sites.tail)
         return EvidenceGradient(
             log_variances=(self.z_mean**2 + z_variance - 1) / 2 + heat * self.cut,
@@ -130,49 +130,49 @@ class EP:
         )
 
     def gaussian(self) -> Gaussian:
-        """The posterior of z as one mean and one square factor; O(n_latent^2 k)."""
+        """The posterior of z as a mean and a dense square factor; O(n_latent^2 k)."""
         return Gaussian.on(self.z_mean, self.basis, self.root)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Draws of z, shape (n_draws, 1, n_latent)."""
+        """Draw z from the posterior, shape (n_draws, 1, n_latent)."""
         xi = rng.standard_normal((n_draws, len(self.z_mean)))
         change = xi @ self.basis @ (self.root - np.eye(len(self.root))).T
         return np.asarray(self.z_mean + xi + change @ self.basis.T)[:, None]
 
     def field_moments(self, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
-        """Mean and variance of u, shape (n, 1) each."""
-        found = predict(self, conditional, deviation)
-        return found.mean[:, None], found.variance[:, None]
+        """Posterior mean and variance of u, shape (n, 1) each."""
+        marginals = predict(self, conditional, deviation)
+        return marginals.mean[:, None], marginals.variance[:, None]
 
     def classes(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
         """P(u + noise < 0) and P(u + noise >= 0), shape (n, 2)."""
         return two_classes(predict(self, conditional, np.hypot(deviation, noise)).probability)
 
     def first_sites(self, sites: Sites, conditional: Matrix, deviation: Vector) -> tuple[Vector, Vector]:
-        """Sites of new labels, each alone beside those that are there: precision and shift, shape (n,) each."""
-        mean, variance = (each[:, 0] for each in self.field_moments(conditional, deviation))
-        found = sites.match(mean, variance)
-        return found.precision, found.shift
+        """Initial sites of new labels, each added alone to this fit: precision and shift, shape (n,) each."""
+        mean, variance = (moment[:, 0] for moment in self.field_moments(conditional, deviation))
+        match = sites.match(mean, variance)
+        return match.precision, match.shift
 
     def independent_variances(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
-        """The variance of u with noise, shape (n, 1)."""
+        """Posterior variance of u plus noise, shape (n, 1)."""
         return self.field_moments(conditional, np.hypot(deviation, noise))[1]
 
     def independent_classes(self, mean: Matrix, variance: Matrix) -> Matrix:
-        """P(u < 0) and P(u >= 0) of Gaussian u."""
+        """P(u < 0) and P(u >= 0) for Gaussian u."""
         return two_classes(ndtr(mean / np.sqrt(variance))[:, 0])
 
     def labeled_classes(self) -> Matrix:
-        """At the labeled nodes, without noise: from the tilted distribution, which is cut where the label cuts it."""
+        """Class probabilities at the labeled nodes without noise, from the tilted distributions."""
         return two_classes(labeled_probability(self))
 
     def left_out_classes(self, noise: float) -> Matrix:
-        """At each labeled node given all labels but its own."""
+        """Leave-one-out class probabilities: at each labeled node given all labels but its own."""
         return two_classes(ndtr(self.cavity_mean / np.sqrt(self.cavity_variance + noise**2)))
 
 
 def two_classes(probability: Vector) -> Matrix:
-    """A column for each class, from the probability of the second."""
+    """Class probabilities, one column per class, from the probability of the second class."""
     return np.column_stack([1 - probability, probability])
 
 
@@ -185,112 +185,113 @@ def propagate(
     max_sweeps: int = 200,
     negligible: float = 0.0,
 ) -> EP:
-    """Fit a Gaussian to the posterior of z ~ N(0, I) given labels that see ``u = B z``; nothing is checked.
+    """Approximate the posterior of z ~ N(0, I), given labels of ``u = B z``, by a Gaussian; inputs are not checked.
 
-    One sweep costs O(n_labeled k^2), k = min(n_labeled, n_latent) or, see `span.span`, less.
+    One sweep costs O(n_labeled k^2), with k = min(n_labeled, n_latent) or less, see `span.span`.
 
     Args:
         factor: B, shape (n_labeled, n_latent).
-        sites: the likelihood of the labels; that of row j of B is the j-th.
+        sites: the likelihood of the labels, in the order of the rows of B.
         start: an earlier result with the same labels, or sites, for a warm start.
-        tolerance: sweeps end when no moment is off by more than this many posterior deviations.
-        max_sweeps: sweeps after which an attempt is given up: `converged` then is False.
-        negligible: what has so many times the noise's variance counts as noise.
+        tolerance: sweeps end when every moment is matched to within this many posterior deviations.
+        max_sweeps: sweeps after which an attempt is given up and `converged` is False.
+        negligible: directions of z whose combined variance is below this multiple of the noise variance are
+            treated as noise.
     """
     n_labeled, n_latent = factor.shape
     with blas_threads(n_labeled * min(n_labeled, n_latent) ** 2):
         basis, reduced, cut = span(factor, negligible * sites.noise)
         sites = replace(sites, tail=sites.tail + cut.sum())
-        nothing = np.zeros(2 * n_labeled)
-        first = nothing if start is None else np.concatenate([start.precision, start.shift])
+        no_sites = np.zeros(2 * n_labeled)
+        first = no_sites if start is None else np.concatenate([start.precision, start.shift])
         posterior_of = partial(_posterior, _gaussian_of(reduced))
         fit = settle(posterior_of, sites.match, first, tolerance, max_sweeps)
         if not fit.converged and start is not None:
-            fit = settle(posterior_of, sites.match, nothing, tolerance, max_sweeps, fit.n_sweeps)
+            fit = settle(posterior_of, sites.match, no_sites, tolerance, max_sweeps, fit.n_sweeps)
         if not fit.converged and sites.log_flip > -np.inf:
-            fit = _soften(posterior_of, sites, tolerance, max_sweeps, fit.n_sweeps)
+            fit = _anneal(posterior_of, sites, tolerance, max_sweeps, fit.n_sweeps)
         return _result(reduced, basis, cut, sites, fit)
 
 
 def _posterior(gaussian: Callable[[Vector, Vector], Any], site: Vector) -> OfSites | None:
-    """The Gaussian of the sites at f = B z, a root of the inverse of I + B^T T B; None where it is not a proper one."""
+    """The Gaussian that the sites of f = B z define, with its cavities; None if it is improper."""
     root, log_det, mean, variance = gaussian(*np.split(site, 2))
     moments = with_cavities(np.asarray(mean), np.asarray(variance), site)
     return None if moments is None else OfSites(root, float(log_det), moments)
 
 
 def _gaussian_of(reduced: Matrix) -> Callable[[Vector, Vector], Any]:
-    """Sites to the Gaussian of z and the moments of f, here or on an accelerator."""
+    """Return `_gaussian` for this B, on the CPU or on an accelerator."""
     if not _accelerator.takes_sweeps(reduced.size * reduced.shape[1]):
         return partial(_gaussian, np, inverse_root, reduced)
     return _accelerator.sent(_gaussian_there, _accelerator.widened(reduced, 1, width=_accelerator.SWEEP_WIDTH))
 
 
 def _gaussian(xp: Any, inverse_root: Callable[[Any], Any], reduced: Any, precision: Any, shift: Any) -> Any:
-    """The root of the covariance of z, the log of its determinant, and means and variances of f."""
+    """A root of the covariance ``(I + B^T T B)^-1`` of z, the log determinant of its inverse, and moments of f."""
     root = inverse_root(reduced.T @ (precision[:, None] * reduced))
-    half = reduced @ root
-    return root, -2 * xp.log(root.diagonal()).sum(), half @ (shift @ half), xp.einsum("ij,ij->i", half, half)
+    f_root = reduced @ root
+    variance = xp.einsum("ij,ij->i", f_root, f_root)
+    return root, -2 * xp.log(root.diagonal()).sum(), f_root @ (shift @ f_root), variance
 
 
 _gaussian_there = _accelerator.compiled(partial(_gaussian, jnp, _accelerator.inverse_root))
 
 
-def _soften(
+def _anneal(
     posterior_of: Callable[[Vector], OfSites | None],
     sites: Sites,
     tolerance: float,
     max_sweeps: int,
     n_sweeps: int,
 ) -> Settled:
-    """Harden a step likelihood little by little, each fit starting at the last.
+    """Lower the flip probability of a step likelihood gradually, with a warm start at every stage.
 
-    The step is not log-concave: from nothing the sweeps can run away, where the fixed points of
-    softer steps lead to it. Where the way ends early, the last fixed point is returned.
+    The step is not log-concave, and sweeps from zero sites can diverge. If a stage does not converge, the fixed
+    point of the one before is returned.
     """
-    odds = sites.log_flip - float(np.log(-np.expm1(sites.log_flip)))  # log(flip / (1 - flip))
+    odds = sites.log_flip - float(np.log(-np.expm1(sites.log_flip)))  # log odds, log(flip / (1 - flip))
     start = np.zeros(2 * sites.y.size)
     posterior = posterior_of(start)
     assert posterior is not None
     fit = Settled(start, posterior, n_sweeps, False)
-    softened = max(odds, -0.25)
+    stage_odds = max(odds, -0.25)
     while True:
-        hard = softened == odds
-        stage = replace(sites, log_flip=float(log_expit(softened)))
-        enough = tolerance if hard else 1e-2
-        trial = settle(posterior_of, stage.match, start, enough, max_sweeps, fit.n_sweeps)
+        last = stage_odds == odds
+        stage = replace(sites, log_flip=float(log_expit(stage_odds)))
+        trial = settle(posterior_of, stage.match, start, tolerance if last else 1e-2, max_sweeps, fit.n_sweeps)
         if not trial.converged:
             return fit._replace(n_sweeps=trial.n_sweeps, converged=False)
-        if hard:
+        if last:
             return trial
         fit, start = trial, trial.site
-        softened = max(odds, 1.3 * softened)
+        stage_odds = max(odds, 1.3 * stage_odds)
 
 
 def _result(reduced: Matrix, basis: Matrix, cut: Vector, sites: Sites, fit: Settled) -> EP:
-    """All that a fixed point says, with the evidence
+    """Collect the results at a fixed point, including the log evidence
 
         log Z = sum_j log s_j - log det(I + B^T T B) / 2 + shift . mean / 2,
 
-    s_j the height of site j, which makes its belief times the site integrate to log_z_j.
+    where s_j is the height of site j: its cavity times s_j times the site integrates to exp(log_z_j).
     """
     precision, shift = np.split(fit.site, 2)
-    now, (mean, variance) = fit.posterior.moments, fit.posterior.moments[2:]
-    log_z = sites.match(mean, variance).log_z
-    log_heights = heights(log_z, mean, variance, precision, shift)
-    log_evidence = log_heights.sum() + (shift @ now.mean - fit.posterior.log_det) / 2
-    # First and second derivative of log_z_j by the mean of its belief, at the fixed point.
-    slope = shift - precision * now.mean
-    curvature = -precision * (1 - precision * now.variance)
+    mean, variance, cavity_mean, cavity_variance = fit.posterior.moments
+    log_z = sites.match(cavity_mean, cavity_variance).log_z
+    log_heights = heights(log_z, cavity_mean, cavity_variance, precision, shift)
+    log_evidence = log_heights.sum() + (shift @ mean - fit.posterior.log_det) / 2
+    # First and second derivative of log_z_j with respect to its cavity mean, at the fixed point.
+    slope = shift - precision * mean
+    curvature = -precision * (1 - precision * variance)
     tail = sites.tail
     return EP(
         sites=sites,
         precision=precision,
         shift=shift,
-        mean=now.mean + tail * slope,
-        variance=now.variance + tail + tail * (2 * variance + tail) * curvature,
-        cavity_mean=mean,
-        cavity_variance=variance + tail,
+        mean=mean + tail * slope,
+        variance=variance + tail + tail * (2 * cavity_variance + tail) * curvature,
+        cavity_mean=cavity_mean,
+        cavity_variance=cavity_variance + tail,
         log_predictive=log_z,
         z_mean=basis @ (reduced.T @ slope),  # S B^T shift = B^T (shift - T mean)
         basis=basis,

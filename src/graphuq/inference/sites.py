@@ -1,4 +1,4 @@
-"""Labels and a model in; out, for a Gaussian belief about each labeled value, what its label adds."""
+"""Labels and a Gaussian cavity for each labeled value in; the site and the tilted moments of each label out."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 
-# Where mistakes are likelier than this, a probability with them cannot underflow, and needs no logarithm of its tail.
+# Above this log probability of a flip, label probabilities cannot underflow and are computed without log_ndtr.
 LEAST_LOG_FLIP = -600.0
 
 
 class Match(NamedTuple):
-    """What one label makes of a Gaussian belief, one entry per label.
+    """The sites that match the tilted moments, one entry per label.
 
-    The site ``exp(shift f - precision f^2 / 2)`` turns the belief into a Gaussian with the same
-    mean and variance as the belief times the likelihood.
+    The cavity times the site ``exp(shift f - precision f^2 / 2)`` is a Gaussian with the mean and variance of the
+    tilted distribution, the cavity times the likelihood.
     """
 
-    log_z: Vector  # log probability of the label under the belief
-    precision: Vector  # negative where the label makes the belief wider
+    log_z: Vector  # log probability of the label under the cavity
+    precision: Vector  # negative where the tilted variance exceeds the cavity's
     shift: Vector
 
 
 @dataclass(frozen=True, eq=False)
 class Sites:
-    """Probit and level-set of one field are one likelihood: a sign seen through noise and then flipped, or not.
+    """The likelihood of one-field probit and level-set: the sign of u plus noise, flipped with some probability.
 
         P(y_j | f_j) = flip + (1 - 2 flip) Psi(y_j f_j; sqrt(noise + tail)).
 
     Probit (Sec. 3.1) has ``noise = gamma^2`` and no flips. Level-set (Sec. 3.2) has no noise and
-    flips with odds ``exp(-2 / gamma^2)``: its exp(-Phi), divided by ``1 + exp(-2 / gamma^2)`` so
-    that the two labels have probabilities that add to one. `tail` is the variance of an
+    flips with odds ``exp(-2 / gamma^2)``: its exp(-Phi), normalized by ``1 + exp(-2 / gamma^2)`` so
+    that the probabilities of the two labels add to one. `tail` is the variance of an
     independent part of u: u_j = f_j + N(0, tail).
 
     Attributes:
         y: labels, -1 or +1, shape (n_labeled,).
         noise: variance of the noise added to u.
-        log_flip: log of the probability that the label is not the sign.
-        tail: variance of u_j that f_j does not carry.
+        log_flip: log of the probability that the sign is flipped.
+        tail: variance of ``u_j - f_j``.
         noise_slope: derivative of `noise` with respect to gamma.
         flip_slope: derivative of `log_flip` with respect to gamma.
     """
@@ -62,22 +62,22 @@ class Sites:
         """The sites of `LevelSet`."""
         odds = 2 / gamma / gamma
         log_flip = float(log_expit(-odds))
-        # A slope times a probability that underflows: it is zero long before gamma^3 is.
+        # For large odds the slope is multiplied by a probability that underflows, so 0 replaces a huge gamma^-3.
         slope = 2 * odds / gamma * -np.expm1(log_flip) if odds < 1e6 else 0.0
         return cls(y, 0.0, log_flip, flip_slope=float(slope))
 
     def fit(self, factor: NDArray[Any], **settings: Any) -> EP:
-        """The Gaussian of expectation propagation, see `ep.propagate`."""
+        """Run expectation propagation, see `ep.propagate`."""
         from graphuq.inference.ep import propagate
 
         return propagate(factor, self, **settings)
 
     def match(self, mean: Vector, variance: Vector) -> Match:
-        """Moments of ``N(f; mean, variance) P(y | f)`` in closed form, exact far in the tail.
+        """Moments of ``N(f; mean, variance) P(y | f)`` in closed form, accurate far in the tail.
 
-        With ``k = y mean / sqrt(variance + noise + tail)`` the label keeps the belief as it is
-        with probability 1 - right, or cuts it in half; `ratio` and `spread` are the mean and the
-        variance that N(k, 1) has above zero, less k.
+        With ``k = y mean / sqrt(variance + noise + tail)`` the tilted distribution is a mixture: with probability
+        1 - right the cavity itself, otherwise the cavity truncated by the label; `ratio` and `spread` are the mean
+        less k and the variance of N(k, 1) truncated to positive values.
         """
         extra = self.noise + self.tail
         total = variance + extra
@@ -102,11 +102,11 @@ class Sites:
     def log_likelihood(self, u: NDArray[Any]) -> NDArray[Any]:
         """``log P(y_j | u_j)``, labels along the last axis."""
         side = self.y * u
-        each = log_ndtr(side / np.sqrt(self.noise)) if self.noise > 0 else np.where(side >= 0, 0.0, -np.inf)
-        return np.asarray(self._flipped(each))
+        log_right = log_ndtr(side / np.sqrt(self.noise)) if self.noise > 0 else np.where(side >= 0, 0.0, -np.inf)
+        return np.asarray(self._flipped(log_right))
 
     def log_predictive(self, mean: Vector, variance: Vector) -> Vector:
-        """Log probability of each label for a belief about f_j; labels along the last axis."""
+        """Log probability of each label where ``f_j ~ N(mean, variance)``; labels along the last axis."""
         k = self.y * mean / np.sqrt(variance + self.noise + self.tail)
         if self.log_flip > LEAST_LOG_FLIP:
             flip = np.exp(self.log_flip)
@@ -114,20 +114,20 @@ class Sites:
         return np.asarray(self._flipped(log_ndtr(k)))
 
     def _flipped(self, log_right: NDArray[Any]) -> NDArray[Any]:
-        """``log(flip + (1 - 2 flip) p)`` from log p."""
+        """``log(flip + (1 - 2 flip) p)``, given log p."""
         if self.log_flip == -np.inf:
             return log_right
         log_keep = np.log(max(-np.expm1(np.log(2) + self.log_flip), np.finfo(float).tiny))  # log(1 - 2 flip)
         return np.logaddexp(self.log_flip, log_keep + log_right)
 
     def agreement(self, mean: Vector, variance: Vector) -> Vector:
-        """P(sign of u_j is y_j | y_j) for a belief about f_j, in [0, 1].
+        """P(sign of u_j is y_j | y_j) for the cavity ``f_j ~ N(mean, variance)``, in [0, 1].
 
-        That u and u + noise are both on the label's side is the orthant probability of a
-        bivariate normal, here one value of Owen's T function.
+        The probability that u and u + noise both have the label's sign is a bivariate normal orthant probability,
+        here given by Owen's T function.
         """
         width = variance + self.tail
-        # Below -30 the probabilities underflow; there the answer no longer changes with k.
+        # Below -30 the probabilities underflow, while their ratio has stopped changing.
         h = np.maximum(self.y * mean / np.sqrt(width), -30.0)
         rho = np.sqrt(width / (width + self.noise))
         both = (ndtr(h) + ndtr(rho * h)) / 2 - owens_t(rho * h, np.sqrt(self.noise / width))

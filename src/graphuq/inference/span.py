@@ -1,4 +1,4 @@
-"""The map from z to the labeled nodes in; the directions of z that labels see, and what the others leave as noise, out."""
+"""The map from z to the labeled nodes in; an orthonormal basis of the directions of z that matter there out."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ Matrix = NDArray[np.float64]
 
 
 class Span(NamedTuple):
-    """What labels see of z: ``B = at basis^T``, but for a rest that is as small as noise."""
+    """A factorization ``B = at basis^T``, up to a remainder that is treated as noise."""
 
     basis: Matrix  # orthonormal columns, (n_latent, k)
     at: Matrix  # (n_labeled, k)
-    cut: Vector  # variance that the rest leaves at an average label, for each coordinate of z, (n_latent,)
+    cut: Vector  # variance of the remainder at an average label, by coordinate of z, (n_latent,)
 
 
 def span(factor: Matrix, negligible: float = 0.0) -> Span:
-    """The directions of z that matter, k <= min(n_labeled, n_latent).
+    """Find the directions of z that matter at the labels, k <= min(n_labeled, n_latent).
 
-    Where many labels see a smooth function, most directions have next to no variance at any of them. As many as have
-    `negligible` together are left out; what they add to u then counts as noise.
+    With many labels and a smooth prior, most directions have almost no variance at any label. Those whose combined
+    variance at an average label is at most `negligible` are dropped; their contribution to u counts as noise.
     """
     n_labeled, n_latent = factor.shape
     wide = n_labeled < n_latent
     if negligible > 0:
-        values, turn = eigh(factor @ factor.T if wide else factor.T @ factor, check_finite=False)
+        values, vectors = eigh(factor @ factor.T if wide else factor.T @ factor, check_finite=False)
         kept = np.cumsum(values) > negligible * n_labeled
         kept[-1] = True
-        values, turn = values[kept], turn[:, kept]
-        basis = factor.T @ (turn / np.sqrt(values)) if wide else turn
+        values, vectors = values[kept], vectors[:, kept]
+        basis = factor.T @ (vectors / np.sqrt(values)) if wide else vectors
         cut = (np.square(factor).sum(axis=0) - np.square(basis) @ values) / n_labeled
-        return Span(basis, turn * np.sqrt(values) if wide else factor @ turn, np.maximum(cut, 0))
+        return Span(basis, vectors * np.sqrt(values) if wide else factor @ vectors, np.maximum(cut, 0))
     if not wide:
         return Span(np.eye(n_latent), factor, np.zeros(n_latent))
     basis, triangle = (np.asarray(x, float) for x in qr(factor.T, mode="economic", check_finite=False))
