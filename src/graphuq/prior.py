@@ -27,40 +27,41 @@ from graphuq.tall import spread
 
 Array = NDArray[np.float64]
 
-# A component of u outside the support of the prior counts as rounding up to this share of |u|.
+# A component of u outside the support of the prior is treated as rounding error up to this fraction of |u|.
 SUPPORT_TOLERANCE = 1e-8
-# Products of columns that an eigensolver made, perhaps in single precision, are closer than this to 0 and 1.
+# Computed eigenvectors, possibly in single precision, have inner products this close to 0 and 1.
 ORTHONORMAL_TOLERANCE = 1e-4
-# Below this an eigenvalue after the first cannot be told from zero in double precision.
+# Smaller eigenvalues after the first are indistinguishable from zero in double precision.
 ZERO_EIGENVALUE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class NewRows:
-    """Rows that were not in the graph, given by the values of its eigenvectors there.
+    """Out-of-sample rows, represented by the graph's eigenvectors extended to them.
 
-    The prior extends to a new row x by the values ``q_j(x)`` of its eigenvectors there. With the nodes i,
+    The prior extends to a new row x through the values ``q_j(x)`` of the eigenvectors there. Its covariance with
+    node i is
 
         Cov(u_x, u_i) = sum_j (v_j - v_tail) q_j(x) q_j(i),
 
-    as between any two nodes. The part of u_x that its neighbors do not determine is independent of everything else. Its
-    variance is v_tail, plus the variance at an average node of the modes without a value at x, plus, if a least
-    variance is asked for, what the sum lacks to reach it,
+    as between two nodes. The remaining part of u_x is independent of everything else. Its variance is v_tail, plus
+    the average variance per node of the modes without a value at x, plus whatever is needed to reach an optional
+    floor `least`,
 
         Var(u_x) = max(least, sum_j (v_j - v_tail) q_j(x)^2) + v_tail + sum_{j without value} (v_j - v_tail) / N.
 
-    A row far from all others has small ``q_j(x)``, so almost none of its variance is determined by the nodes.
+    A row far from all nodes has small ``q_j(x)``, so the nodes explain almost none of its variance.
 
     Attributes:
-        vectors: the eigenvectors' values at the new rows, shape (n_new, n_modes), by `spectrum.extend`.
-        has_value: the modes whose values are reliable, shape (n_modes,); all by default.
-        least_quantile: sets the least variance, a quantile of the prior variances of the nodes, so that a row far from
-            all others is uncertain. None leaves the variance to the eigenvectors.
-        beyond: for a prior with columns that are linear in the features, the squared length by which each row exceeds
-            the reach of the nodes, shape (n_new,); nothing is known about the slope there.
-        slope: the first of these columns.
-        nearest, share: the node nearest to each row, and to what degree (0 to 1) the row counts as that node, shape
-            (n_new,) each, if known.
+        vectors: the eigenvectors' values at the new rows, shape (n_new, n_modes), from `spectrum.extend`.
+        has_value: mask of the modes whose values are reliable, shape (n_modes,); all by default.
+        least_quantile: makes this quantile of the nodes' prior variances the floor `least`, so that a row far from
+            all nodes is uncertain. None means no floor.
+        beyond: for a prior with columns linear in the features, the squared distance by which each row exceeds the
+            reach of the nodes, shape (n_new,); it adds variance because the slope is unknown there.
+        slope: index of the first of these columns.
+        nearest, share: the nearest node of each row and the degree (0 to 1) to which the row is identified with
+            it, shape (n_new,) each, if known.
     """
 
     vectors: Array
@@ -75,29 +76,28 @@ class NewRows:
         return len(self.vectors)
 
     def part(self, rows: slice) -> NewRows:
-        """Some of the rows."""
-        each = {name: getattr(self, name) for name in ("beyond", "nearest", "share")}
-        cut: Any = {name: None if value is None else value[rows] for name, value in each.items()}
+        """A slice of the rows."""
+        per_row = {name: getattr(self, name) for name in ("beyond", "nearest", "share")}
+        cut: Any = {name: None if value is None else value[rows] for name, value in per_row.items()}
         return replace(self, vectors=self.vectors[rows], **cut)
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianPrior:
-    """``N(0, C)`` with a variance for each kept eigenvector and one for everything else.
+    """A Gaussian ``N(0, C)`` with one variance per kept eigenvector and one for their orthogonal complement.
 
         C = sum_j v_j q_j q_j^T + v_tail (I - Q Q^T),    tr C = N.
 
-    The four constructors below, `full`, `project`, `approximate` and `matern`, differ only in the variances. C is never
-    formed.
+    The constructors `full`, `project`, `approximate` and `matern` differ only in the variances. C is never formed.
 
     Attributes:
         vectors: the kept eigenvectors Q as columns, shape (n_nodes, n_modes).
         variances: their variances v_j, shape (n_modes,); zero removes a direction.
         tail_variance: v_tail, the variance of every direction orthogonal to Q.
-        name: which constructor made it, with its settings.
-        first: the column of `NewRows` that corresponds to its own first column.
+        name: the constructor and its settings.
+        first: index of the `NewRows` column that corresponds to the first column of `vectors`.
 
-    A learned prior has features and a constant among its columns; without a tail these need not be orthonormal.
+    The columns of a learned prior include features and a constant; without a tail they need not be orthonormal.
     """
 
     vectors: Array = field(repr=False)
@@ -120,11 +120,11 @@ class GaussianPrior:
         return f"GaussianPrior({self.n_nodes:,} nodes, {self.n_modes:,} modes, {self.name})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Of columns of a larger matrix that matrix, stored once for all priors that share it, and which columns."""
+        """Replace a slice of a larger matrix by a reference, so that priors sharing the matrix pickle it once."""
         return {**self.__dict__, "vectors": packed(self.vectors)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """The same."""
+        """Restore the column slice."""
         self.__dict__.update(state | {"vectors": unpacked(state["vectors"])})
 
     @property
@@ -138,33 +138,33 @@ class GaussianPrior:
         return self.vectors.shape[1]
 
     def sample(self, n_draws: int = 1, *, seed: int | np.random.Generator = 0) -> Array:
-        """Draws of u by the Karhunen-Loeve expansion (2.5), (4.2), (4.4), shape (n_draws, n_nodes)."""
+        """Draw u by the Karhunen-Loeve expansion (2.5), (4.2), (4.4); shape (n_draws, n_nodes)."""
         expect_whole(n_draws, "n_draws", most=LARGEST_COUNT)
         rng = expect_generator(seed)
         u = (rng.standard_normal((n_draws, self.n_modes)) * np.sqrt(self.variances)) @ self.vectors.T
         if self.tail_variance > 0:
             tail = rng.standard_normal((n_draws, self.n_nodes))
-            tail -= (tail @ self.vectors) @ self.vectors.T  # every kept mode is removed, q_0 too
+            tail -= (tail @ self.vectors) @ self.vectors.T  # removes every kept mode, q_0 included
             u += np.sqrt(self.tail_variance) * tail
         return u
 
     def covariance(self, rows: ArrayLike | NewRows, columns: ArrayLike | NewRows) -> Array:
-        """The block ``C[rows, columns]``, from ``C = Q (v - v_tail) Q^T + v_tail I``; of new rows what they have in common."""
+        """The block ``C[rows, columns]`` of ``C = Q (v - v_tail) Q^T + v_tail I``; new rows have the first term only."""
         block = (self.rows(rows) * (self.variances - self.tail_variance)) @ self.rows(columns).T
         if isinstance(rows, NewRows) or isinstance(columns, NewRows):
             return block
-        i, j = (expect_nodes(each, self.n_nodes) for each in (rows, columns))
+        i, j = (expect_nodes(nodes, self.n_nodes) for nodes in (rows, columns))
         return block + self.tail_variance * (i[:, None] == j)
 
     def marginal_variance(self, where: ArrayLike | NewRows | None = None) -> Array:
-        """The diagonal of C, at all nodes or at some, or at new rows."""
+        """The diagonal of C at the given nodes (all by default), or at new rows."""
         vectors = self.vectors if where is None else self.rows(where)
-        # Row by row in one order, so that a node has the same variance among few as among all.
+        # A fixed summation order per row: a node's variance does not depend on which other nodes are requested.
         squares = np.square(vectors, order="C")
         return np.einsum("ij,j->i", squares, self.variances - self.tail_variance) + self.tail_variance
 
     def rows(self, where: ArrayLike | NewRows) -> Array:
-        """The values of the kept eigenvectors at some nodes, or at new rows; shape (n, n_modes)."""
+        """Rows of Q at the given nodes or new rows, shape (n, n_modes)."""
         if not isinstance(where, NewRows):
             return self.vectors[_as_slice(expect_nodes(where, self.n_nodes))]
         if where.vectors.ndim != 2 or where.vectors.shape[1] < self.first + self.n_modes:
@@ -172,11 +172,11 @@ class GaussianPrior:
                 f"New rows need {self.first + self.n_modes} columns, one for each mode, got the shape "
                 f"{where.vectors.shape}."
             )
-        found, has_value = where.vectors[:, self.first : self.first + self.n_modes], self._has_value(where)
-        return found if has_value.all() else np.where(has_value, found, 0.0)
+        values, has_value = where.vectors[:, self.first : self.first + self.n_modes], self._has_value(where)
+        return values if has_value.all() else np.where(has_value, values, 0.0)
 
     def own_variance(self, where: ArrayLike | NewRows) -> Array:
-        """The variance of u at new rows that neighbors do not determine, see `NewRows`; zero at nodes."""
+        """The variance of u at new rows that neither nodes nor tail explain, see `NewRows`; zero at nodes."""
         if not isinstance(where, NewRows):
             return np.zeros(len(expect_nodes(where, self.n_nodes)))
         excess = np.maximum(self.variances - self.tail_variance, 0.0)
@@ -190,11 +190,11 @@ class GaussianPrior:
         return own
 
     def _quantile(self, counted: Array, share: float) -> float:
-        """The variance that this share of the nodes stays below, kept for the next time."""
+        """The quantile of the nodes' variances, from a representative subset of nodes; cached."""
         key = share, counted.tobytes()
         if key not in self._quantiles:
-            some = self.vectors[spread(self.n_nodes)]
-            self._quantiles[key] = float(np.quantile(np.square(some) @ counted, share))
+            sample = self.vectors[spread(self.n_nodes)]
+            self._quantiles[key] = float(np.quantile(np.square(sample) @ counted, share))
         return self._quantiles[key]
 
     @cached_property
@@ -202,29 +202,29 @@ class GaussianPrior:
         return {}
 
     def _has_value(self, where: NewRows) -> NDArray[np.bool_]:
-        every = np.broadcast_to(where.has_value, where.vectors.shape[1:])
-        return every[self.first : self.first + self.n_modes]
+        mask = np.broadcast_to(where.has_value, where.vectors.shape[1:])
+        return mask[self.first : self.first + self.n_modes]
 
     def precision(self, u: ArrayLike) -> Array:
-        """``P u``, P the inverse of C on its support: for the paper's prior ``P = L / c``."""
+        """``P u`` with P the inverse of C on its support; ``P = L / c`` for the paper's prior."""
         return self._orthonormal()._power(-1.0, u)
 
     def energy(self, u: ArrayLike) -> float:
-        """``<u, P u> / 2``, infinite where u leaves the support of the prior."""
-        u, same = expect_field(u, self.n_nodes), self._orthonormal()
-        if np.linalg.norm(u - same._power(0.0, u)) > SUPPORT_TOLERANCE * np.linalg.norm(u):
+        """``<u, P u> / 2``, infinite if u lies outside the support of the prior."""
+        u, prior = expect_field(u, self.n_nodes), self._orthonormal()
+        if np.linalg.norm(u - prior._power(0.0, u)) > SUPPORT_TOLERANCE * np.linalg.norm(u):
             return float("inf")
-        return 0.5 * float(np.vdot(u, same._power(-1.0, u)))
+        return 0.5 * float(np.vdot(u, prior._power(-1.0, u)))
 
     def _power(self, power: float, u: ArrayLike) -> Array:
-        """``C^power u`` on the support of C, u of one field or several."""
+        """``C^power u`` on the support of C, for one field u or several as columns."""
         u, v = expect_field(u, self.n_nodes), np.append(self.variances, self.tail_variance)
         to_power = np.power(v, power, out=np.zeros_like(v), where=v > 0)
         modes, tail = to_power[:-1], to_power[-1]
         return (((modes - tail) * (u.T @ self.vectors)) @ self.vectors.T).T + tail * u
 
     def _orthonormal(self) -> GaussianPrior:
-        """The same C with orthonormal columns: itself, or, of a learned prior, made by a singular value decomposition."""
+        """The same C with orthonormal columns; those of a learned prior come from a singular value decomposition."""
         if self._is_orthonormal:
             return self
         if self.tail_variance > 0:
@@ -240,15 +240,15 @@ class GaussianPrior:
 
     @cached_property
     def _is_orthonormal(self) -> bool:
-        off = np.abs(self.vectors.T @ self.vectors - np.eye(self.n_modes))
-        return bool(off.max(initial=0) < ORTHONORMAL_TOLERANCE)
+        error = np.abs(self.vectors.T @ self.vectors - np.eye(self.n_modes))
+        return bool(error.max(initial=0) < ORTHONORMAL_TOLERANCE)
 
 
 @recipe
 def full(spectrum: Spectrum) -> GaussianPrior:
     """The prior of Algorithm 1: ``v_j = c / lambda_j`` on every mode but the first (2.5), (2.6).
 
-    It needs the whole spectrum, or one whose remaining eigenvalues are known to be all equal, as for low-rank weights;
+    Requires the whole spectrum, or one whose remaining eigenvalues are known to be equal, as for low-rank weights;
     the tail is then exact too.
     """
     _require_connected(spectrum)
@@ -264,7 +264,7 @@ def full(spectrum: Spectrum) -> GaussianPrior:
 
 @recipe
 def project(spectrum: Spectrum, *, n_modes: int | None = None) -> GaussianPrior:
-    """The prior of Algorithm 2: ``v_j = c / lambda_j`` for 0 < j < n_modes, nothing else (4.2)."""
+    """The prior of Algorithm 2: ``v_j = c / lambda_j`` for 0 < j < n_modes, zero elsewhere (4.2)."""
     _require_connected(spectrum)
     spectrum = _first(spectrum, n_modes)
     return _inverse_laplacian(spectrum, None, f"project(n_modes={spectrum.n_modes})")
@@ -274,10 +274,10 @@ def project(spectrum: Spectrum, *, n_modes: int | None = None) -> GaussianPrior:
 def approximate(
     spectrum: Spectrum, *, n_modes: int | None = None, lambda_bar: float | None = None
 ) -> GaussianPrior:
-    """The prior of Algorithm 3: as `project`, and ``c / lambda_bar`` on all other directions (4.4).
+    """The prior of Algorithm 3: `project` plus variance ``c / lambda_bar`` in all other directions (4.4).
 
-    `lambda_bar` replaces the eigenvalues that were not computed; by default it is the largest computed one. q_0 is
-    removed from the tail too, which (4.4) as printed omits.
+    `lambda_bar` stands in for the eigenvalues that were not computed and defaults to the largest computed one. q_0
+    is removed from the tail as well, which (4.4) as printed omits.
     """
     _require_connected(spectrum)
     spectrum = _first(spectrum, n_modes)
@@ -299,25 +299,25 @@ def matern(
     lambda_bar: float | None = None,
     constant: float = 1.0,
 ) -> GaussianPrior:
-    """A prior of learnable scale and smoothness: ``v_j = c (lambda_j + tau^2)^-alpha`` on every mode.
+    """The Matern prior: ``v_j = c (lambda_j + tau^2)^-alpha`` on every mode.
 
-    It keeps q_0 and exists on a disconnected graph.
+    Its scale and smoothness can be learned. It keeps q_0 and is defined on disconnected graphs too.
 
     Args:
         spectrum: the eigenpairs.
-        tau: inverse length scale; modes with ``lambda_j < tau^2`` have nearly equal weight.
-        alpha: smoothness; 1 with tau -> 0 is the paper's prior with q_0 kept.
-        n_modes: how many modes to use; all of the spectrum's by default.
-        tail: give the directions that were not computed ``c (lambda_bar + tau^2)^-alpha`` each.
-        lambda_bar: the eigenvalue used for them; by default `spectrum.rest` or the largest.
-        constant: factor on the variance of the modes of eigenvalue zero; 0 removes them.
+        tau: inverse length scale; modes with ``lambda_j < tau^2`` have nearly equal variance.
+        alpha: smoothness; alpha = 1 with tau -> 0 is the paper's prior with q_0 kept.
+        n_modes: number of modes to use; all of the spectrum's by default.
+        tail: whether directions that were not computed have the variance ``c (lambda_bar + tau^2)^-alpha`` each.
+        lambda_bar: the eigenvalue assumed for them; by default `spectrum.rest` or the largest.
+        constant: factor on the variance of the modes with eigenvalue zero; 0 removes them.
     """
     tau, alpha = expect_number(tau, "tau"), expect_number(alpha, "alpha")
     expect_flag(tail, "tail")
     constant = expect_number(constant, "constant", zero=True)
     spectrum = _first(spectrum, n_modes)
-    # relative to the largest, so that no power overflows; c restores the scale
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+    # Relative to the largest weight, to prevent overflow of the powers; c restores the scale.
+    with np.errstate(over="ignore", invalid="ignore"):  # `_scaled` rejects what overflows nevertheless
         square = np.square(tau)
         base = spectrum.values[0] + square
         weights = ((spectrum.values + square) / base) ** -alpha
@@ -334,21 +334,21 @@ def matern(
 
 
 def _as_slice(nodes: NDArray[np.integer]) -> slice | NDArray[np.integer]:
-    """Nodes that follow each other as a slice, which copies nothing; others as they are."""
+    """Consecutive nodes as a slice, which indexes without a copy; other nodes unchanged."""
     if nodes.ndim != 1 or nodes.size < 2 or nodes[0] < 0 or nodes[-1] - nodes[0] != nodes.size - 1:
         return nodes
     return slice(int(nodes[0]), int(nodes[-1]) + 1) if np.all(np.diff(nodes) == 1) else nodes
 
 
 def _inverse_laplacian(spectrum: Spectrum, lambda_bar: float | None, name: str) -> GaussianPrior:
-    """Variances proportional to ``1 / lambda_j``, none on q_0, ``1 / lambda_bar`` on the tail."""
+    """Variances proportional to ``1 / lambda_j``, 0 for q_0, and to ``1 / lambda_bar`` in the tail."""
     weights = np.zeros(spectrum.n_modes)
     weights[1:] = 1 / spectrum.values[1:]
     return _scaled(spectrum, weights, 0.0 if lambda_bar is None else 1 / lambda_bar, name)
 
 
 def _scaled(spectrum: Spectrum, weights: Array, tail_weight: float, name: str) -> GaussianPrior:
-    """The prior with these relative variances, scaled so that ``tr C = N`` (2.6)."""
+    """The prior with these relative variances, normalized to ``tr C = N`` (2.6)."""
     n_nodes, n_modes = spectrum.vectors.shape
     with np.errstate(over="ignore"):
         trace = weights.sum() + tail_weight * (n_nodes - n_modes)
@@ -363,7 +363,7 @@ def _expect_spectrum(spectrum: object) -> None:
 
 
 def _first(spectrum: Spectrum, n_modes: int | None) -> Spectrum:
-    """The spectrum cut to its first modes."""
+    """The spectrum truncated to its first modes."""
     _expect_spectrum(spectrum)
     if n_modes is None or expect_whole(n_modes, "n_modes") == spectrum.n_modes:
         return spectrum
@@ -371,7 +371,7 @@ def _first(spectrum: Spectrum, n_modes: int | None) -> Spectrum:
 
 
 def _require_connected(spectrum: Spectrum) -> None:
-    """Refuse a graph on which ``1 / lambda_j`` does not exist for some j >= 1, or there is no such j."""
+    """Raise if there is no mode j >= 1, or one with ``lambda_j = 0``."""
     _expect_spectrum(spectrum)
     if spectrum.n_modes < 2:
         raise ValueError(
