@@ -149,7 +149,7 @@ class GaussianPrior:
         return u
 
     def covariance(self, rows: ArrayLike | NewRows, columns: ArrayLike | NewRows) -> Array:
-        """The block ``C[rows, columns]`` of ``C = Q (v - v_tail) Q^T + v_tail I``; new rows have the first term only."""
+        """The block ``C[rows, columns]`` of ``C = Q (v - v_tail) Q^T + v_tail I``; no tail term with new rows."""
         block = (self.rows(rows) * (self.variances - self.tail_variance)) @ self.rows(columns).T
         if isinstance(rows, NewRows) or isinstance(columns, NewRows):
             return block
@@ -224,7 +224,7 @@ class GaussianPrior:
         return (((modes - tail) * (u.T @ self.vectors)) @ self.vectors.T).T + tail * u
 
     def _orthonormal(self) -> GaussianPrior:
-        """The same C with orthonormal columns; those of a learned prior come from a singular value decomposition."""
+        """The same C with orthonormal columns, for a learned prior by singular value decomposition."""
         if self._is_orthonormal:
             return self
         if self.tail_variance > 0:

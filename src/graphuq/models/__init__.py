@@ -1,4 +1,4 @@
-"""The likelihoods: labels y at a few nodes -> Phi(u; y), minus the log likelihood of u (Sec. 3)."""
+"""Labels y at a few nodes in; Phi(u; y), the negative log likelihood of the field u, out (Sec. 3)."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def unlabeled(model: Any, settings: Any) -> Any:
-    """The model of a name, with those of its numbers that the settings give; one of a user's own as it is."""
+    """The model with this name, its parameters taken from the settings where given; a custom model as it is."""
     if not isinstance(model, str):
         return model
     kind = MODELS[model]

@@ -1,4 +1,4 @@
-"""What a model must offer, what it may offer, and the checks on the labels that every model makes."""
+"""The interface of a likelihood, required and optional, and the validation of labels that all models share."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from graphuq._warn import warn
 
 
 class Model(Protocol):
-    """A likelihood: Phi(u; y) as a function of u at the nodes it looks at.
+    """A likelihood: Phi(u; y) as a function of u at the nodes that the model sees.
 
-    Your own model is a small class with `nodes` and `phi`; make it a dataclass if its noise is to be learned. Write
-    `phi` with `jax.numpy`; JAX takes its gradient. A model may offer more, by any of these attributes and methods:
+    A custom model is a small class with `nodes` and `phi`; make it a dataclass if its noise is to be learned.
+    Write `phi` with `jax.numpy`, so that JAX can differentiate it. The following attributes and methods are
+    optional:
 
-    | offer | what it is | without it |
+    | name | meaning | default |
     |---|---|---|
-    | ``n_classes`` | the number of classes K | 2 |
+    | ``n_classes`` | number of classes K | 2 |
     | ``n_fields`` | columns of u: 1 (its sign is the class) or K (the largest is the class) | 1 |
-    | ``y`` | the class of each labeled node, 0 to K - 1 | labels cannot be checked |
-    | ``numbers`` | names of its numbers for `GraphClassifier` to report, such as "gamma" | none |
-    | ``noise`` | standard deviation of the noise that a label adds to u | 0 |
-    | ``mistake_rate`` | probability that a label names another class than that of its node, noise included | 0 |
+    | ``y`` | class of each labeled node, 0 to K - 1 | labels cannot be checked |
+    | ``numbers`` | names of the parameters that `GraphClassifier` reports, such as "gamma" | none |
+    | ``noise`` | standard deviation of the noise that is added to u before it is labeled | 0 |
+    | ``mistake_rate`` | probability that a label differs from the class of its node, noise included | 0 |
     | ``sees_all_nodes`` | whether `phi` takes u at every node instead of u[nodes] | False |
     | ``labels_are_real`` | whether the label of a node is u itself rather than its sign | False |
-    | ``sites()`` | closed-form moments, for expectation propagation, evidence and learning | `TypeError` |
-    | ``walls()`` | a Gaussian cut by planes, for the `Orthant` sampler | `TypeError` |
-    | ``log_likelihood(u)`` | the log likelihood of each label, for ArviZ's leave-one-out | missing from `to_arviz` |
-    | ``curvature()`` | a bound on the second derivative of Phi, and whether Phi is convex, for `find_mode` | 1, no |
-    | ``reduced(B, progress)`` | Phi(B z) as a function of z that is a pytree, where it is faster than `phi`; otherwise None | `phi` |
-    | ``reference(B)`` | a Gaussian close to the posterior of z, u = B z, for `Referenced` | that of `sites` |
-    | ``default_sampler()`` | the sampler that `sample` uses | `NUTS` |
-    | ``hyperprior()`` | the prior of the noise, for `learn` | `TypeError` |
+    | ``sites()`` | closed-form tilted moments, for expectation propagation, evidence and learning | `TypeError` |
+    | ``walls()`` | the posterior as a Gaussian cut by planes, for the `Orthant` sampler | `TypeError` |
+    | ``log_likelihood(u)`` | log likelihood of each label, for ArviZ's leave-one-out | not in `to_arviz` |
+    | ``curvature()`` | bound on the second derivative of Phi; whether Phi is convex; for `find_mode` | 1, no |
+    | ``reduced(B, progress)`` | Phi(B z) as a pytree function of z if that is faster than `phi`, else None | `phi` |
+    | ``reference(B)`` | Gaussian close to the posterior of z, u = B z, for `Referenced` | that of `sites` |
+    | ``default_sampler()`` | sampler that `sample` uses | `NUTS` |
+    | ``hyperprior()`` | prior of the noise, for `learn` | `TypeError` |
     """
 
     @property
@@ -49,17 +50,17 @@ class Model(Protocol):
         ...
 
     def phi(self, u: jax.Array) -> jax.Array:
-        """Minus the log likelihood, up to a constant; u of shape (n_seen,), or (n_seen, n_fields) if several."""
+        """The negative log likelihood up to a constant; u has shape (n_seen,) or (n_seen, n_fields)."""
         ...
 
 
 class Walls(NamedTuple):
-    """A likelihood that depends only on which side of zero a field is on, or which of several fields is the largest.
+    """A likelihood that depends only on the sign of a noisy field, or on the order of several noisy fields.
 
     Attributes:
-        noise: standard deviation of the Gaussian noise that is added to every field first.
-        height: what the wrong side costs for each field that is larger than the label's own; infinite forbids it.
-        leader_only: whether only the largest field counts, so that all ranks after the first cost the same.
+        noise: standard deviation of the Gaussian noise added to every field first.
+        height: increase of Phi for each field that is larger than the label's own; infinite forbids the crossing.
+        leader_only: whether only the largest field matters, so that all ranks after the first cost the same.
     """
 
     noise: float
@@ -68,15 +69,15 @@ class Walls(NamedTuple):
 
 
 class Curvature(NamedTuple):
-    """A bound on the second derivatives of Phi where u is of order one, and whether Phi is convex everywhere."""
+    """A bound on the second derivatives of Phi for u of order one, and whether Phi is convex everywhere."""
 
     bound: float
     convex: bool
 
 
-# Of each thread its own, which the filters of `warnings` are not.
+# A context variable because, unlike the filters of `warnings`, it is local to each thread.
 _MUTED: ContextVar[bool] = ContextVar("muted", default=False)
-LEARNED_FIELDS = ("nodes", "y", "gamma")  # that a model must have as fields for its noise to be learned
+LEARNED_FIELDS = ("nodes", "y", "gamma")  # dataclass fields required for learning the noise
 DEFAULTS: dict[str, Any] = {
     "n_classes": 2,
     "n_fields": 1,
@@ -104,37 +105,37 @@ _MISSING = {
 
 
 def offer(model: Model, name: str) -> Any:
-    """What a model says of itself under this name, or what holds for one that says nothing."""
+    """An optional attribute of a model, or its default."""
     return getattr(model, name, DEFAULTS[name])
 
 
 def offers(model: Model, name: str) -> bool:
-    """Whether a model has this to offer."""
+    """Whether a model provides this optional attribute or method."""
     return getattr(model, name, None) is not None
 
 
 def has_evidence(model: Model) -> bool:
-    """Whether its noise can be learned."""
+    """Whether the noise of a model can be learned from the evidence."""
     return offers(model, "sites") and offers(model, "hyperprior")
 
 
 def ask(model: Model, name: str, *arguments: Any) -> Any:
-    """What a model offers under this name; the one `TypeError` for what it does not."""
+    """The value or result of an optional attribute or method; `TypeError` if the model lacks it."""
     if not offers(model, name):
         raise TypeError(f"{type(model).__name__} {_MISSING[name]}")
-    found = getattr(model, name)
-    return found(*arguments) if callable(found) else found
+    member = getattr(model, name)
+    return member(*arguments) if callable(member) else member
 
 
 def curvature(model: Model) -> Curvature:
-    """The bound that a model offers, or a guess."""
+    """The curvature of a model, or a guess if it does not provide one."""
     return ask(model, "curvature") if offers(model, "curvature") else Curvature(1.0, False)
 
 
 def labeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64], n_classes: int) -> Model:
-    """The model of these labels: from one without, such as ``Probit(gamma=0.2)``, or from a class or function of them.
+    """Attach labels to a model without any, such as ``Probit(gamma=0.2)``, or call a class or function with them.
 
-    A class or function of your own is called with nodes and y, and with `n_classes` too where it takes that.
+    A class or function is called with nodes and y, and also with `n_classes` if it has such a parameter.
     """
     is_template = is_dataclass(model) and not isinstance(model, type)
     source: Any = type(model) if is_template else model
@@ -152,7 +153,7 @@ def labeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64], n_classe
 
 
 def expect_model(model: object) -> None:
-    """Refuse what is no model, and a model without labels."""
+    """Raise `TypeError` unless this is a model with labels."""
     if isinstance(model, type) or not hasattr(model, "phi"):
         raise TypeError(
             f"model must be a model with labels, such as models.Probit(nodes, y), got {called(model)}."
@@ -162,8 +163,8 @@ def expect_model(model: object) -> None:
 
 
 def expect_fields(model: Any, *names: str) -> None:
-    """Refuse a model that cannot be made anew with other labels, or another noise."""
-    if not set(names) <= _own(model):
+    """Raise `TypeError` unless the model is a dataclass in which `replace` can change these fields."""
+    if not set(names) <= _init_fields(model):
         raise TypeError(
             f"{type(model).__name__} must be a dataclass with the fields {', '.join(names)}: it is made anew with others of "
             "these where labels are added or the noise is learned. Or choose a prior, and fit all labels at once."
@@ -171,14 +172,14 @@ def expect_fields(model: Any, *names: str) -> None:
 
 
 def remade(model: Any, **others: Any) -> Any:
-    """The same model with other labels or numbers, of whose labels it was warned before."""
+    """A copy of the model with other labels or parameters, without repeating the warnings about its labels."""
     with warned_before():
         return replace(model, **others)
 
 
 def with_numbers(model: Any, numbers: dict[str, float]) -> Model:
-    """A model of one's own with these numbers, if it is a dataclass or has them already."""
-    changes = {name: value for name, value in numbers.items() if name in _own(model)}
+    """A custom model with these parameters, which must be dataclass fields or have these values already."""
+    changes = {name: value for name, value in numbers.items() if name in _init_fields(model)}
     model = remade(model, **changes) if changes else model
     for name, value in numbers.items():
         if getattr(model, name, None) != value:
@@ -189,14 +190,14 @@ def with_numbers(model: Any, numbers: dict[str, float]) -> Model:
     return cast(Model, model)
 
 
-def _own(model: Any) -> set[str]:
-    """The fields that a model can be made anew with."""
-    return {each.name for each in fields(model) if each.init} if is_dataclass(model) else set()
+def _init_fields(model: Any) -> set[str]:
+    """Names of the dataclass fields that `replace` can change."""
+    return {field.name for field in fields(model) if field.init} if is_dataclass(model) else set()
 
 
 @contextmanager
 def warned_before() -> Iterator[None]:
-    """Models made inside do not warn of their labels: that was done when these were first read."""
+    """Suppress warnings about labels of models created inside: they were issued when the labels were read."""
     token = _MUTED.set(True)
     try:
         yield
@@ -205,14 +206,14 @@ def warned_before() -> Iterator[None]:
 
 
 def is_traced(value: object) -> bool:
-    """Whether JAX is differentiating or compiling with respect to a value."""
+    """Whether a value is a JAX tracer, as during differentiation or compilation."""
     return isinstance(value, jax.core.Tracer)
 
 
 def check_label_model(model: Any) -> None:
-    """Doubt the labels and numbers of a frozen model, and keep them as arrays, numbers, and counts of classes.
+    """Validate the labels and parameters of a frozen model, convert them, and fill in `n_classes` and `n_fields`.
 
-    A model without labels is left for `labeled` to complete. What JAX traces has no value yet and is not doubted.
+    A model without labels is left for `labeled` to complete. JAX tracers have no value yet and are not checked.
     """
     for name in model.numbers:
         if not is_traced(value := getattr(model, name)):
@@ -226,8 +227,8 @@ def check_label_model(model: Any) -> None:
     n_classes = max(2, int(y.max()) + 1) if model.n_classes is None else expect_whole(model.n_classes, "n_classes")
     if y.max() >= n_classes or n_classes < 2:
         raise ValueError(f"A label is {y.max()}, and with n_classes = {n_classes} they go up to {n_classes - 1}.")
-    usual = 1 if n_classes == 2 else n_classes
-    n_fields = usual if model.n_fields is None else expect_whole(model.n_fields, "n_fields")
+    default = 1 if n_classes == 2 else n_classes
+    n_fields = default if model.n_fields is None else expect_whole(model.n_fields, "n_fields")
     if n_fields not in ((1, 2) if n_classes == 2 else (n_classes,)):
         raise ValueError(
             f"n_fields must be {n_classes}, one for each class, or 1 for two classes, got {n_fields}."
@@ -239,13 +240,13 @@ def check_label_model(model: Any) -> None:
 
 
 def _warn_of_gaps(y: NDArray[np.int64]) -> None:
-    """Classes are counted from 0, and who writes 1 and 2 may mean two of them."""
-    found = np.unique(y)
-    gaps = np.flatnonzero(found != np.arange(found.size))
-    if found.size > 1 and gaps.size and not _MUTED.get():
+    """Warn if a class below the largest has no label: labels 1 and 2 may be meant as two classes."""
+    classes = np.unique(y)
+    gaps = np.flatnonzero(classes != np.arange(classes.size))
+    if classes.size > 1 and gaps.size and not _MUTED.get():
         warn(
-            f"y holds classes up to {found[-1]}, counted from 0, and class {gaps[0]} has no label: {found[-1] + 1:,} classes "
-            f"are taken. Give n_classes={found[-1] + 1} if they are meant, and else number classes without gaps, as "
+            f"y holds classes up to {classes[-1]}, counted from 0, and class {gaps[0]} has no label: {classes[-1] + 1:,} classes "
+            f"are taken. Give n_classes={classes[-1] + 1} if they are meant, and else number classes without gaps, as "
             "np.unique(y, return_inverse=True)[1] does.",
         )
 
@@ -258,9 +259,9 @@ def signs(y: Any) -> Any:
 def check_labels(
     nodes: ArrayLike, y: ArrayLike, n_classes: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Labeled nodes and their classes, 0 to K - 1, each node once; -1 and +1 stand for the classes 0 and 1 of two.
+    """Validate labels: unique nodes and their classes 0 to K - 1; labels -1 and +1 become classes 0 and 1.
 
-    A node given twice with one label counts once; with two different labels it is refused.
+    A node that is repeated with the same label is kept once; with different labels it is an error.
     """
     refuse_masked(nodes, "nodes")
     indices = np.atleast_1d(np.asarray(nodes))

@@ -1,4 +1,4 @@
-"""Ginzburg-Landau: relaxed labels drawn to -1 and +1, or to the corners of a simplex, at every node (Sec. 3.3)."""
+"""The Ginzburg-Landau model: real labels pulled to -1 and +1, or to simplex corners, at every node (Sec. 3.3)."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ if TYPE_CHECKING:
     from graphuq.inference.ep import Gaussian
     from graphuq.inference.sampler import Sampler
 
-# Labels and wells have curvatures 1 / gamma^2 and 1 / epsilon; beside more than 1e16 doubles have no digit for the prior.
+# Labels and wells have curvatures 1 / gamma^2 and 1 / epsilon; next to more than 1e16 the prior is lost to
+# rounding.
 SHARPEST = {"gamma": 1e-8, "epsilon": 1e-16}
 
 
 def double_well(v: jax.Array, epsilon: float) -> jax.Array:
-    """The potential ``W_eps(v) = (v^2 - 1)^2 / (4 epsilon)`` of Sec. 2.4."""
+    """The double-well potential ``W_eps(v) = (v^2 - 1)^2 / (4 epsilon)`` of Sec. 2.4."""
     return (v**2 - 1) ** 2 / (4 * epsilon)
 
 
 def simplex_wells(v: jax.Array, epsilon: float) -> jax.Array:
-    """A well at each corner of a simplex (Garcia-Cardona, Merkurjev, Bertozzi, Flenner, Percus 2014).
+    """Wells at the corners of a simplex (Garcia-Cardona, Merkurjev, Bertozzi, Flenner, Percus 2014).
 
         W_eps(v) = 4 / eps prod_k |w - p_k|^2 / 2,    w_k = v_k - mean(v),    p_k = e_k - 1/K,
 
-    v of shape (..., K). It does not change when all v_k move together. For K = 2 it is the double well of
-    ``v_1 - v_0``, and the wells are as narrow for any K.
+    v of shape (..., K). It is invariant to adding a constant to all v_k. For K = 2 it is the double well of
+    ``v_1 - v_0``, and the width of the wells does not depend on K.
     """
     return 4 / epsilon * jnp.prod(corner_distances(v) / 2, axis=-1)
 
@@ -45,7 +46,7 @@ def corner_distances(v: jax.Array) -> jax.Array:
 
 
 def relaxed_sign(u: jax.Array, epsilon: float) -> jax.Array:
-    """``S_eps(u)``: where the gradient flow of the double well, started at u, stands at time 1.
+    """``S_eps(u)``: the gradient flow of the double well from u, evaluated at time 1.
 
     The flow ``dv/dt = -(v^3 - v) / epsilon`` has the closed form
 
@@ -62,9 +63,9 @@ class GinzburgLandau:
 
         Phi(v; y) = sum_{all i} W_eps(v_i) + sum_{labeled j} |y_j - v_j|^2 / (2 gamma^2)
 
-    The double well acts at every node, labeled or not, and the labels of this model are the real numbers v
-    themselves. With a field for each of K classes the wells are those of `simplex_wells` and the misfit
-    is ``|w_j - p_y|^2 / gamma^2``: for K = 2 the same function of ``v_1 - v_0``.
+    The double well acts at every node, labeled or not, and the labels of this model are the real values v
+    themselves. With one field for each of K classes the wells are those of `simplex_wells` and the misfit is
+    ``|w_j - p_y|^2 / gamma^2``; for K = 2 both are the same functions of ``v_1 - v_0`` as above.
     """
 
     nodes: NDArray[np.int64] | None = None
@@ -85,12 +86,12 @@ class GinzburgLandau:
                 raise SettingError(name, f"of Ginzburg-Landau must be at least {least:g}, got {value:g}.")
 
     def phi(self, v: jax.Array) -> jax.Array:
-        """Minus the log of the well and the likelihood, v at all nodes."""
+        """The wells plus the negative log likelihood, v at all nodes."""
         wells = double_well if self.n_fields == 1 else simplex_wells
         return jnp.sum(wells(v, self.epsilon)) - jnp.sum(self.log_likelihood(v))
 
     def reduced(self, B: NDArray[np.floating], progress: bool | None = None) -> Quartic | None:
-        """``Phi(B z)`` as a polynomial of z, where that is faster; the well of K fields has too high a degree."""
+        """``Phi(B z)`` as a polynomial of z where that is faster; with K fields its degree is too high."""
         if self.n_fields != 1 or not pays(*B.shape):
             return None
         nodes, y = np.asarray(self.nodes), signs(np.asarray(self.y))
@@ -105,23 +106,23 @@ class GinzburgLandau:
         return -own[:, 0] / self.gamma**2
 
     def curvature(self) -> Curvature:
-        """A bound on [-1, 1], or between the corners."""
+        """A bound on the second derivative within [-1, 1], or between the corners."""
         stretch = 1 if self.n_fields == 1 else 2
         return Curvature(stretch * (2 / float(self.epsilon) + 1 / float(self.gamma) ** 2), convex=False)
 
     def reference(self, matrix: NDArray[np.float64]) -> Gaussian:
-        """N(m, S) on z, where v = B z has these labels and a harmonic well kappa v^2 / 2 at every node.
+        """The posterior N(m, S) of z, v = B z, with each double well replaced by a harmonic one, kappa v^2 / 2.
 
             S^-1 = I + kappa B^T B + B_lab^T B_lab / gamma^2,    m = S B_lab^T y / gamma^2,
             kappa = max(0, mean over nodes of E[W_eps''(v_i)]),    E[W_eps''(v)] = (3 E[v^2] - 1) / eps,
 
-        the expectation being under N(m, S) itself. It favors one side at a node only as far as the labels reach, so it
-        covers all modes of the posterior and is a good starting law for replicas. `matrix` is B, of shape (n_nodes,
-        n_latent).
+        where the expectation is under N(m, S) itself. It favors one sign at a node only as far as the labels do,
+        so it covers all modes of the posterior and is a good initial distribution for replicas. `matrix` is B, of
+        shape (n_nodes, n_latent).
 
-        With K fields each has such a Gaussian, with the label's corner ``2 p_y`` in place of y and twice the misfit and
-        well of one field: only differences between fields matter, and ``v_c - v_k`` plays the part of v for two
-        classes.
+        With K fields each has such a Gaussian, with the label's corner ``2 p_y`` in place of y and twice the
+        misfit and well of one field, because only differences between fields matter and ``v_c - v_k`` takes the
+        role that v has for two classes.
         """
         from scipy.linalg import eigh
         from scipy.optimize import brentq
@@ -136,19 +137,19 @@ class GinzburgLandau:
         precision = stretch / float(self.gamma) ** 2
         labeled = matrix[np.asarray(self.nodes)]
         without_wells = np.eye(matrix.shape[1]) + precision * labeled.T @ labeled
-        # In these directions both parts of S^-1 are diagonal: kappa then costs nothing to vary.
+        # The generalized eigenvectors diagonalize S^-1 for every kappa, so evaluating another kappa is cheap.
         strength, directions = eigh(matrix.T @ matrix, without_wells)
         strength = np.maximum(strength, 0)
         pull = precision * directions.T @ (labeled.T @ y)  # (n_latent, n_fields)
 
         def curvature(kappa: float) -> float:
-            """The mean of E[W_eps''] when the harmonic well is kappa."""
+            """The mean of E[W_eps''] over nodes for the harmonic well kappa."""
             variance = 1 / (1 + stretch * kappa * strength)
             square = np.square(variance[:, None] * pull).sum(axis=1) / (1 if n_fields == 1 else n_fields - 1)
             second_moment = stretch * np.sum(strength * (variance + square)) / len(matrix)
             return float((3 * second_moment - 1) / self.epsilon)
 
-        # The curvature falls as kappa grows, so there is one solution, between 0 and the first value.
+        # The curvature decreases with kappa, so the fixed point is unique and lies between 0 and curvature(0).
         most = curvature(0.0)
         kappa = brentq(lambda kappa: curvature(kappa) - kappa, 0.0, most) if most > 0 else 0.0
         variance = 1 / (1 + stretch * kappa * strength)
@@ -156,7 +157,7 @@ class GinzburgLandau:
         return Gaussian(mean=mean.T.ravel(), factor=np.kron(np.eye(n_fields), factor))
 
     def default_sampler(self) -> Sampler:
-        """Replicas that cross between modes."""
+        """Parallel tempering, whose replicas cross between modes."""
         from graphuq.inference.reference import Referenced
         from graphuq.inference.tempering import Tempered
 

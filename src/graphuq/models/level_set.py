@@ -1,4 +1,4 @@
-"""Bayesian level-set: the label is the sign of u, or its largest field, seen through Gaussian noise (Sec. 3.2)."""
+"""The Bayesian level-set model: a label is the sign of u, or its largest field, plus noise (Sec. 3.2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from graphuq.learning.hyperprior import Hyperprior
 
 
-# Nobody climbs a wall of e^-10,000; squares of what falls from a higher one are too large for single precision.
+# A wall of this height is never crossed (probability e^-10,000); higher ones would overflow squares in single
+# precision.
 HIGHEST_WALL = 1e4
 
 
@@ -28,9 +29,9 @@ class LevelSet:
 
         Phi(u; y) = sum_j |y_j - S(u_j)|^2 / (2 gamma^2)
 
-    Every label on the wrong side costs ``2 / gamma^2``. With a field for each of K classes, S(u) is the corner e_k
-    of the largest field u_k and y_j the corner of the label, so that a wrong label costs ``1 / gamma^2``. Phi is
-    piecewise constant: it has no gradient to follow and the posterior has no mode.
+    Each label on the wrong side adds ``2 / gamma^2``. With one field for each of K classes, S(u) is the unit
+    vector e_k of the largest field u_k and y_j that of the label, so that a wrong label adds ``1 / gamma^2``. Phi
+    is piecewise constant: its gradient carries no information and the posterior has no mode.
     """
 
     nodes: NDArray[np.int64] | None = None
@@ -45,7 +46,7 @@ class LevelSet:
         check_label_model(self)
 
     def phi(self, u: jax.Array) -> jax.Array:
-        """Minus the log likelihood of u at the labeled nodes."""
+        """The negative log likelihood of u at the labeled nodes."""
         return -jnp.sum(self.log_likelihood(u))
 
     def log_likelihood(self, u: jax.Array) -> jax.Array:
@@ -63,13 +64,13 @@ class LevelSet:
         return float(others / (1 + others))
 
     def walls(self) -> Walls:
-        """Steps of finite height, where the label's field begins or ceases to be the largest."""
+        """Walls of finite height, where the label's field starts or stops being the largest."""
         height = (2 if self.n_fields == 1 else 1) / float(self.gamma) ** 2
         return Walls(0.0, min(height, HIGHEST_WALL), leader_only=True)
 
     @property
     def sites(self) -> Any:
-        """Sites for two classes; with more, the step depends on all fields at once and has no closed form."""
+        """Sites of one field; with several, the likelihood depends on all fields at once: no closed form."""
         return self._sites if self.n_fields == 1 else None
 
     def _sites(self) -> Sites:
@@ -78,7 +79,7 @@ class LevelSet:
         return Sites.level_set(np.asarray(signs(self.y), float), float(self.gamma))
 
     def curvature(self) -> Curvature:
-        """None: steps have no second derivative, and the posterior has no mode."""
+        """Unbounded: steps have no second derivative, and the posterior has no mode."""
         return Curvature(np.inf, convex=False)
 
     def default_sampler(self) -> Sampler:
@@ -88,7 +89,7 @@ class LevelSet:
         return Orthant()
 
     def hyperprior(self) -> Hyperprior:
-        """The hyperprior; this gamma is a different quantity from probit's."""
+        """The hyperprior of the level-set model, whose gamma is a different quantity from probit's."""
         from graphuq.learning.hyperprior import Hyperprior
 
         return Hyperprior.level_set()
