@@ -1,14 +1,14 @@
-"""What the labels say about every row: one protocol, and three implementations.
+"""Prior, model and draws or sites in; class probabilities at every row out: one protocol, three implementations.
 
-| leaf | made by | what it holds |
+| class | created by | contents |
 |---|---|---|
 | `Draws` | `sample` | draws of z |
-| `GaussianPosterior` | expectation propagation | a Gaussian of z, in closed form |
+| `GaussianPosterior` | expectation propagation | a Gaussian for z, in closed form |
 | `Mixture` | `learn` | either of the two at several hyper-parameters, with weights |
 
-All have the same methods. `to_arviz` gives the chains of `Draws` as they are, with the log likelihood of every label and the
-statistics of the sampler; of a `Mixture` of draws one chain with the log likelihood; of anything in closed form one chain of
-independent draws of u alone.
+All have the same methods. `to_arviz` returns the chains of `Draws` unchanged, with the log likelihood of every
+label and the sampler statistics; for a `Mixture` of draws one chain with the log likelihood; for closed forms one
+chain of independent draws of u, without a log likelihood.
 """
 
 from graphuq.posterior.archive import load

@@ -1,7 +1,7 @@
-"""A posterior of any kind to one file, and back.
+"""A posterior of any kind in; a single file out, and back.
 
-The columns of the prior's basis are stored once, however many components share them. Expectation propagation is
-stored as its sites, from which the Gaussian follows.
+The columns of the prior's basis are stored once for all components that share them. A Gaussian posterior is stored
+as the sites of expectation propagation, from which it is restored.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from graphuq.prior import GaussianPrior
 FORMAT = "graphuq posterior 3"
 KINDS: dict[str, Any] = {each.__name__: each for each in MODELS.values()}
 WHOLE = "drawn from"
-_ARRAYS = ("nodes", "y")  # of a model
-_LEARNED = ("gamma", "delta", "noise")  # numbers in which the components of a mixture differ
+_ARRAYS = ("nodes", "y")  # array fields of a model
+_LEARNED = ("gamma", "delta", "noise")  # parameters that may differ between the components of a mixture
 
 Arrays = archive.Arrays
 
 
 def save(posterior: Posterior, path: Path) -> None:
-    """Write draws or sites, prior and model, so that the file stands alone."""
+    """Write draws or sites, prior and model to a self-contained file."""
     facts, arrays = pack(posterior)
     archive.write(path, FORMAT, facts, arrays)
 
 
 def load(path: str | Path, *, model: Model | None = None) -> AnyPosterior:
-    """Read what `save` wrote; a model of your own must be given again."""
+    """Read a file written by `save`; a custom model must be passed again."""
     if model is not None:
         expect_model(model)
     facts, arrays = archive.read(expect_path(path), FORMAT, "a posterior")
@@ -50,7 +50,7 @@ def load(path: str | Path, *, model: Model | None = None) -> AnyPosterior:
 
 
 def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, Any], Arrays]:
-    """A posterior as facts and arrays; without the basis if that is given, and so kept elsewhere."""
+    """Serialize a posterior to JSON-compatible facts and arrays; a given basis is stored elsewhere and omitted."""
     whole = posterior.drawn_from if isinstance(posterior, Mixture) else None
     model = posterior.model
     arrays: Arrays = {"model nodes": np.asarray(model.nodes)}
@@ -67,14 +67,14 @@ def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, A
         facts[WHOLE], more = pack(whole, basis)
         arrays |= {f"{WHOLE} {name}": array for name, array in more.items()}
     for k, each in enumerate(posterior.components):
-        told, more = _pack_one(each)
-        facts["components"].append(told)
+        component, more = _pack_one(each)
+        facts["components"].append(component)
         arrays |= {f"{k} {name}": array for name, array in more.items()}
     return facts, arrays
 
 
 def _whole_basis(priors: list[GaussianPrior]) -> NDArray[Any]:
-    """The columns of all components, which are parts of one matrix."""
+    """The matrix that contains the columns of all components."""
     width = max(prior.first + prior.n_modes for prior in priors)
     whole = np.zeros((priors[0].n_nodes, width))
     for prior in priors:
@@ -85,22 +85,23 @@ def _whole_basis(priors: list[GaussianPrior]) -> NDArray[Any]:
 def unpack(
     facts: dict[str, Any], arrays: Arrays, model: Model | None = None, basis: NDArray[Any] | None = None
 ) -> AnyPosterior:
-    """The posterior that `pack` took apart."""
+    """Restore a posterior serialized by `pack`."""
     basis = arrays["basis"] if basis is None else basis
-    found = []
-    for k, told in enumerate(facts["components"]):
-        mine = _within(arrays, str(k))
-        mine |= {name: arrays[f"model {name}"] for name in _ARRAYS if f"model {name}" in arrays}
-        found.append(_unpack_one(told, mine, model, basis))
+    components = []
+    for k, component in enumerate(facts["components"]):
+        own = _within(arrays, str(k))
+        own |= {name: arrays[f"model {name}"] for name in _ARRAYS if f"model {name}" in arrays}
+        components.append(_unpack_one(component, own, model, basis))
     if "weights" not in arrays:
-        return found[0]
+        return components[0]
     whole: Any = None
-    if WHOLE in facts:  # not in files of before
+    if WHOLE in facts:  # absent from older files
         whole = unpack(facts[WHOLE], _within(arrays, WHOLE), model, basis)
-    return Mixture(tuple(found), arrays["weights"], float(facts["temperature"]), whole)
+    return Mixture(tuple(components), arrays["weights"], float(facts["temperature"]), whole)
 
 
 def _within(arrays: Arrays, part: str) -> Arrays:
+    """The arrays whose names start with a prefix, without it."""
     return {name.removeprefix(f"{part} "): each for name, each in arrays.items() if name.startswith(f"{part} ")}
 
 
@@ -110,8 +111,8 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
     if name in KINDS:
         settings = {f.name: getattr(model, f.name) for f in fields(KINDS[name]) if f.name not in _ARRAYS}
     else:
-        told = {each: getattr(model, each, None) for each in (*_LEARNED, *offer(model, "numbers"))}
-        settings = {each: float(value) for each, value in told.items() if isinstance(value, Real)}
+        values = {each: getattr(model, each, None) for each in (*_LEARNED, *offer(model, "numbers"))}
+        settings = {each: float(value) for each, value in values.items() if isinstance(value, Real)}
     facts = {
         "model": name,
         "model settings": settings,
@@ -131,26 +132,26 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
 
 
 def _unpack_one(
-    told: dict[str, Any], arrays: Arrays, model: Model | None, basis: NDArray[Any]
+    facts: dict[str, Any], arrays: Arrays, model: Model | None, basis: NDArray[Any]
 ) -> Draws | GaussianPosterior:
     if model is None:
-        if told["model"] not in KINDS:
-            raise TypeError(f"The file holds a model of your own, {told['model']}: give it as model=.")
+        if facts["model"] not in KINDS:
+            raise TypeError(f"The file holds a model of your own, {facts['model']}: give it as model=.")
         with warned_before():
-            model = KINDS[told["model"]](arrays["nodes"], arrays["y"], **told["model settings"])
-    elif told["model"] not in KINDS:
-        model = with_numbers(model, told["model settings"])
+            model = KINDS[facts["model"]](arrays["nodes"], arrays["y"], **facts["model settings"])
+    elif facts["model"] not in KINDS:
+        model = with_numbers(model, facts["model settings"])
     variances = arrays["variances"]
-    first = int(told["first column"])
+    first = int(facts["first column"])
     columns = basis[:, first : first + variances.size]
-    prior = GaussianPrior(columns, variances, float(told["tail variance"]), told["prior"], first)
+    prior = GaussianPrior(columns, variances, float(facts["tail variance"]), facts["prior"], first)
     seen = np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else np.asarray(model.nodes)
-    whitening = OnModes(prior, seen) if told["on modes"] else whiten(prior, seen)
-    if told["kind"] == "draws":
-        return Draws(whitening, model, arrays["z"], arrays["acceptance"], arrays["work"], told["settings"])
+    whitening = OnModes(prior, seen) if facts["on modes"] else whiten(prior, seen)
+    if facts["kind"] == "draws":
+        return Draws(whitening, model, arrays["z"], arrays["acceptance"], arrays["work"], facts["settings"])
     start = Start(arrays["precision"], arrays["shift"])
-    # Any tolerance is met at once, so that the sites stay as they are.
-    told_fit = {"tolerance": np.inf, "negligible": told["negligible"]}
-    fit = ask(model, "sites").fit(whitening.matrix(seen), start=start, **told_fit)
-    fit = replace(fit, n_sweeps=told["n_sweeps"], converged=told["converged"])
-    return GaussianPosterior(whitening, model, fit, told["negligible"])
+    # An infinite tolerance is met at once and leaves the sites unchanged.
+    settings = {"tolerance": np.inf, "negligible": facts["negligible"]}
+    fit = ask(model, "sites").fit(whitening.matrix(seen), start=start, **settings)
+    fit = replace(fit, n_sweeps=facts["n_sweeps"], converged=facts["converged"])
+    return GaussianPosterior(whitening, model, fit, facts["negligible"])

@@ -1,4 +1,4 @@
-"""Draws of u at some nodes, and what else is known of them, in; an ArviZ object out."""
+"""Draws of u at some nodes and related groups in; an ArviZ object out."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from graphuq.posterior.base import Nodes, Posterior
 
 
 def arviz_nodes(posterior: Posterior, nodes: ArrayLike | None) -> Nodes:
-    """The nodes asked for, by default those watched for convergence."""
+    """The requested nodes, by default those monitored for convergence."""
     if nodes is None:
         return watched_nodes(posterior.components[0].whitening, posterior.model)
     return expect_nodes(nodes, posterior.n_nodes)
 
 
 def arviz_object(posterior: Posterior, nodes: Nodes, groups: dict[str, Any]) -> Any:
-    """The groups, with names of their axes: an `InferenceData` with ArviZ before 1.0, a `DataTree` after."""
+    """The groups with named dimensions: an `InferenceData` with ArviZ before 1.0, a `DataTree` after."""
     try:
         import arviz
     except ImportError as error:

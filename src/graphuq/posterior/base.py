@@ -1,4 +1,4 @@
-"""The protocol of a posterior, and what all posteriors compute alike from the probabilities of their classes."""
+"""The protocol of a posterior, and the methods that all posteriors share, computed from class probabilities."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from graphuq.prior import GaussianPrior, NewRows
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
 
-# Rows whose fields are drawn together where z leaves something open: their covariance is a matrix.
+# Rows that are drawn jointly where z does not determine u: their covariance matrix is factorized.
 JOINT_ROWS = 1000
-# No probability is told as 0 or 1 where noise or uncertainty is left: smaller ones than this are no number to act on.
+# Probabilities are clipped to this where noise or uncertainty remains, so that none is reported as 0 or 1.
 LEAST_PROBABILITY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """The probability of every class at some rows and its Monte-Carlo error, shape (n_rows, n_classes) each."""
+    """Class probabilities at some rows and their Monte-Carlo errors, shape (n_rows, n_classes) each."""
 
     probability: Array
     error: Array
@@ -44,18 +44,18 @@ class LabelStatistics:
 
 
 class Diagnosis(Protocol):
-    """Whether a posterior can be trusted; printed, it is a sentence."""
+    """Whether a posterior computation converged; `str` gives an explanation in words."""
 
     @property
     def converged(self) -> bool:
-        """Whether it can."""
+        """Whether the result can be trusted."""
         ...
 
 
 class Posterior(Protocol):
-    """What is known about the classes of rows, given the labels.
+    """The posterior distribution of the classes of rows, given the labels.
 
-    Rows are nodes of the graph, given by number (by default all of them), or `NewRows`.
+    Rows are nodes of the graph, given by index (all by default), or `NewRows`.
     """
 
     @property
@@ -70,12 +70,12 @@ class Posterior(Protocol):
 
     @property
     def components(self) -> tuple[Any, ...]:
-        """The posteriors that a mixture averages, heaviest first; for any other posterior, itself alone."""
+        """The posteriors that a mixture averages, by decreasing weight; otherwise the posterior itself."""
         ...
 
     @property
     def weights(self) -> Array:
-        """Their weights, adding up to one."""
+        """The weights of the components, summing to one."""
         ...
 
     @property
@@ -91,14 +91,15 @@ class Posterior(Protocol):
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows, and its Monte-Carlo error.
 
-        With noise it is the probability of the label that a row like this would get: where classes overlap, gamma keeps
-        it away from 0 and 1. Without noise it is that of the sign, or of the largest field, of u alone: the paper's
+        With noise, it is the predictive probability of a label at the row: where classes overlap, gamma keeps it
+            away
+        from 0 and 1. Without noise, it is the probability of the sign of u, or of its largest field: the paper's
         quantity.
         """
         ...
 
     def mixed(self, probabilities: Sequence[Array]) -> Array:
-        """The answers of all components, noise included, as one."""
+        """Combine class probabilities of all components, noise included, into those of the posterior."""
         ...
 
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
@@ -108,25 +109,25 @@ class Posterior(Protocol):
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
         """Draws of u at rows, shape (n_chains, n_draws, n_rows), or (..., n_fields) if there are several.
 
-        Rows and fields are drawn jointly. Beyond 1,000 rows, the part that z does not determine (none, where z are
-        modes) is drawn jointly within each 1,000 rows only.
+        Rows and fields are drawn jointly. With more than 1,000 rows, the part of u that z does not determine (none
+        if z are modal coordinates) is drawn jointly only within blocks of 1,000 rows.
         """
         ...
 
     def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
-        """An ArviZ object of draws of u at some nodes, by default at those watched for convergence."""
+        """An ArviZ object with draws of u at some nodes, by default those monitored for convergence."""
         ...
 
     def labels(self, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
-        """Mean, variance and error of the label itself, without noise."""
+        """Posterior mean, variance and Monte-Carlo error of the noise-free label."""
         ...
 
     def left_out(self) -> Array:
-        """The probability of each class at each labeled node given all labels but its own, (n_labeled, n_classes)."""
+        """Leave-one-out class probabilities of the labeled nodes, shape (n_labeled, n_classes)."""
         ...
 
     def diagnostics(self) -> Diagnosis:
-        """Whether it can be trusted."""
+        """Convergence diagnostics."""
         ...
 
     def save(self, path: str | Path) -> None:
@@ -135,14 +136,14 @@ class Posterior(Protocol):
 
 
 def chosen_rows(posterior: Posterior, where: ArrayLike | NewRows | None) -> Nodes | NewRows:
-    """The requested rows: new ones, some nodes, or all."""
+    """The requested rows: new rows, some nodes, or all nodes."""
     if isinstance(where, NewRows):
         return where
     return np.arange(posterior.n_nodes) if where is None else expect_nodes(where, posterior.n_nodes)
 
 
 def blocks(where: Nodes | NewRows, size: int) -> Iterator[Nodes | NewRows]:
-    """The rows, some at a time; one block even if there are no rows."""
+    """Split rows into blocks; a single empty block if there are none."""
     for first in range(0, max(1, len(where)), size):
         part = slice(first, first + size)
         yield where.part(part) if isinstance(where, NewRows) else where[part]
@@ -151,7 +152,7 @@ def blocks(where: Nodes | NewRows, size: int) -> Iterator[Nodes | NewRows]:
 def latent_of(
     whitening: Whitening, z: NDArray[Any], where: Nodes | NewRows, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """u at rows given z of shape (n_chains, n_draws, n_fields * n_latent), as `Posterior.latent` tells."""
+    """Draws of u at rows given z of shape (n_chains, n_draws, n_fields * n_latent), see `Posterior.latent`."""
     n_fields, parts = z.shape[2] // whitening.n_latent, []
     for part in blocks(where, JOINT_ROWS):
         mean = drawn_fields(whitening, z, part, n_fields)
@@ -160,11 +161,11 @@ def latent_of(
     return draws[..., 0] if n_fields == 1 else draws
 
 
-# What every leaf offers beside the above: they are methods and properties of the leaves, and written once.
+# Methods and properties that the implementations share: each class assigns them to its attributes.
 
 
 def described(posterior: Posterior, *more: str) -> str:
-    """A posterior in a line: its kind and size."""
+    """The one-line `repr` of a posterior: its class and sizes."""
     sizes = (
         (posterior.n_nodes, "nodes"),
         (posterior.n_classes, "classes"),
@@ -185,45 +186,45 @@ def n_classes(self: Posterior) -> int:
 
 def prior_alone(self: Any) -> GaussianPrior:
     """The prior."""
-    found: GaussianPrior = self.whitening.prior
-    return found
+    prior: GaussianPrior = self.whitening.prior
+    return prior
 
 
 def itself_alone(self: Posterior) -> tuple[Posterior]:
-    """Itself alone, since it is not a mixture."""
+    """The posterior itself as the only component."""
     return (self,)
 
 
 def one_weight(self: Posterior) -> Array:
-    """A single weight, one."""
+    """The weight of the only component, one."""
     return np.ones(1)
 
 
 def probability(self: Posterior, where: ArrayLike | NewRows | None = None) -> Array:
-    """The probability of each class, shape (n_rows, n_classes), for the label that a row like this would get."""
+    """The predictive probability of each class at rows, noise included, shape (n_rows, n_classes)."""
     return self.classes(where).probability
 
 
 def sign_labels(self: Posterior, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
-    """Mean, variance and Monte-Carlo error of the label.
+    """Mean, variance and Monte-Carlo error of the noise-free label.
 
-    For two classes the label is -1 or +1 and its mean ``2 P(u_j >= 0) - 1``. For more it is a corner of the simplex,
-    and its mean the probability of each class, shape (n_rows, n_classes). Noise is left out.
+    For two classes the label is -1 or +1 and its mean ``2 P(u_j >= 0) - 1``. For more classes it is a corner of
+    the simplex, and its mean is the probability of each class, shape (n_rows, n_classes).
     """
-    found = self.classes(where, noise=False)
-    variance = uncertainty.label_variance(found.probability)
+    classes = self.classes(where, noise=False)
+    p, variance = classes.probability, uncertainty.label_variance(classes.probability)
     if self.n_classes > 2:
-        return LabelStatistics(found.probability, variance, found.error)
-    return LabelStatistics(found.probability[:, 1] - found.probability[:, 0], variance, 2 * found.error[:, 1])
+        return LabelStatistics(p, variance, classes.error)
+    return LabelStatistics(p[:, 1] - p[:, 0], variance, 2 * classes.error[:, 1])
 
 
 def label_mean(self: Posterior, where: ArrayLike | NewRows | None = None) -> Array:
-    """The posterior mean of the label, ``s_j`` (3.1): its sign is the class, its size says how sure we are."""
+    """The posterior mean of the label, ``s_j`` (3.1): its sign is the class, its magnitude the certainty."""
     return self.labels(where).mean
 
 
 def label_variance(self: Posterior, where: ArrayLike | NewRows | None = None) -> Array:
-    """The posterior variance of the label; ``1 - s_j^2`` where labels are signs."""
+    """The posterior variance of the label; ``1 - s_j^2`` if labels are signs."""
     return self.labels(where).variance
 
 
@@ -246,17 +247,17 @@ def _ranked(posterior: Posterior, include_labeled: bool) -> Nodes:
     nodes = np.arange(posterior.n_nodes)
     if not include_labeled:
         nodes = np.setdiff1d(nodes, posterior.model.nodes)
-    found = posterior.classes(nodes, noise=False).probability
-    return nodes[uncertainty.ranked(found)]
+    p = posterior.classes(nodes, noise=False).probability
+    return nodes[uncertainty.ranked(p)]
 
 
 def mixed_alone(self: Posterior, probabilities: Sequence[Array]) -> Array:
-    """The answers of all components as one, where there is one."""
+    """The class probabilities of the only component."""
     return probabilities[0]
 
 
 def save(self: Posterior, path: str | Path) -> None:
-    """Write everything to one file, whole or not at all; `graphuq.posterior.load` reads it."""
+    """Write everything to one file, atomically; `graphuq.posterior.load` reads it."""
     from graphuq.posterior.archive import save
 
     save(self, expect_path(path))

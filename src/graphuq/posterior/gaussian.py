@@ -1,4 +1,4 @@
-"""A prior and a label model in; the probability of every class at any row out, in milliseconds and without draws."""
+"""A prior and a label model in; class probabilities at any row, in closed form by expectation propagation, out."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, blocks, chosen_rows, described, latent_of
 from graphuq.prior import GaussianPrior, NewRows
 
-# Rows are taken in blocks of about so many numbers, 4 MB: what is made of them stays in the processor's cache.
+# Rows are processed in blocks of about this many array elements, 4 MB, so that intermediate results fit in the
+# cache.
 BLOCK_NUMBERS = 2**19
 N_LATENT_DRAWS = 1000
-# Of many fields, whose probabilities are known to 2e-3, all rows are asked in single precision unless the noise is less
-# than this share of the prior's variance: it moves probabilities by less than 1e-4, and takes half the time.
+# With many fields, whose probabilities are accurate to 2e-3, rows are computed in single precision unless the
+# noise variance is below this fraction of the prior variance: probabilities change by less than 1e-4, in half the
+# time.
 LEAST_NOISE = 3e-5
-# Sites right to this many deviations give probabilities to 1e-5 and the evidence to 1e-7; the second, to 3e-4, is for
-# many fields, whose probabilities are known to 2e-3.
+# Tolerance of the sites, in posterior standard deviations, after a change of labels. The first gives probabilities
+# to 1e-5 and the evidence to 1e-7; the second, probabilities to 3e-4, for many fields, where they are accurate to
+# 2e-3.
 RELABEL_TOLERANCE, RELABEL_TOLERANCE_MANY = 3e-5, 1e-3
 
 
 @dataclass(frozen=True)
 class EPDiagnosis:
-    """Whether expectation propagation found its fixed point."""
+    """Whether expectation propagation converged to a fixed point."""
 
     converged: bool
     n_sweeps: int
@@ -50,13 +53,13 @@ class EPDiagnosis:
 
 @dataclass(frozen=True, eq=False)
 class GaussianPosterior:
-    """The posterior by expectation propagation: what `Draws` estimates from draws, in closed form.
+    """The expectation propagation approximation of the posterior: closed forms of what `Draws` estimates.
 
     Attributes:
         whitening: the map from z to u at every row.
         model: the likelihood.
-        fit: the Gaussian of z.
-        negligible: what the fit treated as noise, see `span.span`; kept when the labels change.
+        fit: the Gaussian approximation of z.
+        negligible: variance that the fit treated as noise, see `span.span`; retained when the labels change.
     """
 
     whitening: Whitening = field(repr=False)
@@ -69,7 +72,7 @@ class GaussianPosterior:
 
     @classmethod
     def of(cls, prior: GaussianPrior, model: Model, **settings: Any) -> GaussianPosterior:
-        """The posterior of labels with closed-form moments; the cost does not depend on the size of the graph."""
+        """Fit a model with closed-form tilted moments, at a cost independent of the size of the graph."""
         check_problem(prior, model)
         with blas_threads(len(model.nodes) ** 2 * prior.n_modes):
             whitening = whiten(prior, model.nodes)
@@ -77,7 +80,7 @@ class GaussianPosterior:
             return cls(whitening, model, ask(model, "sites").fit(factor, **settings))
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> GaussianPosterior:
-        """The posterior given other labels under the same prior and noise; starts from this one where labels agree."""
+        """The posterior given other labels, with a warm start from the sites of unchanged ones."""
         expect_fields(self.model, "nodes", "y")
         model = remade(self.model, nodes=nodes, y=y)
         nodes, y = model.nodes, np.asarray(model.y)
@@ -91,13 +94,14 @@ class GaussianPosterior:
         shift[same[unchanged]] = fit.shift[old[unchanged]]
         new = np.setdiff1d(np.arange(len(nodes)), same[unchanged])
         if new.size:
-            there, alone = nodes[new], ask(remade(model, nodes=nodes[new], y=y[new]), "sites")
-            first = fit.first_sites(alone, self.whitening.matrix(there), self.whitening.std(there))
+            new_nodes = nodes[new]
+            sites = ask(remade(model, nodes=new_nodes, y=y[new]), "sites")
+            first = fit.first_sites(sites, self.whitening.matrix(new_nodes), self.whitening.std(new_nodes))
             precision[new], shift[new] = first
         start = Start(precision, shift)
         if not isinstance(self.whitening, OnModes):
             return GaussianPosterior.of(self.prior, model, start=start)
-        whitening = OnModes(self.prior, nodes)  # nothing to factor: that is what a new label would wait for
+        whitening = OnModes(self.prior, nodes)  # requires no factorization, which would delay a new label
         tolerance = RELABEL_TOLERANCE if model.n_fields <= 3 else RELABEL_TOLERANCE_MANY
         settings = {"tolerance": tolerance, "negligible": self.negligible}
         fit = ask(model, "sites").fit(whitening.matrix(nodes), start=start, **settings)
@@ -105,13 +109,13 @@ class GaussianPosterior:
 
     @property
     def blurred(self) -> bool:
-        """Whether the noise is large enough that single precision loses nothing that matters."""
+        """Whether the noise is large enough for single precision to suffice."""
         most = float(self.prior.marginal_variance(self.model.nodes).max(initial=0))
         return self.n_classes > 3 and float(offer(self.model, "noise")) ** 2 > LEAST_NOISE * most
 
     @property
     def rows_at_once(self) -> int:
-        """How many rows are computed together; with several fields, as many as their integral can take."""
+        """Block size in rows; with several fields limited by their integral, see `largest.rows_at_once`."""
         n_fields, most = int(offer(self.model, "n_fields")), max(1, BLOCK_NUMBERS // self.whitening.n_latent)
         if n_fields == 1:
             return most
@@ -119,20 +123,21 @@ class GaussianPosterior:
 
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows, in closed form."""
-        rows, deviation = chosen_rows(self, where), float(offer(self.model, "noise")) if noise else 0.0
-        found = np.concatenate(
+        rows, gamma = chosen_rows(self, where), float(offer(self.model, "noise")) if noise else 0.0
+        p = np.concatenate(
             [
-                self.fit.classes(self.whitening.matrix(part), self.whitening.std(part), deviation)
+                self.fit.classes(self.whitening.matrix(part), self.whitening.std(part), gamma)
                 for part in blocks(rows, self.rows_at_once)
             ]
         )
         if not noise and not isinstance(rows, NewRows):
-            # Where a label is, the Gaussian of the same moments does not know that the label cuts u at zero.
+            # At labeled nodes the tilted distribution replaces its Gaussian, which ignores that the label
+            # truncates u.
             labeled = np.isin(rows, self.model.nodes)
-            found[labeled] = self.fit.labeled_classes()[positions(rows[labeled], self.model.nodes)]
+            p[labeled] = self.fit.labeled_classes()[positions(rows[labeled], self.model.nodes)]
         elif noise:
-            found = np.clip(found, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
-        return Classes(found, np.zeros_like(found))
+            p = np.clip(p, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+        return Classes(p, np.zeros_like(p))
 
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
         """Mean and variance of the latent fields at rows."""
@@ -145,26 +150,26 @@ class GaussianPosterior:
         return mean, variance
 
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
-        """Draws of u at rows from the Gaussian, shape (1, 1000, n_rows) or (1, 1000, n_rows, n_fields), see `Posterior`."""
+        """Independent draws of u at rows, shape (1, 1000, n_rows) or (..., n_fields), see `Posterior.latent`."""
         rng = expect_generator(seed)
         z = self.fit.draw(N_LATENT_DRAWS, rng).reshape(1, N_LATENT_DRAWS, -1)
         return latent_of(self.whitening, z, chosen_rows(self, where), rng)
 
     def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
-        """An ArviZ object: 1,000 independent draws of `u` at some nodes, by default those watched for convergence.
+        """An ArviZ object with 1,000 independent draws of `u` at some nodes, by default the monitored ones.
 
-        It has no `log_likelihood`: a Gaussian also has draws on the wrong side of a label, which would decide `az.loo`.
-        Use `left_out`, or `sample`.
+        It has no `log_likelihood`: some draws of the Gaussian contradict a label and would dominate `az.loo`. Use
+        `left_out`, or `sample`.
         """
         chosen = arviz_nodes(self, nodes)
         return arviz_object(self, chosen, {"posterior": {"u": self.latent(chosen)}})
 
     def left_out(self) -> Array:
-        """The probability of each class at each labeled node given all labels but its own."""
+        """Leave-one-out class probabilities of the labeled nodes, from the cavity distributions."""
         return self.fit.left_out_classes(float(offer(self.model, "noise")))
 
     def diagnostics(self) -> EPDiagnosis:
-        """Whether the sweeps converged."""
+        """Whether expectation propagation converged."""
         return EPDiagnosis(self.fit.converged, self.fit.n_sweeps)
 
     labels = base.sign_labels

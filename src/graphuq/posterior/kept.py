@@ -1,9 +1,10 @@
-"""A posterior and what was known of rows before in; the probabilities of these rows now out, in milliseconds.
+"""A posterior and cached moments of rows in; their updated class probabilities out, in milliseconds.
 
-A new label moves means by ``Sigma_jc``, times a factor, and lowers variances by its square. So the means of the fields
-at all rows are computed anew, which is one product; variances only where the mean has moved far since they were
-computed. Fields count as independent there, see `largest`; the first time they are asked as they are. So are rows of so
-few labels that a single field is no Gaussian (`marginals`), each time.
+A new label at c changes the mean at j in proportion to ``Sigma_jc`` and lowers the variance in proportion to its
+square. After a change of labels the means of the fields are therefore recomputed at all rows, which is one matrix
+product, but variances only where the mean has moved far since they were computed. Updates treat fields as
+independent, see `largest`; the first evaluation includes correlations of up to three fields. Nothing is cached
+with so few labels that the marginals of a single field are corrected for not being Gaussian (`marginals`).
 """
 
 from __future__ import annotations
@@ -24,84 +25,84 @@ from graphuq.prior import GaussianPrior
 
 Nodes = NDArray[np.int64]
 
-# Variances are computed anew where the square of a mean's move, in units of the variance, times the label variance
-# exceeds this; with several fields, whose covariances take a hundred times as long, at so many rows at most, the
-# others being next when another label comes.
+# Variances are recomputed where the squared change of a mean, in units of the variance, times the label variance
+# exceeds the first number. With several fields, whose covariances take a hundred times as long, this is done for
+# at most MOST_ROWS rows per update; the others follow at the next one.
 STALE, MOST_ROWS = 0.01, 2000
-# Of fewer probabilities, of all components, all are computed anew.
+# With fewer probabilities than this, counted over all components, everything is recomputed.
 FEW_NUMBERS = 2**16
-# Probabilities of more fields are those of independent ones everywhere.
+# With more fields, all probabilities treat the fields as independent.
 CORRELATED_FIELDS = 3
 
 
 class Kept(NamedTuple):
-    """The fields of one component at some rows."""
+    """Cached moments of the fields of one component at some rows."""
 
-    prior: GaussianPrior  # which component it is: labels do not change the prior
-    mean: Array  # when the variances were computed, (n_rows, n_fields)
-    variance: Array  # with noise, (n_rows, n_fields)
+    prior: GaussianPrior  # identifies the component: labels do not change the prior
+    mean: Array  # at the time the variances were computed, (n_rows, n_fields)
+    variance: Array  # noise included, (n_rows, n_fields)
 
     def at(self, rows: Nodes) -> Kept:
-        """At some of its rows, by position."""
+        """The moments at a subset of the rows, given by position."""
         return Kept(self.prior, self.mean[rows], self.variance[rows])
 
 
 def refreshed(
     posterior: Any, before: tuple[Kept, ...] = (), rows: Nodes | None = None
 ) -> tuple[Array, Array, tuple[Kept, ...]]:
-    """The probabilities of rows, by default all, and their errors, and what to hand in next time for the same rows."""
+    """Class probabilities of rows (all by default), their errors, and the cache for the next call."""
     nodes = np.arange(posterior.n_nodes) if rows is None else rows
     parts = posterior.components
     in_closed_form = all(isinstance(each, GaussianPosterior) for each in parts)
     if not in_closed_form or len(nodes) * posterior.n_classes * len(parts) < FEW_NUMBERS:
-        found = posterior.classes(nodes)
-        return found.probability, found.error, ()
-    keeps = all(_can_keep(each) for each in parts)
+        classes = posterior.classes(nodes)
+        return classes.probability, classes.error, ()
+    cacheable = all(_is_cacheable(each) for each in parts)
 
-    def now_of(each: GaussianPosterior) -> tuple[Kept | None, Array]:
-        if not keeps:
+    def component(each: GaussianPosterior) -> tuple[Kept | None, Array]:
+        if not cacheable:
             return None, each.probability(nodes)
         old = next((old for old in before if old.prior is each.prior), None)
-        kept, probability = _asked(each, nodes) if old is None else _followed(each, nodes, old)
+        kept, probability = _computed(each, nodes) if old is None else _updated(each, nodes, old)
         return kept, np.clip(probability, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
 
-    now, probabilities = zip(*in_threads(now_of, parts), strict=True)
+    caches, probabilities = zip(*in_threads(component, parts), strict=True)
     mixed = posterior.mixed(probabilities)
-    return mixed, np.zeros_like(mixed), now if keeps else ()
+    return mixed, np.zeros_like(mixed), caches if cacheable else ()
 
 
-def _can_keep(posterior: GaussianPosterior) -> bool:
-    """Whether its probabilities follow from means and variances alone."""
+def _is_cacheable(posterior: GaussianPosterior) -> bool:
+    """Whether class probabilities follow from means and variances alone."""
     corrected = int(offer(posterior.model, "n_fields")) == 1 and len(posterior.model.nodes) <= FEW_LABELS
     return isinstance(posterior.whitening, OnModes) and not corrected
 
 
-def _asked(posterior: GaussianPosterior, nodes: Nodes) -> tuple[Kept, Array]:
-    """One component at rows, for the first time."""
+def _computed(posterior: GaussianPosterior, nodes: Nodes) -> tuple[Kept, Array]:
+    """Moments and class probabilities of one component at rows, without a cache."""
     kept = Kept(posterior.prior, _means(posterior, nodes), _variances(posterior, nodes))
     if 1 < kept.mean.shape[1] <= CORRELATED_FIELDS:
         return kept, posterior.probability(nodes)
     return kept, posterior.fit.independent_classes(kept.mean, kept.variance)
 
 
-def _followed(posterior: GaussianPosterior, nodes: Nodes, before: Kept) -> tuple[Kept, Array]:
-    """One component at rows, its variances anew where that matters."""
+def _updated(posterior: GaussianPosterior, nodes: Nodes, before: Kept) -> tuple[Kept, Array]:
+    """Moments and class probabilities of one component at rows; variances are recomputed where they are stale."""
     fit, mean = posterior.fit, _means(posterior, nodes)
     probability = fit.independent_classes(mean, before.variance)
     change = mean - before.mean
     change -= change.mean(axis=1, keepdims=True) if mean.shape[1] > 1 else 0.0  # only differences of fields matter
-    lost = (np.square(change) / before.variance).max(axis=1)
-    off = lost * uncertainty.label_variance(probability)
-    worst = np.argsort(-off)[: len(off) if mean.shape[1] == 1 else MOST_ROWS]
-    rows = worst[off[worst] > STALE]
-    then, variance = before.mean.copy(), before.variance.copy()
-    then[rows], variance[rows] = mean[rows], _variances(posterior, nodes[rows])
+    relative = (np.square(change) / before.variance).max(axis=1)
+    staleness = relative * uncertainty.label_variance(probability)
+    worst = np.argsort(-staleness)[: len(staleness) if mean.shape[1] == 1 else MOST_ROWS]
+    rows = worst[staleness[worst] > STALE]
+    mean_then, variance = before.mean.copy(), before.variance.copy()
+    mean_then[rows], variance[rows] = mean[rows], _variances(posterior, nodes[rows])
     probability[rows] = fit.independent_classes(mean[rows], variance[rows])
-    return Kept(posterior.prior, then, variance), probability
+    return Kept(posterior.prior, mean_then, variance), probability
 
 
 def _means(posterior: GaussianPosterior, nodes: Nodes) -> Array:
-    """Of every field at rows: the modes of all are not copied, which would take longer than the product."""
+    """Posterior means of the fields at rows; weights the modes instead of scaling a copy of all eigenvectors."""
     prior, fit = posterior.prior, posterior.fit
     z: Any = np.atleast_2d(fit.z_mean)
     weights = np.zeros((prior.n_modes, len(z)))
@@ -111,10 +112,11 @@ def _means(posterior: GaussianPosterior, nodes: Nodes) -> Array:
 
 
 def _variances(posterior: GaussianPosterior, nodes: Nodes) -> Array:
+    """Posterior variances of the fields at rows, noise included, for fields treated as independent."""
     whitening, noise = posterior.whitening, float(offer(posterior.model, "noise"))
     precision = np.float32 if posterior.blurred else np.float64
-    found = []
+    variances = []
     for part in blocks(nodes, posterior.rows_at_once):
         matrix: Any = whitening.matrix(part).astype(precision, copy=False)
-        found.append(posterior.fit.independent_variances(matrix, whitening.std(part), noise))
-    return np.concatenate(found)
+        variances.append(posterior.fit.independent_variances(matrix, whitening.std(part), noise))
+    return np.concatenate(variances)

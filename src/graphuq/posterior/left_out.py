@@ -1,4 +1,4 @@
-"""A posterior in; each label predicted from the others, which look wrong, and whether it is too sure, out."""
+"""A posterior in; leave-one-out predictions of its labels, suspicious labels, and a calibration check out."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from graphuq.calibration import SURPRISE
 from graphuq.models.base import ask, offer
 from graphuq.posterior.base import Posterior
 
-# A label is worth a look when the others give it less than the first, and another class more than the second.
+# A label should be checked if the others give it less probability than the first and another class more than the
+# second.
 DOUBTED, CLEAR = 0.2, 0.5
-# Where chance could hide a larger difference than this, there are too few labels to tell anything.
+# If chance alone could explain a larger difference than this, there are too few labels for a verdict.
 UNTOLD = 1 / 3
-# Mistakes of fewer labels are what is believed before any label, and not worth a word.
+# A smaller share of mistakes is expected before any label is seen, and is not reported.
 LEAST_TOLD = 0.03
-# Labels up to which a page leaves each of them out: it costs their number cubed.
+# The report leaves labels out only up to this number of them: the cost is cubic.
 MAX_LEFT_OUT = 2000
 
 
 @dataclass(frozen=True, eq=False)
 class SuspiciousLabels:
-    """Labeled nodes from the most to the least suspicious; all of shape (n_labeled,) or cut to the first.
+    """Labeled nodes from the most to the least suspicious; arrays of shape (n_labeled,), or fewer if limited.
 
     Attributes:
         nodes: the labeled nodes.
-        y: the classes they were given, as numbers.
-        likelier: the class that the other labels make most probable there.
-        probability: that the class there is not the given one, judged by all *other* labels. The label itself does not
-            count, so where classes overlap this is high for many correct labels too.
-        rival: the probability of the likelier class, given all other labels.
+        y: their given classes, as numbers.
+        likelier: the most probable class there, given all other labels.
+        probability: the probability that the class is not the given one, given all *other* labels. The label
+            itself is not used, so where classes overlap this is high for many correct labels too.
+        rival: the probability of the class `likelier`, given all other labels.
     """
 
     nodes: NDArray[np.int64]
@@ -43,18 +44,17 @@ class SuspiciousLabels:
     rival: NDArray[np.float64]
 
     def clear(self) -> NDArray[np.int64]:
-        """Positions of those that a person should check: where the other labels clearly support another class."""
+        """Positions of the labels to check: those where the other labels clearly support another class."""
         return np.flatnonzero((self.probability > 1 - DOUBTED) & (self.rival > CLEAR))
 
 
 def suspicious_labels(
     posterior: Posterior, *, n: int | None = None, left_out: NDArray[np.float64] | None = None
 ) -> SuspiciousLabels:
-    """The labels ranked by how probable the others make another class; all of them, or the first n.
+    """Rank labels by the probability of another class given the other labels; all labels, or the first n.
 
-    ``1 - P(class of j is y_j | all labels but y_j)``: a label that contradicts its neighbors is suspicious, however
-    sure its author was. The model must offer sites. `left_out` is the result of `posterior.left_out`, if already
-    computed.
+    The score is ``1 - P(class of j is y_j | all labels but y_j)``: a label that contradicts its neighbors is
+    suspicious. Requires a model with sites. `left_out` is the result of `posterior.left_out`, if already computed.
     """
     if n is not None:
         expect_whole(n, "n")
@@ -73,16 +73,16 @@ def suspicious_labels(
 
 @dataclass(frozen=True)
 class SelfCheck:
-    """Every label, left out and predicted from all others, as it is given: mistakes that the model expects are counted.
+    """Leave-one-out calibration: each label against its prediction from all others, mistakes included.
 
     Attributes:
-        n_labels: how many are judged: those whose class has others.
-        share_right: the share whose most probable class was the label.
-        promised: the share that the probabilities promised, that is, their mean confidence.
+        n_labels: number of labels evaluated: those whose class has another label.
+        share_right: the share of labels predicted correctly, that is, as the most probable class.
+        promised: the share expected from the probabilities, that is, their mean confidence.
         log_loss: mean of ``-log p(label)``.
-        shares_log_loss: the same for a guess based only on how often each class occurs among the other labels.
-        z: how many standard deviations `share_right` is above `promised`, if the probabilities are right.
-        hidden: how large a difference between the two chance could hide.
+        shares_log_loss: the same for a prediction from the class frequencies of the other labels.
+        z: how many standard deviations `share_right` lies above `promised`, if the probabilities are right.
+        hidden: the largest difference between the two that chance could explain.
         mistakes: the share of labels that the model takes for mistakes.
     """
 
@@ -97,7 +97,7 @@ class SelfCheck:
 
     @property
     def verdict(self) -> str:
-        """ "too sure", "too timid", "about right", or "not known" where there are too few labels to tell."""
+        """ "too sure", "too timid", "about right", or "not known" if there are too few labels to decide."""
         if abs(self.z) > SURPRISE:
             return "too sure" if self.z < 0 else "too timid"
         return "about right" if self.hidden <= UNTOLD else "not known"
@@ -108,40 +108,41 @@ class SelfCheck:
         expected = (
             f", {self.mistakes:.0%} of labels being taken for mistakes" if self.mistakes > LEAST_TOLD else ""
         )
-        found = (
+        result = (
             f"each left out in turn, {self.share_right:.0%} were predicted right where {self.promised:.0%} were "
             f"promised{expected} (a difference below {self.hidden:.0%} would not show)."
         )
         if self.verdict == "not known":
-            return f"{self.n_labels:,} labels are too few to tell whether the probabilities are right: {found}"
-        told = f"As far as {self.n_labels:,} labels can tell, the probabilities are {self.verdict}: {found}"
+            return f"{self.n_labels:,} labels are too few to tell whether the probabilities are right: {result}"
+        verdict = f"As far as {self.n_labels:,} labels can tell, the probabilities are {self.verdict}: {result}"
         if self.log_loss < self.shares_log_loss:
-            return f"{told} Log-loss {self.log_loss:.3f}, less than the {self.shares_log_loss:.3f} of bare class shares."
+            return f"{verdict} Log-loss {self.log_loss:.3f}, less than the {self.shares_log_loss:.3f} of bare class shares."
         return (
             f"The answers are no better than a guess by the shares of the classes: log-loss {self.log_loss:.3f}, where that "
-            f"has {self.shares_log_loss:.3f}. {told}"
+            f"has {self.shares_log_loss:.3f}. {verdict}"
         )
 
 
 def self_check(posterior: Posterior, *, left_out: NDArray[np.float64] | None = None) -> SelfCheck:
-    """Leave out every label in turn; needs a model that offers sites, or the result of `posterior.left_out`.
+    """Check the calibration of leave-one-out predictions of the labels.
 
-    A class with a single label cannot be predicted without it, so such labels are not judged. The probabilities are of
-    the class of a row, and a label may be a mistake: it is predicted as such,
+    Requires a model with sites, or the result of `posterior.left_out`. The only label of a class cannot be
+    predicted from the others and is not evaluated. Probabilities are those of the class of a row, while a label
+    may be mistaken. Its predictive probability is therefore
 
         P(label = k) = (1 - e) P(class = k) + e P(class is not k) / (K - 1),    e the share of mistakes.
     """
     y = np.asarray(ask(posterior.model, "y"))
     counts = np.bincount(y, minlength=posterior.n_classes)
-    judged = counts[y] > 1
-    weighed = zip(posterior.weights, posterior.components, strict=True)
-    mistakes = float(sum(weight * offer(each.model, "mistake_rate") for weight, each in weighed))
-    if not judged.any():
+    predictable = counts[y] > 1
+    weighted = zip(posterior.weights, posterior.components, strict=True)
+    mistakes = float(sum(weight * offer(each.model, "mistake_rate") for weight, each in weighted))
+    if not predictable.any():
         return SelfCheck(0, np.nan, np.nan, np.nan, np.nan, 0.0, 1.0, mistakes)
-    p = (posterior.left_out() if left_out is None else left_out)[judged]
+    p = (posterior.left_out() if left_out is None else left_out)[predictable]
     p = (1 - mistakes) * p + mistakes * (1 - p) / (posterior.n_classes - 1)
-    y = y[judged]
-    # Laplace's rule for the shares among the other labels, every class once more.
+    y = y[predictable]
+    # Class frequencies among the other labels, smoothed by Laplace's rule: one extra count for every class.
     shares = (counts[y] - 1 + 1) / (counts.sum() - 1 + posterior.n_classes)
     confidence, right = uncertainty.confidence(p), uncertainty.most_probable(p) == y
     deviation = np.sqrt(np.sum(confidence * (1 - confidence)))
@@ -152,7 +153,7 @@ def self_check(posterior: Posterior, *, left_out: NDArray[np.float64] | None = N
         log_loss=float(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-300)).mean()),
         shares_log_loss=float(-np.log(shares).mean()),
         z=float((right.sum() - confidence.sum()) / max(deviation, 1e-12)),
-        # chance's two deviations, or one label that is wrong where all were all but sure
+        # two standard deviations, but at least one label, where all predictions are nearly certain
         hidden=float(max(SURPRISE * deviation, 1.0) / len(y)),
         mistakes=mistakes,
     )

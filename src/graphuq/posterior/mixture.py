@@ -1,4 +1,4 @@
-"""Posteriors at several hyper-parameters and their weights in; one posterior, averaged over them, out."""
+"""Posteriors at several hyper-parameters and their weights in; their average, a posterior itself, out."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import N_LATENT_DRAWS, GaussianPosterior
 from graphuq.prior import GaussianPrior, NewRows
 
-# A new label is taken in by the heaviest components, so many that all their sites together are no more than this.
+# When labels change, only the heaviest components are updated: as many as have at most this many sites together,
+# and no fewer than the second number.
 MOST_SITES, FEWEST_COMPONENTS = 2000, 3
-# What is believed of the temperature of K classes: it lies within a factor of (2 / K)^exponent. And the exponent where no
-# class has a second label: nothing then says how far a class reaches, and timidity is at its worst. All were chosen, as
-# the hyperprior was, on data that are not reported: experiments/choose.py.
+# The prior of the temperature for K classes is log-normal: (exponent, factor) mean that it lies within `factor` of
+# its median (2 / K)^exponent. The last number is the exponent used if no class has a second label: underconfidence
+# is then worst, because nothing indicates how far a class extends. All were chosen, like the hyperprior, on data
+# that are not reported: experiments/choose.py.
 TEMPERATURE, EXPONENT_OF_SINGLES = (0.3, 1.2), 0.5
 
 
@@ -36,7 +38,7 @@ class MixtureDiagnosis:
 
     @property
     def converged(self) -> bool:
-        """Whether all of them can be trusted."""
+        """Whether all components converged."""
         return all(each.converged for each in self.components)
 
     def __str__(self) -> str:
@@ -45,20 +47,20 @@ class MixtureDiagnosis:
 
 
 def closed(each: Draws | GaussianPosterior) -> GaussianPosterior:
-    """Draws replaced by expectation propagation; what is in closed form already stays."""
+    """A component in closed form: draws are replaced by expectation propagation."""
     return GaussianPosterior.of(each.prior, each.model) if isinstance(each, Draws) else each
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """The posterior averaged over hyper-parameters, so that their uncertainty is part of the answer.
+    """A posterior averaged over hyper-parameters, which accounts for their uncertainty.
 
     Attributes:
-        components: the posterior at each choice of hyper-parameters, heaviest first.
-        weights: their posterior probabilities, shape (n_components,), adding up to one.
-        temperature: T in ``p_k^(1/T) / sum_l p_l^(1/T)``, applied to answers that include noise and to `left_out`.
-        drawn_from: the mixture in closed form whose heaviest components were drawn; with other labels its lighter ones
-            may regain weight.
+        components: the posterior at each choice of hyper-parameters, by decreasing weight.
+        weights: their posterior probabilities, shape (n_components,), summing to one.
+        temperature: T in ``p_k^(1/T) / sum_l p_l^(1/T)``, applied to probabilities with noise and to `left_out`.
+        drawn_from: if the components are draws, the closed-form mixture whose heaviest components were sampled;
+            its lighter ones may regain weight when labels change.
     """
 
     components: tuple[GaussianPosterior | Draws, ...] = field(repr=False)
@@ -81,72 +83,73 @@ class Mixture:
         return described(self, f"{len(self.components):,} components")
 
     def closed(self) -> Mixture:
-        """The same in closed form, with the lighter components that were not drawn."""
+        """The same mixture in closed form, including components that were too light to be sampled."""
         if self.drawn_from is not None:
             return replace(self.drawn_from, temperature=self.temperature)
         return replace(self, components=tuple(map(closed, self.components)))
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Mixture:
-        """The mixture given other labels, in closed form: components are recomputed and reweighted by evidence.
+        """The closed-form mixture given other labels: components are refitted and reweighted by their evidence.
 
-        A component whose sweeps do not converge is dropped, unless none converges. So are the lightest ones where there
-        are so many sites that a person would have to wait; `learn` averages over all again. Components of very small
-        weight are kept, since removing a label may restore it.
+        A component that does not converge is dropped, unless none does. The lightest ones are dropped too if there
+        are too many sites for an interactive update; `learn` averages over all again. Components whose weight
+        becomes very small are kept, since removing a label may restore it.
         """
         if self.drawn_from is not None:
             return self.closed().with_labels(nodes, y)
         n_sites = max(1, np.size(nodes)) * int(offer(self.model, "n_fields"))
-        kept = [closed(each) for each in self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]]
-        components = [each.with_labels(nodes, y) for each in kept]
-        gains = [new.fit.log_evidence - old.fit.log_evidence for new, old in zip(components, kept, strict=True)]
-        trusted = np.array([each.fit.converged for each in components])
-        log_weights = np.log(self.weights[: len(kept)]) + gains - np.where(trusted | ~trusted.any(), 0.0, np.inf)
+        old = [closed(each) for each in self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]]
+        new = [each.with_labels(nodes, y) for each in old]
+        gains = [after.fit.log_evidence - before.fit.log_evidence for after, before in zip(new, old, strict=True)]
+        converged = np.array([each.fit.converged for each in new])
+        log_weights = np.log(self.weights[: len(old)]) + gains
+        log_weights -= np.where(converged | ~converged.any(), 0.0, np.inf)
         weights = np.exp(log_weights - log_weights.max())
         order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
-        chosen = tuple(components[i] for i in order)
-        found = replace(self, components=chosen, weights=weights[order] / weights.sum())
-        return found if self.temperature == 1 else found.tempered()
+        components = tuple(new[i] for i in order)
+        mixture = replace(self, components=components, weights=weights[order] / weights.sum())
+        return mixture if self.temperature == 1 else mixture.tempered()
 
     def tempered(self) -> Mixture:
-        """The same with the temperature at which the left-out labels are most probable; with two classes unchanged.
+        """Fit the temperature to leave-one-out predictions, with a prior; no change with two classes.
 
-        A flat Gaussian of many fields is too timid, the more so the more classes there are, which leaving labels out
-        reveals. A class with a single label cannot be predicted without it, so it is not used. With two classes a
-        temperature neither helps nor harms.
+        The Gaussian approximation with many fields is underconfident, increasingly so with the number of classes,
+        which leave-one-out predictions reveal. The only label of a class cannot be predicted from the others and
+        is not used. With two classes a temperature neither helps nor harms.
         """
         if self.n_classes == 2:
             return self
         y = np.asarray(ask(self.model, "y"))
-        judged = np.bincount(y)[y] > 1
-        if not judged.any():
+        predictable = np.bincount(y)[y] > 1
+        if not predictable.any():
             return replace(self, temperature=(2 / self.n_classes) ** EXPONENT_OF_SINGLES)
         exponent, factor = TEMPERATURE
-        bare = replace(self, temperature=1.0).left_out()[judged]
+        p = replace(self, temperature=1.0).left_out()[predictable]
         median, spread = (2 / self.n_classes) ** exponent, float(np.log(factor))
-        return replace(self, temperature=temperature(bare, y[judged], median=median, spread=spread))
+        return replace(self, temperature=temperature(p, y[predictable], median=median, spread=spread))
 
     @property
     def prior(self) -> GaussianPrior:
-        """That of the heaviest component."""
+        """The prior of the heaviest component."""
         return self.components[0].prior
 
     @property
     def model(self) -> Model:
-        """That of the heaviest component."""
+        """The model of the heaviest component."""
         return self.components[0].model
 
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows: the weighted average over components."""
         probability, square = 0.0, 0.0
         for weight, each in zip(self.weights, self.components, strict=True):
-            found = each.classes(where, noise=noise)
-            probability = probability + weight * found.probability
-            square = square + (weight * found.error) ** 2
-        found = Classes(np.asarray(probability), np.sqrt(square))
-        return found if self.temperature == 1 or not noise else self._tempered_with_error(found)
+            classes = each.classes(where, noise=noise)
+            probability = probability + weight * classes.probability
+            square = square + (weight * classes.error) ** 2
+        average = Classes(np.asarray(probability), np.sqrt(square))
+        return average if self.temperature == 1 or not noise else self._tempered_with_error(average)
 
     def mixed(self, probabilities: Sequence[Array]) -> Array:
-        """The answers of all components, noise included, as one."""
+        """The weighted average of the components' class probabilities, noise included, at the temperature."""
         return self._tempered(np.asarray(sum(w * p for w, p in zip(self.weights, probabilities, strict=True))))
 
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
@@ -161,10 +164,10 @@ class Mixture:
         return self._drawn(lambda each, own_seed: each.latent(where, seed=own_seed), seed)
 
     def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
-        """An ArviZ object: one chain of 1,000 draws of `u` at some nodes, as `latent` takes them from the components.
+        """An ArviZ object with one chain of 1,000 draws of `u` at some nodes, taken as by `latent`.
 
-        If all components are draws, the `log_likelihood` of their labels is included, for `az.loo`. The temperature has
-        no part in it. The chains of a component, with their acceptance and work, are in its own `to_arviz`.
+        Includes the `log_likelihood` of the labels, for `az.loo`, if all components are draws; the temperature
+        does not enter. For the chains of a component, with acceptance rates and work, use its own `to_arviz`.
         """
         chosen = arviz_nodes(self, nodes)
         groups: dict[str, Any] = {"posterior": {"u": self.latent(chosen)}}
@@ -173,9 +176,10 @@ class Mixture:
         return arviz_object(self, chosen, groups)
 
     def _drawn(self, at_draws: Callable[[Any, int], NDArray[Any]], seed: int = 0) -> NDArray[Any]:
-        """What components say of each of their draws, at some of these; with one seed, at the same ones.
+        """Values of `at_draws` at draws taken from the components in proportion to their weights.
 
-        A component gives as many as its weight asks for, none of them twice while it has others.
+        The same seed selects the same draws. A component repeats a draw only after all of its draws have been
+        used.
         """
         rng = expect_generator(seed)
         counts = rng.multinomial(N_LATENT_DRAWS, self.weights)
@@ -187,15 +191,15 @@ class Mixture:
         return np.concatenate(parts)[rng.permutation(N_LATENT_DRAWS)][None]
 
     def left_out(self) -> Array:
-        """The probability of each class at each labeled node given all labels but its own.
+        """Leave-one-out class probabilities of the labeled nodes.
 
-        Leaving out a label removes its part of the evidence, so each component's weight is divided by the probability
-        that it gave to the label, mistakes included.
+        Leaving out a label removes its factor from the evidence, so the weight of each component is divided by its
+        leave-one-out predictive probability of the label, mistakes included.
         """
         parts = list(map(closed, self.components))
-        found = np.array([each.left_out() for each in parts])
+        p = np.array([each.left_out() for each in parts])
         weights = softmax(np.log(self.weights)[:, None] - [each.fit.log_predictive for each in parts], axis=0)
-        return self._tempered(np.einsum("cj,cjk->jk", weights, found))
+        return self._tempered(np.einsum("cj,cjk->jk", weights, p))
 
     def _tempered(self, probability: Array) -> Array:
         if self.temperature == 1:
@@ -203,7 +207,11 @@ class Mixture:
         return np.clip(apply_temperature(probability, self.temperature), LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
 
     def _tempered_with_error(self, bare: Classes) -> Classes:
-        """The error follows from ``T dq_k = q_k (dp_k / p_k - sum_l q_l dp_l / p_l)``, at most, since errors of classes go together."""
+        """Apply the temperature and propagate the error.
+
+        From ``T dq_k = q_k (dp_k / p_k - sum_l q_l dp_l / p_l)``, as an upper bound: errors of classes are
+        correlated.
+        """
         p, q = bare.probability, self._tempered(bare.probability)
         relative = q * bare.error / p
         others = relative.sum(axis=1, keepdims=True) - relative
