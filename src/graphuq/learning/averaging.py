@@ -14,26 +14,27 @@ from graphuq.learning.hyperprior import BOUNDS
 Peak: TypeAlias = tuple[Problem, Point]
 
 FINAL_TOLERANCE = 1e-5
-# The climb ends where a step gains this share, or the slope is so small: a hundredth of a nat is more than the average
-# over points can tell.
+# L-BFGS-B stops when the relative gain of a step or the gradient is below these, or after so many steps: an
+# average over points is insensitive to a hundredth of a nat.
 ENOUGH, LEVEL, MOST_STEPS = 1e-4, 3e-2, 40
-# Sweeps that all labels get, where some of them decided the hyper-parameters.
+# Maximum number of sweeps with all labels after a subset determined the hyper-parameters.
 PATIENCE = 200
-# Half the distance between the points whose gradients give the curvature at a peak, in log units.
+# Step of the central differences of gradients that give the Hessian at a peak, in log units.
 CURVATURE_STEP = 0.15
 # The points of the average lie at this times sqrt(m) deviations from a peak in m dimensions (Rue et al. 2009).
 RADIUS = 1.1
-# A peak is at most as wide as the hyperprior, and this many times narrower at least.
+# The width of a peak is limited to that of the hyperprior, and to this many times less.
 NARROWEST = 10.0
 
 
 def climb(problem: Problem, below: Peak | None = None) -> Point:
-    """The top of the hill that the best of the hyperprior's starts is on, or the peak of a simpler structure, `below`."""
+    """Maximize the log posterior from the best start, or from `below`, the peak of a simpler structure."""
     free, family = problem.family.free, problem.family
     best = here = _start(problem, below)
     if not free.any():
         return problem.at(here.theta, here.fit, FINAL_TOLERANCE)
-    # The first step is as long as the gradient: one unit, in which every number changes by a factor of at most e.
+    # The first L-BFGS step is as long as the gradient; scaling by its norm changes hyper-parameters by at most a
+    # factor e.
     unit = max(1.0, float(np.linalg.norm(problem.gradient(here)[free])))
 
     def downhill(x: Array) -> tuple[float, Array]:
@@ -53,25 +54,28 @@ def climb(problem: Problem, below: Peak | None = None) -> Point:
 
 
 def _start(problem: Problem, below: Peak | None) -> Point:
-    """The best of the starts, but for what a simpler structure has found."""
+    """The best starting point, or the first one with values from the peak of a simpler structure."""
     first, *others = problem.family.starts
     if below is None:
-        here = problem.at(first)
-        return max([here, *(problem.at(other, here.fit) for other in others)], key=lambda each: each.log_posterior)
+        at_first = problem.at(first)
+        return max(
+            [at_first, *(problem.at(other, at_first.fit) for other in others)], key=lambda each: each.log_posterior
+        )
     simpler, peak = below
     return problem.at(np.where(problem.family.free & simpler.family.free, peak.theta, first), peak.fit)
 
 
 def bound(problem: Problem, peak: Point) -> float:
-    """Log of the integral of evidence and hyperprior, were the peak as wide as the hyperprior: it is no wider."""
+    """Upper bound on the log integral of evidence times hyperprior: that of a peak as wide as the hyperprior."""
     deviation = problem.family.deviation[problem.family.free]
     return peak.log_posterior + float(np.log(np.sqrt(2 * np.pi) * deviation).sum())
 
 
 def axes_of(problem: Problem, peak: Point) -> Array:
-    """A with ``A A^T`` the inverse of minus the Hessian at a peak, shape (n_theta, n_free).
+    """A with ``A A^T`` the inverse of the negative Hessian at a peak, shape (n_theta, n_free).
 
-    Where the posterior is flatter than the hyperprior, or the peak lies on a bound, the hyperprior's deviations count.
+    Where the posterior is flatter than the hyperprior, or the peak lies on a bound, the hyperprior's deviations
+    are used.
     """
     free = np.flatnonzero(problem.family.free)
     deviation = problem.family.deviation[free]
@@ -87,7 +91,7 @@ def axes_of(problem: Problem, peak: Point) -> Array:
 
 
 def around(problem: Problem, peak: Point, axes: Array) -> tuple[list[Point], Array]:
-    """Points around a peak and the logarithms of their shares in the integral of evidence and hyperprior."""
+    """Quadrature points around a peak and the logs of their terms in the integral of evidence times hyperprior."""
     points, log_weights = [], []
     for x, weight in zip(*axial(axes.shape[1]), strict=True):
         theta = np.clip(peak.theta + axes @ x, problem.family.lower - 1, problem.family.upper + 1)
@@ -99,7 +103,7 @@ def around(problem: Problem, peak: Point, axes: Array) -> tuple[list[Point], Arr
 
 
 def alone(peak: Point, axes: Array) -> tuple[list[Point], Array]:
-    """The peak, and the logarithm of the integral, were it a Gaussian."""
+    """The peak as the only point, and the Laplace approximation of the log integral."""
     return [peak], np.array([peak.log_posterior + _log_volume(axes)])
 
 
@@ -109,22 +113,22 @@ def _log_volume(axes: Array) -> float:
 
 
 def with_all_labels(problem: Problem, few: Problem, peak: Point, axes: Array, start: Fit | None = None) -> Point:
-    """From the peak of few labels a Newton step towards that of all; `start` is a fit to these at other numbers.
+    """A Newton step from the peak given few labels towards that given all; `start` is a warm start for the latter.
 
-    In units of the hyperprior's deviations the curvature along an axis is 1 of the hyperprior and the rest of the labels,
-    of which there are more now.
+    In units of the hyperprior's deviations, the hyperprior contributes 1 to the curvature along an axis. The rest
+    comes from the labels and is scaled with their number.
     """
     free, family = problem.family.free, problem.family
     curvature = 1 / np.square(axes[free] / family.deviation[free, None]).sum(axis=0)
-    of_all = 1 + (curvature - 1) * len(problem.rows) / len(few.rows)
-    here = problem.at(peak.theta, start, FINAL_TOLERANCE, PATIENCE)
-    theta = here.theta + (axes * curvature / of_all) @ (problem.gradient(here) @ axes)
-    there = problem.at(np.clip(theta, family.lower, family.upper), here.fit, FINAL_TOLERANCE, PATIENCE)
-    return max(here, there, key=lambda each: each.log_posterior)
+    curvature_of_all = 1 + (curvature - 1) * len(problem.rows) / len(few.rows)
+    before = problem.at(peak.theta, start, FINAL_TOLERANCE, PATIENCE)
+    theta = before.theta + (axes * curvature / curvature_of_all) @ (problem.gradient(before) @ axes)
+    after = problem.at(np.clip(theta, family.lower, family.upper), before.fit, FINAL_TOLERANCE, PATIENCE)
+    return max(before, after, key=lambda each: each.log_posterior)
 
 
 def axial(m: int) -> tuple[Array, Array]:
-    """The center and 2 m points on the axes; with their weights they integrate degree 3 against N(0, I) exactly."""
+    """Quadrature of degree 3 for N(0, I): the origin and 2 m points on the axes, and their weights."""
     radius = RADIUS * np.sqrt(m)
     points = np.concatenate([np.zeros((1, m)), radius * np.eye(m), -radius * np.eye(m)])
     share = 1 / RADIUS**2 if m else 0.0

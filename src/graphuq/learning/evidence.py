@@ -1,4 +1,4 @@
-"""A spectrum, features and labels in; the evidence of a choice of hyper-parameters, and its gradient, out."""
+"""A spectrum, features and labels in; the evidence of given hyper-parameters, and its gradient, out."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from graphuq.tall import Tall
 
 Array = NDArray[np.float64]
 
-# The evidence is stationary in the sites: sites right to 1e-3 give it to 1e-5, in half the sweeps.
+# The evidence is stationary in the sites: sites accurate to 1e-3 give it to 1e-5, in half the sweeps.
 CLIMBING_TOLERANCE = 1e-3
-# Where labels contradict each other sweeps may go on for ever: such a point counts for nothing.
+# Sweeps may not converge if labels contradict each other; such points are penalized by UNTRUSTED.
 MOST_SWEEPS = 60
-# Modes beyond the last that has this share of the variance are left out of the computation: what they add to
-# u is far below what expectation propagation can tell, and a smooth field needs a third of 300 modes.
+# Trailing modes are dropped after the last one with this fraction of the total variance: their effect on u is far
+# below the error of expectation propagation, and a smooth field needs a third of 300 modes.
 NEGLIGIBLE = 1e-7
-# Directions that together have this share of the noise's variance at the labels count as noise: a third of them remain.
+# Directions of z that together have this fraction of the noise variance at the labels are treated as noise, which
+# leaves a third of them.
 AS_NOISE = 1e-2
-# Nats by which the evidence of sweeps that did not converge is lowered.
+# Penalty on the log evidence, in nats, if expectation propagation did not converge.
 UNTRUSTED = 1e3
 
 
 class Point(NamedTuple):
     """One choice of hyper-parameters, and the posterior given it."""
 
-    theta: Array  # logarithms, see `hyperprior`
+    theta: Array  # log hyper-parameters, see `hyperprior`
     hyperparameters: Hyperparameters
-    variances: Array  # of the leading columns of the basis, as many as matter
+    variances: Array  # of the leading columns of the basis that are not negligible
     model: Model
     fit: Fit
     log_posterior: float  # log evidence plus log hyperprior
@@ -47,14 +48,14 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Labels on a graph, and a family of priors of one structure to choose from.
+    """Labels on a graph, and the family of priors of one structure.
 
     Attributes:
         basis: the columns of the structure, shape (n_nodes, n_columns).
-        first: where they begin in the basis of all structures.
-        rows: the same at the labeled nodes.
+        first: index of the first of them in the basis that all structures share.
+        rows: the rows of `basis` at the labeled nodes.
         model: the likelihood; its noise is not used.
-        family: variances of the columns, and the hyperprior.
+        family: variances of the columns as functions of theta, and the hyperprior.
     """
 
     basis: Array
@@ -70,22 +71,22 @@ class Problem:
         tolerance: float = CLIMBING_TOLERANCE,
         max_sweeps: int = MOST_SWEEPS,
     ) -> Point:
-        """The posterior given theta, by expectation propagation that starts from that of a close theta."""
+        """The posterior given theta by expectation propagation, warm-started from the fit at a nearby theta."""
         variances = np.exp(self.family.log_variances(theta))
         n_kept = int(np.flatnonzero(variances >= NEGLIGIBLE * variances.sum())[-1]) + 1
         variances = variances[: max(n_kept, self.family.n_features + 1)]
-        found = self.family.hyperparameters(theta)
-        model = with_noise(self.model, found)
+        hyperparameters = self.family.hyperparameters(theta)
+        model = with_noise(self.model, hyperparameters)
         factor = self.rows[:, : variances.size] * np.sqrt(variances)
         sites = ask(model, "sites")
         fit = sites.fit(factor, start=start, tolerance=tolerance, max_sweeps=max_sweeps, negligible=AS_NOISE)
         log_posterior = fit.log_evidence + self.family.log_prior(theta)
-        if not fit.converged:  # no number to be trusted: a point to stay away from
+        if not fit.converged:  # the evidence is unreliable: keep the search away from this point
             log_posterior -= UNTRUSTED
-        return Point(theta, found, variances, model, fit, log_posterior)
+        return Point(theta, hyperparameters, variances, model, fit, log_posterior)
 
     def with_few_labels(self, most: int) -> Problem:
-        """The same with so many of the labels, drawn at random, each class among them; itself if it has no more."""
+        """The problem with `most` random labels, plus one of each class; unchanged if it has no more labels."""
         y = np.asarray(ask(self.model, "y"))
         if y.size <= most:
             return self
@@ -95,7 +96,7 @@ class Problem:
         return replace(self, rows=self.rows[kept], model=few)
 
     def gradient(self, point: Point) -> Array:
-        """Derivative of the log posterior by theta, exact at the fixed point."""
+        """The gradient of the log posterior in theta, exact at the fixed point of expectation propagation."""
         evidence = point.fit.gradient()
         gradient = self.family.jacobian(point.theta)[:, : point.variances.size] @ evidence.log_variances
         gradient[GAMMA] += np.exp(point.theta[GAMMA]) * evidence.gamma
@@ -103,12 +104,12 @@ class Problem:
         return np.where(self.family.free, gradient, 0.0) + self.family.log_prior_gradient(point.theta)
 
     def prior(self, point: Point) -> GaussianPrior:
-        """The prior at a point, on the columns that matter there."""
-        found = point.hyperparameters
-        pieces = [f"constant({found.constant:.4g})"]
-        pieces += [f"{name}({value:.4g})" for name in ("linear", "bent") if (value := getattr(found, name))]
-        if found.graph:
-            pieces.append(f"{found.graph:.4g} matern(tau={found.tau:.4g}, alpha={found.alpha:.4g})")
+        """The prior at a point, restricted to columns of non-negligible variance."""
+        numbers = point.hyperparameters
+        pieces = [f"constant({numbers.constant:.4g})"]
+        pieces += [f"{name}({value:.4g})" for name in ("linear", "bent") if (value := getattr(numbers, name))]
+        if numbers.graph:
+            pieces.append(f"{numbers.graph:.4g} matern(tau={numbers.tau:.4g}, alpha={numbers.alpha:.4g})")
         columns = self.basis[:, : point.variances.size]
         return GaussianPrior(columns, point.variances, 0.0, " + ".join(pieces), self.first)
 
@@ -121,13 +122,13 @@ class Problem:
 def problems(
     spectrum: Spectrum, model: Model, features: Any, hyperprior: Hyperprior | None, n_bent: int = 0
 ) -> list[Problem]:
-    """Doubt the input; the problem of each structure, on one basis: features, then 1, then all modes but q_0.
+    """Validate the input and return the problem of each structure.
 
-    The first `n_bent` columns of the features are bent ones.
+    All share one basis: features, of which the first `n_bent` columns are bent, then 1, then all modes but q_0.
     """
     ask(model, "sites")
     expect_fields(model, *LEARNED_FIELDS)
-    believed: Hyperprior = ask(model, "hyperprior") if hyperprior is None else hyperprior
+    resolved: Hyperprior = ask(model, "hyperprior") if hyperprior is None else hyperprior
     if spectrum.n_modes < 2:
         raise ValueError("The spectrum has one mode only: at least two are needed to tell classes apart.")
     expect_in_graph(model.nodes, spectrum.n_nodes)
@@ -146,17 +147,17 @@ def problems(
         raise ValueError(f"n_bent must be between 0 and {n_features}, the columns of features, got {n_bent}.")
     of_features = {"n_linear": n_features - n_bent, "n_bent": n_bent}
     basis = learned_basis(features, spectrum.vectors)
-    found = []
-    for each in believed.structures(**of_features):
-        family = Family.of(spectrum, each, **of_features, n_classes=offer(model, "n_classes"))
+    by_structure = []
+    for structure in resolved.structures(**of_features):
+        family = Family.of(spectrum, structure, **of_features, n_classes=offer(model, "n_classes"))
         first = n_features - family.n_features
         columns = slice(first, first + family.n_features + 1 + family.values.size)
-        found.append(Problem(basis[:, columns], first, basis[model.nodes, columns], model, family))
-    return found
+        by_structure.append(Problem(basis[:, columns], first, basis[model.nodes, columns], model, family))
+    return by_structure
 
 
 def learned_basis(features: Any, vectors: Any) -> Any:
-    """Features, if any, then 1 in the place of q_0, which is the square root of the degrees, then the other modes."""
+    """Columns: features, if any; then 1, in place of q_0, the square root of the degrees; then the other modes."""
     if isinstance(vectors, Tall) or isinstance(features, Tall):
         return first_one(vectors) if features is None else beside(features, first_one(vectors))
     basis = np.hstack([np.empty((len(vectors), 0)) if features is None else features, vectors])
@@ -164,20 +165,24 @@ def learned_basis(features: Any, vectors: Any) -> Any:
     return basis
 
 
-def with_noise(model: Any, found: Hyperparameters) -> Model:
-    """The same labels with the noise, and the share of mistakes, that was found."""
-    made: Model = remade(model, gamma=found.gamma, **({"delta": found.mistakes} if offers(model, "delta") else {}))
+def with_noise(model: Any, hyperparameters: Hyperparameters) -> Model:
+    """The model with gamma, and delta if it has one, from the hyper-parameters."""
+    made: Model = remade(
+        model,
+        gamma=hyperparameters.gamma,
+        **({"delta": hyperparameters.mistakes} if offers(model, "delta") else {}),
+    )
     return made
 
 
 def constant_first(spectrum: Spectrum) -> Spectrum:
-    """The spectrum with its null space turned so that the first mode is q_0.
+    """The spectrum with its null space rotated so that the first mode is q_0.
 
-    A graph of several components has as many modes of eigenvalue zero. One combination of them, D^{1/2} 1,
-    says how large the classes are; the others tell components apart and are modes like any other.
+    A graph with several components has as many modes with eigenvalue zero. One combination of them, D^{1/2} 1,
+    models the sizes of the classes; the others distinguish components and are treated like any other mode.
     """
     n_zero = max(1, int(np.count_nonzero(spectrum.values <= ZERO_EIGENVALUE)))
-    if n_zero == 1 or isinstance(spectrum.vectors, Tall):  # of low-rank weights q_0 comes first
+    if n_zero == 1 or isinstance(spectrum.vectors, Tall):  # spectra of low-rank weights have q_0 first already
         return spectrum
     q0 = np.sqrt(spectrum.degrees) if spectrum.normalized else np.ones(spectrum.n_nodes)
     first = spectrum.vectors[:, :n_zero].T @ q0
@@ -185,6 +190,8 @@ def constant_first(spectrum: Spectrum) -> Spectrum:
     mirror = first - np.eye(n_zero)[0]
     if np.linalg.norm(mirror) < 1e-8:
         return spectrum
-    turn = np.eye(n_zero) - 2 * np.outer(mirror, mirror) / (mirror @ mirror)  # takes e_1 to `first`
+    reflection = np.eye(n_zero) - 2 * np.outer(mirror, mirror) / (
+        mirror @ mirror
+    )  # Householder: maps e_1 to `first`
     null, others = spectrum.vectors[:, :n_zero], spectrum.vectors[:, n_zero:]
-    return replace(spectrum, vectors=np.hstack([null @ turn, others]))
+    return replace(spectrum, vectors=np.hstack([null @ reflection, others]))

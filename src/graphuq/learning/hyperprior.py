@@ -1,20 +1,22 @@
-"""A few numbers in; the variances they give to the pieces of a prior, and how plausible they are, out.
+"""Hyper-parameters in; the variances of the prior's columns, and the log density of the hyperprior, out.
 
-u is a sum of pieces, in units of the noise that labels add to it:
+u is a sum of three pieces, in units of the label noise:
 
-    u = constant + function of the features + function that varies little along the graph,
-    C = c^2 1 1^T + a^2 H H^T + b^2 N sum_j p_j q_j q_j^T,    p_j ~ (1 + t lambda_j / alpha)^-alpha,    sum_j p_j = 1.
+    u = constant + function of the features + smooth function on the graph,
+    C = c^2 1 1^T + a^2 H H^T + b^2 N sum_j p_j q_j q_j^T,    p_j ~ (1 + t lambda_j / alpha)^-alpha,    sum_j p_j =
+    1.
 
-H are columns of a `FeaturePiece`, either the linear ones alone or, with a fixed share of the variance each, these and the
-bent ones. Their squares add up to 1 at an average row, so a and b are the deviations that each piece has there. ``c = kappa sqrt(1 + a^2 + b^2)``: of two classes the share of one is then ``Psi(kappa N(0, 1))``
-before any label is seen, every share as likely as any other for kappa = 1. The matern shares ``p_j ~ (lambda_j +
-tau^2)^-alpha`` are followed along the diffusion ``t = alpha / tau^2``: they start to fall as ``exp(-t lambda)``.
-Learned are the logarithms of
+H are the columns of a `FeaturePiece`: either the linear ones alone, or the linear and the bent ones, each with a
+fixed share of the variance. Their squares add up to 1 at an average row, so a and b are the standard deviations of
+the pieces there. ``c = kappa sqrt(1 + a^2 + b^2)`` makes the prior share of one of two classes ``Psi(kappa N(0,
+1))``, which is uniform for kappa = 1. The Matern shares ``p_j ~ (lambda_j + tau^2)^-alpha`` are parameterized by
+the diffusion time ``t = alpha / tau^2``: for small lambda they decay as ``exp(-t lambda)``. The learned parameters
+are the logarithms of
 
-- diffusion, and alpha, how the shares go on falling;
+- diffusion t, and alpha, the decay of the shares at large lambda;
 - graph b, linear a (with or without bent columns), constant kappa;
 - mistakes: the odds that a label is wrong, ``delta / (1 - delta)``;
-- gamma: the noise. It is the unit of the others for probit; for level-set it says how often labels are wrong.
+- gamma: the noise. For probit it is the unit of the others; for level-set it sets how often labels are wrong.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from graphuq.spectrum.result import Spectrum
 
 Array = NDArray[np.float64]
 
-# Outside of these nothing changes any more. Eigenvalues of the normalized Laplacian end at 2: with t < 0.5
-# all modes weigh alike, with t > 1e5 eigenvalues of 1e-5 still count. alpha = 100 is the heat kernel
-# exp(-t lambda) to a few percent. Where u is a thousand times the noise, or a hundredth of it, labels are all but
-# certain, or say nothing. More mistakes than 18% look like classes that overlap.
+# Beyond these bounds hardly anything changes. Eigenvalues of the normalized Laplacian are at most 2: for t < 0.5
+# all modes have similar weight, and at t = 1e5 even eigenvalues of 1e-5 matter. alpha = 100 is the heat kernel
+# exp(-t lambda) to a few percent. Where u is a thousand times the noise, labels are nearly certain; at a hundredth
+# of it they carry no information. More than 18% mistakes are indistinguishable from overlapping classes.
 BOUNDS = {
     "diffusion": (0.5, 1e5),
     "alpha": (0.5, 100.0),
@@ -42,14 +44,15 @@ BOUNDS = {
     "mistakes": (1e-5, 0.22),
     "gamma": (1e-3, 30.0),
 }
+# The first starting point has at most this graph deviation; the second has this many times the median odds of
+# mistakes.
 LARGEST_START = 3.0
-# A second start has so many times the median of mistakes.
 MORE_MISTAKES = 5.0
 DIFFUSION, ALPHA, GRAPH, LINEAR, CONSTANT, MISTAKES, GAMMA = range(len(BOUNDS))
 
 
 class Hyperparameters(NamedTuple):
-    """The learned numbers. `mistakes` is delta, the share of wrong labels. 0 means that a piece is left out.
+    """The hyper-parameters. `mistakes` is delta, the share of wrong labels. 0 means that a piece is absent.
 
     The function of the features has the variance ``a^2 = linear^2 + bent^2``.
     """
@@ -66,9 +69,9 @@ class Hyperparameters(NamedTuple):
 
 @dataclass(frozen=True)
 class LogNormal:
-    """A number that lies within a factor of its median with probability 0.68; a factor of 1 fixes it.
+    """A log-normal prior, within `factor` of `median` with probability 0.68; a factor of 1 fixes the value.
 
-    `bounds` limit the search, by default to those of its kind.
+    `bounds` limit the search; by default they are those of the hyper-parameter in `BOUNDS`.
     """
 
     median: float
@@ -87,17 +90,16 @@ class LogNormal:
 class Hyperprior:
     """The prior of the hyper-parameters: weakly informative.
 
-    With ten labels the evidence says little, and this prior decides. The defaults were chosen by log-loss on some
-    tables and evaluated on others: experiments/tables.py.
+    With ten labels the evidence carries little information, and the hyperprior matters. The defaults were chosen
+    by log-loss on some tables and evaluated on others: experiments/tables.py.
 
     Attributes:
-        diffusion, alpha, graph, linear, constant, mistakes, gamma: see the top of this file; diffusion is in units of
-            one over the mean degree for the Laplacian ``D - A``. None leaves a piece, or mistakes, out.
-        beside_linear: replaces `graph` where a function of the features explains part of the labels.
-        bent: the share of its variance that bent columns have in a function of the features that bends; None leaves
-            them out.
-        n_effective: prior of ``1 / sum_j p_j^2``, the effective number of modes, for each boundary between classes. Few
-            modes separate classes, and this number is similar on graphs of every kind.
+        diffusion, alpha, graph, linear, constant, mistakes, gamma: see the module docstring; for the Laplacian ``D
+            - A`` diffusion is in units of one over the mean degree. None omits a piece, or mistakes.
+        beside_linear: replaces `graph` in structures that also have a function of the features.
+        bent: the share of the variance that bent columns have in a bent function of the features; None omits them.
+        n_effective: prior of the effective number of modes ``1 / sum_j p_j^2``, per boundary between classes. Few
+            modes separate classes, and this number is similar on graphs of all kinds.
     """
 
     diffusion: LogNormal = LogNormal(80.0, 5.0)
@@ -123,16 +125,17 @@ class Hyperprior:
 
     @classmethod
     def level_set(cls) -> Hyperprior:
-        """The hyperprior of the level-set model, whose gamma sets how often labels are wrong and whose u has no scale.
+        """The hyperprior of the level-set model: gamma sets how often labels are wrong, and u has no scale.
 
-        At gamma = 0.3 every label is right (odds of a mistake 2e-10); at 30 labels carry no information.
+        At gamma = 0.3 all labels are right (odds of a mistake 2e-10); at gamma = 30 labels carry no information.
         """
         return cls(graph=LogNormal(1.0, 1.0), mistakes=None, gamma=LogNormal(0.75, 1.5, bounds=(0.3, 30.0)))
 
     def structures(self, n_linear: int = 0, n_bent: int = 0) -> list[Hyperprior]:
-        """The graph alone, the features alone, linear or bent, and both; the evidence decides between them.
+        """The hyperpriors of all structures, between which the evidence decides.
 
-        Each comes after those that it is the sum of, or bends.
+        These are the graph alone, the features alone (linear or bent), and both. Each structure comes after the
+        simpler ones that it extends.
         """
         if self.linear is None or not n_linear:
             return [self if self.graph is None else replace(self, linear=None)]
@@ -146,18 +149,18 @@ class Hyperprior:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """The priors of one structure along theta, the logarithms of the numbers above.
+    """The priors of one structure, parameterized by theta, the logarithms listed in the module docstring.
 
-    Columns of the basis are bent and linear ones of the features, then 1, then all modes but q_0, as far as they belong
-    to the structure.
+    The columns of the basis are those of the features, bent before linear, then 1, then all modes but q_0, as far
+    as the structure has them.
 
     Attributes:
-        values: eigenvalues of those modes, over `scale`, shape (n_modes - 1,); none without a graph piece.
+        values: eigenvalues of these modes divided by `scale`, shape (n_modes - 1,); empty without a graph piece.
         scale: 1, or the mean degree for the Laplacian ``D - A``.
         n_nodes: number of nodes N.
-        log_parts: logarithms of the shares of a^2 that columns of the features have, shape (n_features,).
-        mean, deviation: of theta under the hyperprior, shape (7,).
-        log_modes: log of the median and of the factor of the effective number of modes, if believed.
+        log_parts: logarithms of the shares of a^2 of the feature columns, shape (n_features,).
+        mean, deviation: mean and standard deviation of theta under the hyperprior, shape (7,).
+        log_modes: logs of the median and of the factor of the effective number of modes, if it has a prior.
         lower, upper: bounds of theta, shape (7,).
         log_weight: log of the prior weight of the structure.
     """
@@ -177,18 +180,20 @@ class Family:
     def of(
         cls, spectrum: Spectrum, hyperprior: Hyperprior, n_linear: int = 0, n_bent: int = 0, n_classes: int = 2
     ) -> Family:
-        """The family of a spectrum whose first mode is q_0; a field of many classes has as many boundaries.
+        """The family for a spectrum whose first mode is q_0.
 
-        Linear and bent functions of the features together weigh as much as the graph alone.
+        The effective number of modes scales with the number of classes, since each has a boundary. Structures with
+        linear and with bent functions of the features share the weight that one of them would have without the
+        other.
         """
         scale = 1.0 if spectrum.normalized else float(spectrum.degrees.mean())
         absent = LogNormal(1e-100, 1.0)
-        believed = [getattr(hyperprior, name) or absent for name in BOUNDS]
+        priors = [getattr(hyperprior, name) or absent for name in BOUNDS]
         if hyperprior.graph is None:
-            believed[DIFFUSION] = LogNormal(hyperprior.diffusion.median, 1.0)
-        mean = np.log([each.median for each in believed])
-        deviation = np.log([each.factor for each in believed])
-        bounds = [each.bounds or BOUNDS[name] for name, each in zip(BOUNDS, believed, strict=True)]
+            priors[DIFFUSION] = LogNormal(hyperprior.diffusion.median, 1.0)
+        mean = np.log([each.median for each in priors])
+        deviation = np.log([each.factor for each in priors])
+        bounds = [each.bounds or BOUNDS[name] for name, each in zip(BOUNDS, priors, strict=True)]
         lower, upper = np.log(bounds).T
         modes = hyperprior.n_effective if hyperprior.graph is not None else None
         log_parts = np.zeros(0 if hyperprior.linear is None else n_linear)
@@ -209,15 +214,15 @@ class Family:
 
     @property
     def n_features(self) -> int:
-        """Columns of features."""
+        """Number of feature columns."""
         return self.log_parts.size
 
     @property
     def starts(self) -> list[Array]:
-        """Where to begin: at the median, but not at fields so large that contradicting labels have no fixed point.
+        """Starting points: the median with a limited graph deviation, and the median with more mistakes.
 
-        Or at the median with more mistakes, which lets large fields have one: labels that contradict each other are
-        explained by small fields or by mistakes, two hills with a valley between.
+        Labels that contradict each other are explained by small fields or by mistakes, which are separate maxima.
+        With large fields and few mistakes expectation propagation may have no fixed point.
         """
         start = np.clip(self.mean, self.lower, self.upper)
         smaller = np.minimum(start[GRAPH], np.log(LARGEST_START)) if self.free[GRAPH] else start[GRAPH]
@@ -228,7 +233,7 @@ class Family:
 
     @property
     def free(self) -> NDArray[np.bool_]:
-        """Which coordinates are not fixed, shape (7,)."""
+        """Mask of the coordinates of theta that are not fixed, shape (7,)."""
         return self.deviation > 0
 
     def log_variances(self, theta: Array) -> Array:
@@ -238,12 +243,12 @@ class Family:
         return np.concatenate([2 * theta[LINEAR] + self.log_parts, [constant], graph])
 
     def _spread(self, theta: Array) -> Array:
-        """``1, a^2, b^2``: the variances of noise and pieces at an average row."""
+        """``1, a^2, b^2``: the variances of noise, features and graph at an average row."""
         present = np.array([1.0, self.n_features > 0, self.values.size > 0])
         return present * np.exp([0.0, 2 * theta[LINEAR], 2 * theta[GRAPH]])
 
     def log_shares(self, theta: Array) -> Array:
-        """``log p_j``, one for each mode."""
+        """``log p_j`` of every mode."""
         if not self.values.size:
             return self.values
         alpha = np.exp(theta[ALPHA])
@@ -255,9 +260,9 @@ class Family:
         """Derivatives of `log_variances`, shape (7, n_columns)."""
         x = self.values * np.exp(theta[DIFFUSION] - theta[ALPHA])
         alpha = np.exp(theta[ALPHA])
-        falls = alpha * x / (1 + x)
-        slopes = np.stack([-falls, falls - alpha * np.log1p(x)])
-        slopes -= (slopes @ np.exp(self.log_shares(theta)))[:, None]  # the shares add up to one
+        decay = alpha * x / (1 + x)
+        slopes = np.stack([-decay, decay - alpha * np.log1p(x)])
+        slopes -= (slopes @ np.exp(self.log_shares(theta)))[:, None]  # normalization of the shares
         result = np.zeros((len(BOUNDS), self.n_features + 1 + self.values.size))
         result[LINEAR, : self.n_features] = 2.0
         spread = self._spread(theta)
@@ -269,13 +274,13 @@ class Family:
         return result
 
     def log_prior(self, theta: Array) -> float:
-        """Log density of the hyperprior at theta, times the weight of the structure."""
+        """Log density of the hyperprior at theta, plus the log weight of the structure."""
         z = (theta - self.mean)[self.free] / self.deviation[self.free]
         constant = np.log(np.sqrt(2 * np.pi) * self.deviation[self.free]).sum()
         return float(self.log_weight - (z @ z) / 2 - constant - self.surplus(theta) ** 2 / 2)
 
     def log_prior_gradient(self, theta: Array) -> Array:
-        """Derivative of `log_prior`, shape (7,), zero along what is fixed."""
+        """Gradient of `log_prior`, shape (7,), zero in fixed coordinates."""
         gradient = np.zeros(len(BOUNDS))
         gradient[self.free] = -(theta - self.mean)[self.free] / self.deviation[self.free] ** 2
         if self.log_modes is not None:
@@ -286,10 +291,10 @@ class Family:
         return np.where(self.free, gradient, 0.0)
 
     def hyperparameters(self, theta: Array) -> Hyperparameters:
-        """The same point as `prior.matern` and the models name it."""
+        """The hyper-parameters at theta, as parameters of `prior.matern` and of the models."""
         diffusion, alpha, graph, linear, constant, odds, gamma = np.exp(theta)
         parts = np.exp(self.log_parts)
-        found = (
+        values = (
             np.sqrt(alpha / diffusion * self.scale),
             alpha,
             graph if self.values.size else 0.0,
@@ -299,21 +304,21 @@ class Family:
             odds / (1 + odds) if odds > 1e-50 else 0.0,
             gamma,
         )
-        return Hyperparameters(*map(float, found))
+        return Hyperparameters(*map(float, values))
 
     def log_changes(self, theta: Array, axes: Array) -> Array:
-        """How the logarithms of `hyperparameters` change along axes of theta, shape (8, n), of axes (7, n)."""
-        found = axes.copy()
-        found[DIFFUSION] = (axes[ALPHA] - axes[DIFFUSION]) / 2  # tau^2 = alpha / diffusion
-        found[MISTAKES] *= 1 - self.hyperparameters(theta).mistakes
-        return np.insert(found, LINEAR, axes[LINEAR], axis=0)  # of the bent part as well
+        """Derivatives of the logs of `hyperparameters` along n axes of theta: shape (8, n) from (7, n)."""
+        changes = axes.copy()
+        changes[DIFFUSION] = (axes[ALPHA] - axes[DIFFUSION]) / 2  # tau^2 = alpha / diffusion
+        changes[MISTAKES] *= 1 - self.hyperparameters(theta).mistakes
+        return np.insert(changes, LINEAR, axes[LINEAR], axis=0)  # linear and bent change together
 
     def n_effective(self, theta: Array) -> float:
         """The effective number of modes, ``1 / sum_j p_j^2``."""
         return float(1 / np.exp(2 * self.log_shares(theta)).sum())
 
     def surplus(self, theta: Array) -> Any:
-        """How far the effective number of modes is from its median, in units of its spread."""
+        """Deviation of the log effective number of modes from its prior mean, in standard deviations."""
         if self.log_modes is None:
             return 0.0
         median, spread = self.log_modes

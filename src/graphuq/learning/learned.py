@@ -1,4 +1,4 @@
-"""A spectrum and labels in; hyper-parameters learned from the labels, and a posterior averaged over them, out."""
+"""A spectrum and labels in; hyper-parameters learned from the labels and a posterior averaged over them out."""
 
 from __future__ import annotations
 
@@ -20,35 +20,37 @@ from graphuq.posterior.mixture import Mixture
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
 
-# Modes are enough where the last tenth of them has less than this share of the variance of an average one: on twelve
-# data sets the log-loss was then at most 0.0001 above that of 300 modes, and usually 75 were enough.
+# There are enough modes if a mode in the last tenth has on average less than this fraction of the mean variance of
+# all modes: on twelve data sets the log-loss was then at most 0.0001 above that of 300 modes, and usually 75 were
+# enough.
 CARRIED = 4e-3
-# Labels that vary faster than any mode look like noise, which needs few modes: of what a guess by the shares of the classes
-# leaves open, the log evidence must leave less than this.
+# Labels that vary faster than all modes look like noise, which needs few modes. More modes are therefore added
+# unless the negative log evidence is below this fraction of that of a prediction from class frequencies.
 EXPLAINED = 0.5
-# Of more labels some, drawn at random, decide the hyper-parameters: they leave nothing open that an average would tell.
-# At most this many; of many classes twice as many over the classes but one, and at least so many of a class.
+# With more labels than this, a random subset determines the hyper-parameters, which it does so well that averaging
+# over them is unnecessary. The limit for K classes is 2 / (K - 1) times as large, if that is smaller, but allows
+# at least LEAST_CLIMBED labels per class.
 MOST_CLIMBED, LEAST_CLIMBED = 1000, 4
-# A point of less weight is left out.
+# Points with a smaller weight are dropped from the average.
 LEAST_WEIGHT = 1e-2
 
 
 class Weighed(NamedTuple):
-    """A point of the average."""
+    """A choice of hyper-parameters in the average, with its weight."""
 
     problem: Problem
     point: Point
     log_weight: float
-    width: Array  # deviations of the logarithms of its hyper-parameters around the peak it belongs to, shape (8,)
+    width: Array  # posterior deviations of the log hyper-parameters around the peak it belongs to, shape (8,)
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What `learn` found: a peak, and the posterior averaged over points around it.
+    """The result of `learn`: hyper-parameters at the peak, and the posterior averaged over points around it.
 
     Attributes:
-        spectrum: the eigenpairs; on a disconnected graph turned so that q_0 comes first.
-        hyperparameters: those at the peak of the structure that weighs most.
+        spectrum: the eigenpairs; on a disconnected graph the null space is rotated so that q_0 comes first.
+        hyperparameters: the hyper-parameters at the peak of the structure with the largest weight.
         log_deviations: posterior standard deviations of their logarithms, in the same order; 0 if fixed.
         prior: the prior at the peak.
         model: the likelihood with its noise at the peak; pass prior and model to `sample` for exact draws.
@@ -86,22 +88,25 @@ def learn(
 
         log P(y | theta) + log p(theta),
 
-    is maximized along its exact gradient, for each structure: the graph alone, the features alone, linear or bent, and
-    both. The posterior is then an average over points around each peak, so that the uncertainty of the hyper-parameters is included. With
-    more than a thousand labels (fewer with many classes) a subset is used for the maximization; each peak is then moved
-    by a step that uses all labels, and only the peaks are averaged.
+    is maximized with its exact gradient for each structure of the prior: the graph alone, the features alone
+    (linear or bent), and both. The posterior is then averaged over points around each peak, which accounts for the
+    uncertainty of the hyper-parameters. With more than a thousand labels (fewer with many classes) a subset is
+    used for the maximization; each peak is then moved by a Newton step that uses all labels, and only the peaks
+    are averaged.
 
     Args:
         spectrum: the eigenpairs; more of them cost time, but hardly change the result.
-        model: one with sites, such as `Probit`, and the labels; its noise is not used.
-        features: columns in which u may be linear, scaled so that the mean squared norm of a row is 1, shape (n_nodes,
-            n_features); without them the prior is that of the graph alone.
-        n_bent: how many of them, the first, are no features but bend with them, see `FeaturePiece`. They, and the others,
-            are scaled each for themselves. The function of the features is linear, or it bends: the evidence decides.
-        hyperprior: the prior of the hyper-parameters, by default that of the model. A factor of 1 fixes a number.
-        average: whether to average, or to use only the peak of the structure that weighs most.
-        more: a function from eigenpairs to more of them, or to None if there are none. It is called, and everything is
-            learned again, as long as the last modes carry weight or the labels are not explained.
+        model: a model with sites, such as `Probit`, and labels; its noise is not used.
+        features: columns in which u may be linear, scaled so that the mean squared norm of a row is 1, shape
+            (n_nodes, n_features); without them the prior is that of the graph alone.
+        n_bent: the number of leading columns that are nonlinear (bent) functions of the features, see
+            `FeaturePiece`. Bent and linear columns are each scaled as above. The evidence decides between linear
+            and bent functions.
+        hyperprior: the prior of the hyper-parameters, by default that of the model. A factor of 1 fixes one of
+            them.
+        average: whether to average over points, or to use only the peak of the structure with the largest weight.
+        more: a function that returns a spectrum with more modes, or None if there are none. While the last modes
+            carry weight or the labels are not explained, it is called and learning is repeated.
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect_model(model)
@@ -111,16 +116,16 @@ def learn(
     longer: Spectrum | None = spectrum
     while longer is not None:
         spectrum = constant_first(longer)
-        found, weights = _weighed(problems(spectrum, model, features, hyperprior, n_bent), average)
-        longer = None if more is None or _enough_modes(found, weights) else more(spectrum)
-    best_problem, best, *_ = _peak(found, weights)
+        points, weights = _weighed(problems(spectrum, model, features, hyperprior, n_bent), average)
+        longer = None if more is None or _enough_modes(points, weights) else more(spectrum)
+    best_problem, best, *_ = _peak(points, weights)
     learned = Learned(
         spectrum=spectrum,
         hyperparameters=best.hyperparameters,
-        log_deviations=_deviations(found, weights),
+        log_deviations=_deviations(points, weights),
         prior=best_problem.prior(best),
         model=best.model,
-        posterior=Mixture(tuple(each.problem.posterior(each.point) for each in found), weights).tempered(),
+        posterior=Mixture(tuple(each.problem.posterior(each.point) for each in points), weights).tempered(),
         log_evidence=best.fit.log_evidence,
     )
     _warn(best_problem, best, spectrum, learned.converged)
@@ -128,25 +133,25 @@ def learn(
 
 
 def _weighed(structures: list[Problem], average: bool) -> tuple[list[Weighed], Array]:
-    """Points around the peak of each structure, heaviest first, and their weights; those of next to none left out."""
+    """Points around the peaks of all structures by decreasing weight, and their weights, light ones dropped."""
     n_labeled, n_columns = structures[-1].rows.shape
-    found: list[Weighed] = []
+    points: list[Weighed] = []
     total = -np.inf
     with blas_threads(n_labeled * min(n_labeled, n_columns) ** 2 * offer(structures[0].model, "n_fields")):
         for problem, peak in _climbed(structures):
             if bound(*peak) < total + np.log(LEAST_WEIGHT):
                 break
-            points, mass = _points(problem, peak, average, found[-1].point if found else None)
-            found, total = found + points, np.logaddexp(total, mass)
-    found.sort(key=lambda each: -each.log_weight)
-    weights = np.exp(np.array([each.log_weight for each in found]) - found[0].log_weight)
+            new, mass = _points(problem, peak, average, points[-1].point if points else None)
+            points, total = points + new, np.logaddexp(total, mass)
+    points.sort(key=lambda each: -each.log_weight)
+    weights = np.exp(np.array([each.log_weight for each in points]) - points[0].log_weight)
     kept = weights >= LEAST_WEIGHT * weights.sum() if average else np.arange(len(weights)) == 0
-    found = [found[i] for i in np.flatnonzero(kept)]
-    return found, weights[kept] / weights[kept].sum()
+    points = [points[i] for i in np.flatnonzero(kept)]
+    return points, weights[kept] / weights[kept].sum()
 
 
 def _climbed(structures: list[Problem]) -> list[tuple[Problem, Peak]]:
-    """Each structure with its peak, given some of the labels if there are many; those that may weigh most first."""
+    """The peak of each structure, given a subset if there are many labels, by decreasing bound on the weight."""
     n_classes = offer(structures[0].model, "n_classes")
     most = max(min(MOST_CLIMBED, 2 * MOST_CLIMBED // (n_classes - 1)), LEAST_CLIMBED * n_classes)
     peaks: list[Peak] = []
@@ -159,55 +164,58 @@ def _climbed(structures: list[Problem]) -> list[tuple[Problem, Peak]]:
 
 
 def _points(problem: Problem, peak: Peak, average: bool, other: Point | None) -> tuple[list[Weighed], float]:
-    """The points around a peak, given all labels, and the log of the integral of evidence and hyperprior there, given few.
+    """Points around a peak given all labels, and the log integral of evidence times hyperprior given the subset.
 
-    Expectation propagation of many labels starts from that at a point of another structure, if there is one.
+    With all labels, expectation propagation is warm-started from `other`, a point of another structure, if given.
     """
     few, top = peak
     axes = axes_of(few, top)
     points, log_weights = around(few, top, axes) if average and few is problem else alone(top, axes)
     mass = float(np.logaddexp.reduce(log_weights))
-    if few is not problem:  # the peak alone, as wide as it is for few labels
+    if few is not problem:  # only the peak, with the width that it has given the subset
         points = [with_all_labels(problem, few, top, axes, None if other is None else other.fit)]
         log_weights = np.array([mass + points[0].log_posterior - top.log_posterior])
     width = np.linalg.norm(few.family.log_changes(top.theta, axes), axis=1)
     return [Weighed(problem, *each, width) for each in zip(points, log_weights.tolist(), strict=True)], mass
 
 
-def _peak(found: list[Weighed], weights: Array) -> Weighed:
-    """The highest point of the structure that weighs most; heights of structures with more or fewer numbers do not compare."""
+def _peak(points: list[Weighed], weights: Array) -> Weighed:
+    """The highest point of the structure with the largest weight.
+
+    Densities of structures that differ in the number of hyper-parameters are not comparable.
+    """
 
     def height(each: Weighed) -> tuple[float, float]:
-        of_structure = [other.problem is each.problem for other in found]
+        of_structure = [other.problem is each.problem for other in points]
         return float(weights[of_structure].sum()), each.point.log_posterior
 
-    return max(found, key=height)
+    return max(points, key=height)
 
 
-def _enough_modes(found: list[Weighed], weights: Array) -> bool:
-    """Whether the modes explain the labels, and the last tenth of them weighs next to nothing against the average mode."""
-    counts = np.bincount(np.asarray(ask(found[0].problem.model, "y")))
+def _enough_modes(points: list[Weighed], weights: Array) -> bool:
+    """Whether the modes explain the labels, and the last tenth of them has negligible variance, see `CARRIED`."""
+    counts = np.bincount(np.asarray(ask(points[0].problem.model, "y")))
     chance = float(np.sum(counts * np.log(np.maximum(counts, 1) / counts.sum())))
-    if max(each.point.fit.log_evidence for each in found) < EXPLAINED * chance:
+    if max(each.point.fit.log_evidence for each in points) < EXPLAINED * chance:
         return False
     total = 0.0
-    for each, weight in zip(found, weights, strict=True):
+    for each, weight in zip(points, weights, strict=True):
         shares = np.exp(each.problem.family.log_shares(each.point.theta))
         if shares.size:
             total += weight * float(shares[-max(1, shares.size // 10) :].mean() / shares.mean())
     return total <= CARRIED
 
 
-def _deviations(found: list[Weighed], weights: Array) -> Hyperparameters:
-    """Standard deviation of the logarithm of each hyper-parameter, over the points that have it; 0 where none has.
+def _deviations(points: list[Weighed], weights: Array) -> Hyperparameters:
+    """Standard deviation of the log of each hyper-parameter over the points that have it; 0 if none has.
 
-    A point that is alone at its peak stands for all around it, and counts as wide as the peak is.
+    The only point of a peak stands for its surroundings and contributes the width of the peak.
     """
-    values = np.array([each.point.hyperparameters for each in found])
-    alone = [sum(other.problem is each.problem for other in found) == 1 for each in found]
-    widths = np.where(np.array(alone)[:, None], [each.width for each in found], 0.0)
+    values = np.array([each.point.hyperparameters for each in points])
+    alone = [sum(other.problem is each.problem for other in points) == 1 for each in points]
+    widths = np.where(np.array(alone)[:, None], [each.width for each in points], 0.0)
     has = values > 0
-    has[:, :2] &= has[:, 2:3]  # tau and alpha are numbers of the graph piece
+    has[:, :2] &= has[:, 2:3]  # tau and alpha belong to the graph piece
     shares = np.where(has, weights[:, None], 0.0)
     shares /= np.maximum(shares.sum(axis=0), np.finfo(float).tiny)
     logs = np.log(np.where(has, values, 1.0))
@@ -216,7 +224,7 @@ def _deviations(found: list[Weighed], weights: Array) -> Hyperparameters:
 
 
 def _warn(problem: Problem, best: Point, spectrum: Spectrum, converged: bool) -> None:
-    """Say in plain words what the labels cannot decide."""
+    """Warn about a lack of convergence, hyper-parameters at their bounds, and components without labels."""
     if not converged:
         warn(
             "Expectation propagation did not converge for some hyper-parameters, which makes their weights rough. "
@@ -231,7 +239,7 @@ def _warn(problem: Problem, best: Point, spectrum: Spectrum, converged: bool) ->
 
 
 def warn_of_unlabeled_components(spectrum: Spectrum, nodes: NDArray[np.int64]) -> None:
-    """Say how many nodes no label reaches."""
+    """Warn about nodes in components of the graph without a label."""
     n_zero = np.count_nonzero(spectrum.values <= ZERO_EIGENVALUE)
     if n_zero < 2:
         return
