@@ -23,7 +23,7 @@ PATIENCE = 200
 CURVATURE_STEP = 0.15
 # The points of the average lie at this times sqrt(m) deviations from a peak in m dimensions (Rue et al. 2009).
 RADIUS = 1.1
-# The width of a peak is limited to that of the hyperprior, and to this many times less.
+# A peak is at most as wide as the hyperprior, and at most this many times narrower.
 NARROWEST = 10.0
 
 
@@ -57,9 +57,9 @@ def _start(problem: Problem, below: Peak | None) -> Point:
     """The best starting point, or the first one with values from the peak of a simpler structure."""
     first, *others = problem.family.starts
     if below is None:
-        at_first = problem.at(first)
+        start = problem.at(first)
         return max(
-            [at_first, *(problem.at(other, at_first.fit) for other in others)], key=lambda each: each.log_posterior
+            [start, *(problem.at(other, start.fit) for other in others)], key=lambda each: each.log_posterior
         )
     simpler, peak = below
     return problem.at(np.where(problem.family.free & simpler.family.free, peak.theta, first), peak.fit)

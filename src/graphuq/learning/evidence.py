@@ -167,12 +167,9 @@ def learned_basis(features: Any, vectors: Any) -> Any:
 
 def with_noise(model: Any, hyperparameters: Hyperparameters) -> Model:
     """The model with gamma, and delta if it has one, from the hyper-parameters."""
-    made: Model = remade(
-        model,
-        gamma=hyperparameters.gamma,
-        **({"delta": hyperparameters.mistakes} if offers(model, "delta") else {}),
-    )
-    return made
+    mistakes = {"delta": hyperparameters.mistakes} if offers(model, "delta") else {}
+    noisy: Model = remade(model, gamma=hyperparameters.gamma, **mistakes)
+    return noisy
 
 
 def constant_first(spectrum: Spectrum) -> Spectrum:
@@ -190,8 +187,7 @@ def constant_first(spectrum: Spectrum) -> Spectrum:
     mirror = first - np.eye(n_zero)[0]
     if np.linalg.norm(mirror) < 1e-8:
         return spectrum
-    reflection = np.eye(n_zero) - 2 * np.outer(mirror, mirror) / (
-        mirror @ mirror
-    )  # Householder: maps e_1 to `first`
+    # The Householder reflection that maps e_1 to `first`.
+    reflection = np.eye(n_zero) - 2 * np.outer(mirror, mirror) / (mirror @ mirror)
     null, others = spectrum.vectors[:, :n_zero], spectrum.vectors[:, n_zero:]
     return replace(spectrum, vectors=np.hstack([null @ reflection, others]))

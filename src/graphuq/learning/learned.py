@@ -116,7 +116,7 @@ def learn(
     longer: Spectrum | None = spectrum
     while longer is not None:
         spectrum = constant_first(longer)
-        points, weights = _weighed(problems(spectrum, model, features, hyperprior, n_bent), average)
+        points, weights = _weighted_points(problems(spectrum, model, features, hyperprior, n_bent), average)
         longer = None if more is None or _enough_modes(points, weights) else more(spectrum)
     best_problem, best, *_ = _peak(points, weights)
     learned = Learned(
@@ -132,7 +132,7 @@ def learn(
     return learned
 
 
-def _weighed(structures: list[Problem], average: bool) -> tuple[list[Weighed], Array]:
+def _weighted_points(structures: list[Problem], average: bool) -> tuple[list[Weighed], Array]:
     """Points around the peaks of all structures by decreasing weight, and their weights, light ones dropped."""
     n_labeled, n_columns = structures[-1].rows.shape
     points: list[Weighed] = []
