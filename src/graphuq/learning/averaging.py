@@ -58,9 +58,8 @@ def _start(problem: Problem, below: Peak | None) -> Point:
     first, *others = problem.family.starts
     if below is None:
         start = problem.at(first)
-        return max(
-            [start, *(problem.at(other, start.fit) for other in others)], key=lambda each: each.log_posterior
-        )
+        points = [start, *(problem.at(other, start.fit) for other in others)]
+        return max(points, key=lambda each: each.log_posterior)
     simpler, peak = below
     return problem.at(np.where(problem.family.free & simpler.family.free, peak.theta, first), peak.fit)
 

@@ -1,4 +1,4 @@
-"""A posterior in; the rows whose answers are expected to help most, and by how much, out."""
+"""A posterior in; the rows whose labels are expected to help most (active learning), and by how much, out."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ Array = NDArray[np.floating]
 Nodes = NDArray[np.int64]
 
 STRATEGIES = ("loss", "error", "variance", "margin", "entropy", "v_optimality", "sigma_optimality", "random")
-# With fewer labels than this, questions are spread over the graph: what few labels lead one to expect of answers is mostly
-# the hyperprior, and answers asked for only where that is unsure cannot show that it is wrong.
+# With fewer labels than this, queries are spread over the graph: the answers that few labels predict reflect
+# mostly the hyperprior, and labels only where it is uncertain cannot reveal that it is wrong.
 N_SPREAD = 8
-# Rows whose answer is weighed: half are the least sure, half are spread over all others.
-# Of many classes there are fewer, since each has K^2 numbers for every target.
+# Candidates whose expected loss is computed: half are the least certain rows, half are spread over the others.
+# There are fewer with many classes, since each pair of candidate and target has K^2 probabilities.
 N_CANDIDATES, N_CANDIDATES_MANY = 200, 100
-# Answers of a batch that are weighed one after the other, which takes the longer the more there are: the rest are the least
-# sure rows, since what so many answers leave open is a guess.
+# Rows of a batch that are chosen greedily by expected loss, at increasing cost; further rows are the least certain
+# ones, since predictions after so many unknown answers are unreliable.
 N_WEIGHED = 100
-# Rows whose class is looked at before and after: all, or so many drawn by how unsure they are.
+# Rows at which the loss is evaluated: all, or this many sampled by their uncertainty.
 N_TARGETS, N_TARGETS_MANY = 2000, 250
-# No row has less than this share of the average chance to be a target.
+# Every row has at least this fraction of the average probability of being sampled as a target.
 LEAST_CHANCE = 0.1
-# An answer less probable than this says nothing.
+# Lower bound on the probability of an answer, as a divisor.
 LEAST_ANSWER = 1e-6
-# Joint probabilities below this, and losses summed over rows, are none.
+# Lower bounds on joint probabilities in logarithms, and on the total loss as a divisor.
 LEAST_JOINT, LEAST_LOSS = 1e-12, 1e-9
-# An answer that varies less than this is as good as known, and takes nothing from what others say.
+# Directions in which an answer varies less than this are treated as known: they carry no information.
 LEAST_VARIANCE = 1e-4
-# In a batch, rows whose answers have more in common than this are asked once.
+# In a batch, of rows whose classes are correlated more strongly than this only one is chosen.
 NEAR_DUPLICATE = 0.5
-# Hyper-parameters are learned anew as labels grow by this factor: few labels leave them open, and a question that is
-# chosen by wrong ones is wasted. To learn after every answer was no better.
+# Hyper-parameters are learned again each time the number of labels has grown by this factor: few labels leave them
+# uncertain, and queries chosen with wrong ones are wasted. Learning after every answer was no better.
 LEARN_AGAIN = 1.25
-# To go on is advised where an answer is expected to mend so many rows, or all of them this share of what is wrong; and left
-# to the person where an answer mends about as much as asking a wrong row itself would.
+# Continuing is recommended if each answer is expected to correct at least the first number of rows, or all answers
+# together at least the second number as a fraction of the errors. The decision is left to the user if each answer
+# corrects at least the third number of rows, about as many as labeling a wrong row itself.
 WORTH_ASKING, WORTH_GOING_ON, WORTH_ITSELF = 2.0, 0.1, 0.5
 
 
@@ -58,67 +59,71 @@ def next_queries(
     spectrum: Spectrum | None = None,
     seed: int = 0,
 ) -> Nodes:
-    """The rows to ask a person about, best first; fewer than n if fewer are unlabeled.
+    """Choose the rows to label next, best first; fewer than n if fewer are unlabeled.
 
-    | strategy | the row |
+    | strategy | chosen row |
     |---|---|
-    | loss | whose answer is expected to reduce the error and the log-loss most, each relative to its present value |
-    | error | whose answer is expected to leave the fewest rows wrong |
-    | variance | whose answer is expected to leave the least mean label variance (3.2) |
-    | margin, entropy | whose own class is least certain |
-    | v_optimality, sigma_optimality | that says most about the others, whatever its class |
+    | loss | its label is expected to reduce error plus log-loss most, each relative to its current value |
+    | error | its label is expected to leave the fewest wrong predictions |
+    | variance | its label is expected to leave the least mean label variance (3.2) |
+    | margin, entropy | its own class is least certain |
+    | v_optimality, sigma_optimality | it is most informative about the others, whatever its class |
     | random | any |
 
-    With fewer than eight labels, "loss" spreads the questions over the graph if its spectrum is given. A batch holds no
-    near-duplicates: after each choice, the information in its answer no longer counts for the others. After the first
-    100, the least certain rows follow.
+    With fewer than eight labels, "loss" spreads the queries over the graph if its spectrum is given. A batch
+    contains no near-duplicates: after each choice, the other rows are credited only with information that the
+    chosen label does not provide. After the first 100 rows, the least certain ones follow.
 
     Args:
-        posterior: of any kind.
-        n: how many.
+        posterior: a posterior of any kind.
+        n: number of rows to choose.
         strategy: one of the above.
         candidates: rows to choose from, by default all without a label.
         probability: the result of `posterior.probability()`, if already computed.
         spectrum: the eigenpairs of the graph.
-        seed: of random choices and draws.
+        seed: seed of random choices and draws.
     """
     expect_posterior(posterior)
     expect_one_of(strategy, STRATEGIES, "strategy")
     expect_seed(seed)
-    number = expect_whole(n, "n")
+    n_chosen = expect_whole(n, "n")
     open_rows = _open_rows(posterior, candidates)
     if not open_rows.size:
         return open_rows
     if strategy == "random":
         rng = np.random.default_rng([seed, len(posterior.model.nodes)])
-        return rng.permutation(open_rows)[:number]
-    known = np.asarray(posterior.model.nodes)
-    if strategy == "loss" and spectrum is not None and len(known) < N_SPREAD:
-        return spread(spectrum, number, taken=known, among=open_rows)
+        return rng.permutation(open_rows)[:n_chosen]
+    labeled = np.asarray(posterior.model.nodes)
+    if strategy == "loss" and spectrum is not None and len(labeled) < N_SPREAD:
+        return spread(spectrum, n_chosen, taken=labeled, among=open_rows)
     if strategy in ("v_optimality", "sigma_optimality"):
         best = heaviest(posterior)[0][0]
         noise = float(offer(best.model, "noise"))
-        return most_telling(best.prior, noise, open_rows, number, known=known, summed=strategy.startswith("sigma"))
+        return most_telling(
+            best.prior, noise, open_rows, n_chosen, known=labeled, summed=strategy.startswith("sigma")
+        )
     p = _given(posterior, probability)
     if strategy in ("margin", "entropy"):
-        return _least_sure(posterior, p, open_rows, number, strategy, seed)
-    weighed = min(number, N_WEIGHED)
-    asked = _candidates(p, open_rows, weighed, seed)
-    first = asked[_batch(posterior, p, asked, weighed, strategy, seed)[0]]
+        return _least_sure(posterior, p, open_rows, n_chosen, strategy, seed)
+    n_greedy = min(n_chosen, N_WEIGHED)
+    pool = _candidates(p, open_rows, n_greedy, seed)
+    first = pool[_batch(posterior, p, pool, n_greedy, strategy, seed)[0]]
     rest = np.setdiff1d(open_rows, first)
     return (
-        first if number <= N_WEIGHED or not rest.size else np.append(first, uncertainty.ranked(p, rest))[:number]
+        first
+        if n_chosen <= N_WEIGHED or not rest.size
+        else np.append(first, uncertainty.ranked(p, rest))[:n_chosen]
     )
 
 
 @dataclass(frozen=True)
 class ExpectedGain:
-    """What some more answers are worth.
+    """The expected benefit of more labels.
 
     Attributes:
-        n_rows: the number of rows.
-        errors: the expected share of wrong rows, counting labeled rows as right: now, after one more answer to the best
-            question, after two, and so on.
+        n_rows: number of rows.
+        errors: the expected share of wrong rows, counting labeled rows as right: now, after the label of the best
+            query, after two, and so on.
     """
 
     n_rows: int
@@ -126,68 +131,69 @@ class ExpectedGain:
 
     @property
     def n_answers(self) -> int:
-        """How many answers."""
+        """Number of further labels considered."""
         return len(self.errors) - 1
 
     @property
     def n_wrong(self) -> tuple[float, ...]:
-        """Rows that are expected to be wrong: now, after one more answer, and so on."""
+        """Expected number of wrong rows: now, after one more label, and so on."""
         return tuple(self.n_rows * each for each in self.errors)
 
     def in_words(self) -> str:
-        """How many rows are wrong now, after one more answer and after all of them, and whether to go on."""
+        """The expected numbers of wrong rows, and a recommendation whether to continue labeling, as text."""
         now, one, last = self.n_wrong[0], self.n_wrong[min(1, self.n_answers)], self.n_wrong[-1]
         if now < 0.5:
             return f"Hardly any of {self.n_rows:,} rows is expected to be wrong: you can stop."
         later = f" and {_about(last)} after {self.n_answers:,} more" if self.n_answers > 1 else ""
-        told = f"About {_about(now)} of {self.n_rows:,} rows are expected to be wrong now, {_about(one)} after one more answer{later}. "
+        message = f"About {_about(now)} of {self.n_rows:,} rows are expected to be wrong now, {_about(one)} after one more answer{later}. "
         rate = (now - last) / max(1, self.n_answers)
         if rate >= WORTH_ASKING or now - last >= WORTH_GOING_ON * now:
-            return told + "Go on."
+            return message + "Go on."
         if rate >= WORTH_ITSELF:
-            return told + "Each answer hardly mends more than its own row: stop when that is not worth it."
-        return told + f"More answers mend little of that: stop if about {_about(last)} wrong rows will do."
+            return message + "Each answer hardly mends more than its own row: stop when that is not worth it."
+        return message + f"More answers mend little of that: stop if about {_about(last)} wrong rows will do."
 
 
 def expected_gain(
     posterior: Posterior, n: int = 1, *, probability: Array | None = None, seed: int = 0
 ) -> ExpectedGain:
-    """What n more answers, at most 100, are expected to correct if `next_queries` chooses the rows."""
+    """The expected errors after up to n more labels, at most 100, of rows chosen by `next_queries`."""
     expect_posterior(posterior)
     expect_seed(seed)
-    number = expect_whole(n, "n", most=N_WEIGHED)
+    n_labels = expect_whole(n, "n", most=N_WEIGHED)
     p = _given(posterior, probability)
     open_rows = _open_rows(posterior, None)
     wrong = 1 - uncertainty.confidence(p)[open_rows]
     now = float(wrong.sum()) / len(p)
     if not open_rows.size:
         return ExpectedGain(len(p), (now, now))
-    asked = _candidates(p, open_rows, number, seed)
-    losses = np.array(_batch(posterior, p, asked, number, "error", seed, n_answers=N_ANSWERS_TOLD)[1])
-    # Joint probabilities are rougher than those at hand: what carries over is the share that is left.
-    taken = 1 - losses / losses[0] if losses[0] > 0 else np.zeros(len(losses))
-    return ExpectedGain(len(p), tuple((now * np.clip(1 - np.cumsum(taken), 0, 1)).tolist()))
+    pool = _candidates(p, open_rows, n_labels, seed)
+    losses = np.array(_batch(posterior, p, pool, n_labels, "error", seed, n_answers=N_ANSWERS_TOLD)[1])
+    # Joint probabilities are less accurate than `p`, so only the relative reduction of the loss is taken from
+    # them.
+    reduction = 1 - losses / losses[0] if losses[0] > 0 else np.zeros(len(losses))
+    return ExpectedGain(len(p), tuple((now * np.clip(1 - np.cumsum(reduction), 0, 1)).tolist()))
 
 
 def _given(posterior: Posterior, probability: Array | None) -> Array:
-    """The probabilities of all rows, asked for where they are not at hand."""
+    """The class probabilities of all rows: those given, validated, or else computed."""
     if probability is None:
         return posterior.classes().probability
-    found = uncertainty.check_probability(probability)
-    if found.shape != (shape := (posterior.n_nodes, posterior.n_classes)):
-        raise ValueError(f"probability must have the shape {shape}, got {found.shape}.")
-    return found
+    p = uncertainty.check_probability(probability)
+    if p.shape != (shape := (posterior.n_nodes, posterior.n_classes)):
+        raise ValueError(f"probability must have the shape {shape}, got {p.shape}.")
+    return p
 
 
 def _open_rows(posterior: Posterior, candidates: ArrayLike | None) -> Nodes:
-    """The rows without a label that may be asked."""
+    """The candidates without a label."""
     n_nodes = posterior.n_nodes
     rows = np.arange(n_nodes) if candidates is None else expect_nodes(candidates, n_nodes)
     return np.setdiff1d(rows, posterior.model.nodes)
 
 
 def _candidates(p: Array, open_rows: Nodes, number: int, seed: int) -> Nodes:
-    """The least sure rows, and as many spread over the others: a sure row can stand for many unsure ones."""
+    """The least certain rows, and as many random others: a certain row can represent many uncertain ones."""
     n = max(N_CANDIDATES if p.shape[1] == 2 else N_CANDIDATES_MANY, 2 * number)
     if len(open_rows) <= n:
         return open_rows
@@ -197,11 +203,11 @@ def _candidates(p: Array, open_rows: Nodes, number: int, seed: int) -> Nodes:
 
 
 def _targets(p: Array, open_rows: Nodes, n: int, seed: int) -> tuple[Nodes, Array]:
-    """Rows to look at and what each stands for: all, or drawn by label variance, evenly along the sum of their chances."""
+    """Rows at which to evaluate the loss and their weights: all, or a systematic sample by label variance."""
     if len(open_rows) <= n:
         return open_rows, np.ones(len(open_rows))
-    size = uncertainty.label_variance(p)[open_rows]
-    chance = size + LEAST_CHANCE * max(float(size.mean()), 1e-12)
+    variance = uncertainty.label_variance(p)[open_rows]
+    chance = variance + LEAST_CHANCE * max(float(variance.mean()), 1e-12)
     chance /= chance.sum()
     order = np.random.default_rng(seed).permutation(len(open_rows))
     points = (np.arange(n) + 0.5) / n
@@ -219,17 +225,20 @@ def _batch(
     seed: int,
     n_answers: int = N_ANSWERS,
 ) -> tuple[list[int], list[float]]:
-    """The candidates chosen, by position, and the expected loss before and after each alone, given those before it."""
+    """Positions of greedily chosen candidates, and losses: the initial one, then that expected after each choice.
+
+    A loss after a choice counts the information of that answer alone, beyond what the previous answers provide.
+    """
     open_rows = _open_rows(posterior, None)
     most = N_TARGETS if posterior.n_classes == 2 else N_TARGETS_MANY
     targets, weights = _targets(p, open_rows, most, seed)
     rows = np.append(targets, asked) if n > 1 else targets
-    found = joint(posterior, rows, asked, n_answers=n_answers, seed=seed)
+    joint_classes = joint(posterior, rows, asked, n_answers=n_answers, seed=seed)
     same = targets[:, None] == asked
     chosen: list[int] = []
     losses: list[float] = []
     for _ in range(min(n, len(asked))):
-        before, gain = expected_loss(found, weights, strategy)
+        before, gain = expected_loss(joint_classes, weights, strategy)
         expected = weights @ np.where(same, 0.0, before[:, None] - gain)
         if not losses:
             losses.append(float(weights @ before))
@@ -238,26 +247,26 @@ def _batch(
         chosen.append(best)
         losses.append(float(expected[best]))
         if n > 1:
-            found = _known(found, best, len(targets))
+            joint_classes = _known(joint_classes, best, len(targets))
     return chosen, losses
 
 
 def expected_loss(found: Joint, weights: Array, strategy: str) -> tuple[Array, Array]:
-    """The loss at each of the first rows, and by how much each answer is expected to lower it, (n,) and (n, n_asked).
+    """The loss at each of the first n rows and its expected reduction by each answer, (n,) and (n, n_asked).
 
-    | strategy | loss | expected to be lowered by |
+    | strategy | loss | expected reduction |
     |---|---|---|
     | error | ``1 - max_k p_k`` | ``sum_a max_k P(y_j = k, a) - max_k p_k`` |
     | log_loss | ``-sum_k p_k log p_k`` | ``sum_a sum_k P(y_j = k, a) log(P(y_j = k, a) / p_k P(a))`` |
     | variance | ``K / (K - 1) (1 - sum_k p_k^2)`` | ``K / (K - 1) sum_a sum_k (P(y_j = k, a) - p_k P(a))^2 / P(a)`` |
-    | loss | error + log_loss, each over its sum over rows | the same of both |
+    | loss | error + log_loss, each divided by its sum over rows | the same for both |
 
-    The error alone sees no use in an answer that changes the class of no row by itself; the log-loss alone cares for rows
-    whose class is clear.
+    The error alone gives no credit to an answer that by itself changes the predicted class of no row; the log-loss
+    alone spends queries on rows whose class is clear already.
 
     Args:
-        found: what rows and answers have in common.
-        weights: what each of the first n rows stands for, shape (n,).
+        found: the joint distribution of the classes of rows and the answers.
+        weights: the number of rows that each of the first n represents, shape (n,).
         strategy: which loss.
     """
     n = len(weights)
@@ -291,48 +300,48 @@ def expected_loss(found: Joint, weights: Array, strategy: str) -> tuple[Array, A
 
 
 def _known(found: Joint, c: int, n_targets: int) -> Joint:
-    """What is left in common once the answer at c is known, as far as it is linear in it.
+    """The joint distribution conditioned on the answer at c, to first order (linear regression on the answer).
 
     Cov(j, d | c) = Cov(j, d) - Cov(j, c) Cov(c, c)^+ Cov(c, d),    Cov(c, c) = diag(q) - q q^T
 
-    The share r of each direction of that answer that the class there has in common with it lies between 0 and 1. What is
-    known of it is rough: a direction with r < 0 has nothing left to say, and of r > 1 no more is taken than there is, or
-    errors would grow from answer to answer without end.
+    In whitened directions of the answer, its covariance r with the class at c lies between 0 and 1, but is known
+    only approximately. Directions with r < 0 are ignored, and those with r > 1 are scaled to 1: otherwise errors
+    would grow without bound from answer to answer.
     """
     q = found.answer[c]
     values, vectors = np.linalg.eigh(np.diag(q) - np.outer(q, q))
-    unsure = values > LEAST_VARIANCE
-    white = vectors[:, unsure] / np.sqrt(values[unsure])
+    uncertain = values > LEAST_VARIANCE
+    white = vectors[:, uncertain] / np.sqrt(values[uncertain])
     with_c = found.covariance[:, :, c]  # of every class of every row with every answer at c
     to_asked = with_c[n_targets:]  # (n_asked, n_classes, n_classes)
-    r, turn = np.linalg.eigh(white.T @ (to_asked[c] + to_asked[c].T) @ white / 2)
-    root = white @ turn[:, r > 0] / np.sqrt(np.maximum(r[r > 0], 1))
+    r, rotation = np.linalg.eigh(white.T @ (to_asked[c] + to_asked[c].T) @ white / 2)
+    root = white @ rotation[:, r > 0] / np.sqrt(np.maximum(r[r > 0], 1))
     inverse = root @ root.T
-    taken = np.tensordot(with_c @ inverse, to_asked, (2, 2))
-    return found._replace(covariance=found.covariance - taken.astype(found.covariance.dtype))
+    explained = np.tensordot(with_c @ inverse, to_asked, (2, 2))
+    return found._replace(covariance=found.covariance - explained.astype(found.covariance.dtype))
 
 
 def _least_sure(posterior: Posterior, p: Array, open_rows: Nodes, n: int, strategy: str, seed: int) -> Nodes:
-    """The least sure rows, of which near-duplicates are passed over while there are others."""
-    size = -uncertainty.margin(p) if strategy == "margin" else uncertainty.entropy(p)
-    ranked = open_rows[np.argsort(-size[open_rows], kind="stable")]
+    """The least certain rows; near-duplicates of chosen rows are skipped as long as there are others."""
+    doubt = -uncertainty.margin(p) if strategy == "margin" else uncertainty.entropy(p)
+    ranked = open_rows[np.argsort(-doubt[open_rows], kind="stable")]
     if n == 1:
         return ranked[:1]
     among = ranked[: max(N_CANDIDATES, 2 * n)]
-    found = joint(posterior, among, among, seed=seed)
+    joint_classes = joint(posterior, among, among, seed=seed)
     chosen: list[int] = []
-    passed: list[int] = []
+    skipped: list[int] = []
     for i in range(len(among)):
-        (passed if chosen and _alike(found, i, chosen).max() > NEAR_DUPLICATE else chosen).append(i)
+        (skipped if chosen and _alike(joint_classes, i, chosen).max() > NEAR_DUPLICATE else chosen).append(i)
         if len(chosen) == n:
             break
-    return among[sorted(chosen + passed[: n - len(chosen)])]
+    return among[sorted(chosen + skipped[: n - len(chosen)])]
 
 
-def _alike(found: Joint, i: int, others: list[int]) -> Array:
-    """How much of the class of a row the answers at others tell, 0 to 1: the largest correlation of a class."""
-    p, q = found.probability[i], found.answer[others]
-    shared = np.einsum("kck->ck", found.covariance[i][:, others])
+def _alike(joint_classes: Joint, i: int, others: list[int]) -> Array:
+    """Similarity of row i to others: the largest correlation, over classes, of its class with their answers."""
+    p, q = joint_classes.probability[i], joint_classes.answer[others]
+    shared = np.einsum("kck->ck", joint_classes.covariance[i][:, others])
     return np.asarray((shared / np.sqrt(np.maximum(p * (1 - p) * q * (1 - q), 1e-12))).max(axis=1))
 
 

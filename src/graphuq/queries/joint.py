@@ -1,6 +1,6 @@
-"""A posterior and two lists of rows in; how the class of each row depends on the answer at each other one out.
+"""A posterior and two lists of rows in; joint probabilities of the classes of one and the answers at the other out.
 
-Nothing is fitted again: what row j would be given the answer at row c is what the posterior says of both together,
+Nothing is refitted: the prediction at row j given the answer at row c follows from their joint distribution,
 
     P(y_j = k | y_c = a) = P(y_j = k, y_c = a) / P(y_c = a).
 """
@@ -29,31 +29,33 @@ from graphuq.posterior.gaussian import GaussianPosterior
 Array = NDArray[Any]
 Nodes = NDArray[np.int64]
 
-# Components of a mixture that are asked: the heaviest that together weigh this much, and no more than so many. The
-# others would each cost as much, and change the choice of a row as little as they weigh.
+# Only the heaviest components of a mixture are used: those that together have this weight, up to a maximum number.
+# The others would each cost as much and have little influence on the choice of a row.
 HEAVY, MOST_COMPONENTS, MOST_COMPONENTS_MANY = 0.9, 4, 2
-# Draws of a sampler that are asked. An answer that says nothing of a row then seems to by 1 / sqrt(n_draws) of its deviation.
+# Number of sampler draws used. An uninformative answer then appears to change a row by 1 / sqrt(n_draws) of its
+# standard deviation.
 N_DRAWS = 768
-# Answers of several fields that are looked at: the most probable ones. The others are taken to say nothing, which hardly
-# changes the choice of a row, but lowers what answers are said to be worth.
+# With several fields only the most probable answers are considered, in `next_queries` and in `expected_gain`. The
+# others are treated as uninformative, which hardly affects the choice of a row but lowers the expected gain.
 N_ANSWERS, N_ANSWERS_TOLD = 4, 10
-# Directions of the fields in which an answer takes off most variance, and the share of itself that a variance keeps.
+# Rank of the variance reduction by an answer, and the minimum fraction of a variance that remains.
 N_DIRECTIONS, LEAST_LEFT = 3, 0.05
-# Points of the integral over several fields, enough where all have the same noise and for differences of two, and rows
-# at a time.
+# Quadrature points of the integral over several fields, enough for equal noise and for differences, and rows per
+# block.
 N_POINTS, BLOCK_ROWS = 16, 2**14
-# What rounding leaves of a covariance, relative to its largest variance.
+# Lower bound on a variance after an answer, relative to the variance before.
 JITTER = 1e-10
 
 
 class Joint(NamedTuple):
-    """The classes of some rows, the answers at others, and what they have in common."""
+    """The joint distribution of the classes of some rows and the answers at others, pair by pair."""
 
     probability: Array  # P(y_j = k), shape (n_rows, n_classes)
     answer: Array  # P(answer a at c), shape (n_asked, n_classes)
     # P(y_j = k, answer a at c) less the product of the two, shape (n_rows, n_classes, n_asked, n_classes)
     covariance: Array
-    # what draws make of rows that have nothing in common, to be taken off
+    # the sampling error of `covariance`: its value from draws in which rows and answers are independent; to be
+    # subtracted
     spurious: Array | None = None
 
 
@@ -66,7 +68,7 @@ def joint(
     n_draws: int = N_DRAWS,
     seed: int = 0,
 ) -> Joint:
-    """In closed form where the posterior has one, else from its draws; of a mixture, averaged over components."""
+    """The joint distribution of classes and answers, in closed form or from draws, averaged over components."""
     parts, weights = heaviest(posterior)
     temperature = getattr(posterior, "temperature", 1.0)
     if not all(isinstance(each, GaussianPosterior) for each in parts):
@@ -74,16 +76,16 @@ def joint(
         both = np.append(rows, asked)
         draws = [_class_draws(each, both, int(n), seed) for each, n in zip(parts, counts, strict=True)]
         return _tempered(_of_draws(draws, len(rows)), temperature)
-    found = [
+    joints = [
         _tempered(_of_one_field(each, rows, asked), temperature)
         if isinstance(each.fit, EP)
         else _of_several_fields(each, rows, asked, temperature, n_answers)
         for each in parts
     ]
-    probability = sum(w * each.probability for w, each in zip(weights, found, strict=True))
-    answer = sum(w * each.answer for w, each in zip(weights, found, strict=True))
+    probability = sum(w * each.probability for w, each in zip(weights, joints, strict=True))
+    answer = sum(w * each.answer for w, each in zip(weights, joints, strict=True))
     covariance: Any = 0.0
-    for weight, each in zip(weights, found, strict=True):  # what differs between components is common to all rows
+    for weight, each in zip(weights, joints, strict=True):  # law of total covariance
         dtype = each.covariance.dtype
         apart = ((each.probability - probability).astype(dtype), (each.answer - answer).astype(dtype))
         covariance = covariance + dtype.type(weight) * (each.covariance + np.multiply.outer(*apart))
@@ -91,15 +93,17 @@ def joint(
 
 
 def heaviest(posterior: Posterior) -> tuple[tuple[Any, ...], NDArray[np.float64]]:
-    """The components that count and their weights."""
+    """The heaviest components of a posterior and their normalized weights."""
     most = MOST_COMPONENTS if posterior.n_classes == 2 else MOST_COMPONENTS_MANY
     n = min(most, 1 + int(np.searchsorted(np.cumsum(posterior.weights), HEAVY)))
     return posterior.components[:n], posterior.weights[:n] / posterior.weights[:n].sum()
 
 
 def _of_one_field(posterior: GaussianPosterior, rows: Nodes, asked: Nodes) -> Joint:
-    """With ``s^2 = Sigma_cc + gamma^2``, ``z = y m_c / s`` and ``r = (1 - 2 delta) psi(z) / Z``, the answer y, of probability
-    ``Z = delta + (1 - 2 delta) Psi(z)``, moves mean and variance at row j to
+    """The joint distribution under a single Gaussian field, by moment matching.
+
+    With ``s^2 = Sigma_cc + gamma^2``, ``z = y m_c / s`` and ``r = (1 - 2 delta) psi(z) / Z``, the answer y at row
+    c has probability ``Z = delta + (1 - 2 delta) Psi(z)`` and changes mean and variance at row j to
 
         m_j + y Sigma_jc r / s,    Sigma_jj - Sigma_jc^2 r (z + r) / s^2.
     """
@@ -117,14 +121,15 @@ def _of_one_field(posterior: GaussianPosterior, rows: Nodes, asked: Nodes) -> Jo
         left = np.maximum(total - np.square(score) * (r * (z + r)), JITTER * total)
         answer.append(Z)
         together.append(Z * ndtr((mean[:, None] + y * score * r) / np.sqrt(left)))
-    # Gaussian matching does not quite keep the mean over the two answers: what it is off by is shared between them.
+    # Moment matching does not exactly preserve the mean over the two answers: the discrepancy is split between
+    # them.
     off = (together[0] + together[1] - second[:, None]) / 2
     above = np.stack([(together[i] - off) - second[:, None] * answer[i] for i in (0, 1)], axis=-1)
     return Joint(np.column_stack([1 - second, second]), np.column_stack(answer), np.stack([-above, above], axis=1))
 
 
 def covariance(posterior: GaussianPosterior, rows: Nodes, columns: Nodes) -> NDArray[np.float64]:
-    """``Sigma[rows, columns]`` of one field: that of the prior less what the labels took, ``C - M (I - S) M^T``."""
+    """Posterior covariance ``Sigma[rows, columns]`` of one field: ``C - M (I - S) M^T`` with C of the prior."""
     fit: Any = posterior.fit
     left, right = (posterior.whitening.matrix(each) @ fit.basis for each in (rows, columns))
     return np.asarray(
@@ -133,25 +138,28 @@ def covariance(posterior: GaussianPosterior, rows: Nodes, columns: Nodes) -> NDA
 
 
 class Moved(NamedTuple):
-    """What the answers at some rows do, each of `n` of them: to the fields there, and by those to all others."""
+    """The effect of the n most probable answers at each row on the fields there, see `_of_several_fields`."""
 
-    probability: Array  # (n_asked, n_classes)
-    answer: NDArray[np.int64]  # which class, (n_asked, n)
+    probability: Array  # of every answer, (n_asked, n_classes)
+    answer: NDArray[np.int64]  # the n most probable classes, (n_asked, n)
     push: Array  # V_c^-1 (m_ca - m_c), (n_asked, n, n_classes)
-    # of V_c^-1 (V_c - V_ca) V_c^-1, one answer after the other, (n_asked, n_classes, n * N_DIRECTIONS)
+    # low-rank square roots of V_c^-1 (V_c - V_ca) V_c^-1 side by side, (n_asked, n_classes, n * N_DIRECTIONS)
     root: Array
 
 
 def _of_several_fields(
     posterior: GaussianPosterior, rows: Nodes, asked: Nodes, temperature: float, n_answers: int
 ) -> Joint:
-    """The answer a at row c is a star of sites on the K fields there (`lone_stars`), which turns N(m_c, V_c) into
-    N(m_ca, V_ca). Every other row follows, with ``G = Cov(u_j, u_c)``, a K x K matrix,
+    """The joint distribution under K Gaussian fields, by expectation propagation.
 
-        m_j + G V_c^-1 (m_ca - m_c),    Sigma_jj - G V_c^-1 (V_c - V_ca) V_c^-1 G^T,
+    The answer a at row c is a star of sites on the K fields there (`lone_stars`), which changes N(m_c, V_c) to
+    N(m_ca, V_ca). With the K x K matrix ``G = Cov(u_j, u_c)``, the moments at row j become
 
-    and its probabilities are those of independent fields that have the variances of `matched_variances`, less that
-    diagonal. All are at the temperature of the answers: doubts that it removes are not worth a question.
+        m_j + G V_c^-1 (m_ca - m_c),    Sigma_jj - G V_c^-1 (V_c - V_ca) V_c^-1 G^T.
+
+    Class probabilities are those of independent fields with the variances of `matched_variances` less the diagonal
+    of the last term. All are at the temperature of the posterior: uncertainty that it removes is not worth a
+    query.
     """
     fit: Any = posterior.fit
     whitening, noise = posterior.whitening, float(offer(posterior.model, "noise"))
@@ -176,7 +184,7 @@ def _of_several_fields(
     after = _chances(flat[0], flat[1], temperature).reshape(means.shape)
     chance = np.take_along_axis(moved.probability, moved.answer, 1)
     change = chance[:, :, None] * (after - before[:, None, None])
-    # Gaussian matching does not quite keep the mean over answers: what it is off by is shared between them.
+    # Moment matching does not exactly preserve the mean over answers: the discrepancy is split between them.
     change -= change.sum(axis=2, keepdims=True) * (chance / chance.sum(axis=1, keepdims=True))[:, :, None]
     covariance = np.zeros((len(asked), n_classes, n_rows, n_classes), np.float32)
     covariance[np.arange(len(asked))[:, None], moved.answer] = change.transpose(1, 2, 0, 3)
@@ -185,7 +193,7 @@ def _of_several_fields(
 
 
 def _chances(mean: Array, variance: Array, temperature: float) -> Array:
-    """The probability of each class, of independent fields."""
+    """Class probabilities of independent fields, at the temperature."""
     p = independent_probability(mean, variance, n_points=N_POINTS, block_rows=BLOCK_ROWS)
     return p if temperature == 1 else apply_temperature(p, temperature).astype(p.dtype)
 
@@ -193,7 +201,7 @@ def _chances(mean: Array, variance: Array, temperature: float) -> Array:
 def _answers(
     posterior: GaussianPosterior, asked: Nodes, noise: float, temperature: float, n_answers: int
 ) -> Moved:
-    """The most probable answers at each row."""
+    """The most probable answers at each row and their effect on the fields there."""
     fit: Any = posterior.fit
     mean, alone, cross = fit.fields_at(posterior.whitening.matrix(asked), posterior.whitening.std(asked))
     n_classes = mean.shape[1]
@@ -217,20 +225,20 @@ def _answers(
 
 
 def cross_covariance(posterior: GaussianPosterior, rows: Nodes, columns: Nodes) -> Array:
-    """``Cov(u_jk, u_cl)``, shape (n_rows, n_classes, n_columns, n_classes)."""
+    """Posterior covariances ``Cov(u_jk, u_cl)``, shape (n_rows, n_classes, n_columns, n_classes)."""
     fit: StarEP = posterior.fit  # type: ignore[assignment]
     at = [posterior.whitening.matrix(each) @ fit.basis for each in (rows, columns)]
     left, right, shared, alone = (each.astype(np.float32) for each in (*at, fit.shared, fit.alone))
     halves = [(each @ shared).swapaxes(0, 1) for each in (left, right)]  # (n, n_classes, any)
-    found = np.tensordot(halves[0], halves[1], (2, 2))
-    own = posterior.prior.covariance(rows, columns) - left @ right.T
+    cross = np.tensordot(halves[0], halves[1], (2, 2))
+    outside = posterior.prior.covariance(rows, columns) - left @ right.T
     for k in range(len(shared)):
-        found[:, k, :, k] += own + (left @ alone[k]) @ (right @ alone[k]).T
-    return np.asarray(found)
+        cross[:, k, :, k] += outside + (left @ alone[k]) @ (right @ alone[k]).T
+    return np.asarray(cross)
 
 
 def _class_draws(posterior: Any, rows: Nodes, n_draws: int, seed: int) -> Array:
-    """The probability of each class given a joint draw of the fields at all rows, shape (n_draws, n_rows, n_classes)."""
+    """Class probabilities given each joint draw of the fields at all rows, shape (n_draws, n_rows, n_classes)."""
     u = _field_draws(posterior, rows, n_draws, seed)
     noise = float(offer(posterior.model, "noise"))
     if u.shape[2] == 1:
@@ -241,32 +249,36 @@ def _class_draws(posterior: Any, rows: Nodes, n_draws: int, seed: int) -> Array:
 
 
 def _field_draws(posterior: Draws, rows: Nodes, n_draws: int, seed: int) -> Array:
-    """Fields at rows, drawn together, shape (n_draws, n_rows, n_fields)."""
+    """Joint draws of the fields at rows, shape (n_draws, n_rows, n_fields)."""
     whitening, flat = posterior.whitening, np.concatenate(posterior.z)
-    some = np.linspace(0, len(flat) - 1, min(n_draws, len(flat))).astype(int)
-    z = flat[None, some].astype(np.float32)
+    thinned = np.linspace(0, len(flat) - 1, min(n_draws, len(flat))).astype(int)
+    z = flat[None, thinned].astype(np.float32)
     u = drawn_fields(whitening, z, rows, posterior.n_fields)[0].astype(np.float32, copy=False)
     return u + left_open(whitening, rows, np.random.default_rng(seed).standard_normal(u.shape, dtype=np.float32))
 
 
 def _of_draws(parts: list[Array], n_rows: int) -> Joint:
-    """Averages over the draws of all components, and the same with those at the rows asked put off by half of them."""
+    """Sample covariances over the draws of all components.
+
+    For `spurious` the draws at the rows asked are shifted by half their number within each component, which makes
+    them independent of those at the other rows.
+    """
     draws = np.concatenate(parts)
     mean = draws.mean(axis=0)
     draws -= mean
     rows = draws[:, :n_rows].reshape(len(draws), -1)
     asked = draws[:, n_rows:].reshape(len(draws), -1)
     first = np.cumsum([0, *map(len, parts[:-1])])
-    others = np.concatenate(
+    shifted = np.concatenate(
         [i + np.roll(np.arange(len(each)), len(each) // 2) for i, each in zip(first, parts, strict=True)]
     )
     shape = (n_rows, mean.shape[1], len(mean) - n_rows, mean.shape[1])
-    both = ((rows.T @ each / np.float32(len(draws))).reshape(shape) for each in (asked, asked[others]))
+    both = ((rows.T @ each / np.float32(len(draws))).reshape(shape) for each in (asked, asked[shifted]))
     return Joint(mean[:n_rows], mean[n_rows:], *both)
 
 
 def _tempered(bare: Joint, temperature: float) -> Joint:
-    """At the temperature of the answers, as `_of_several_fields` is: what each answer says is tempered, not each draw."""
+    """Apply the temperature to the probabilities given each answer, not to each draw."""
     if temperature == 1:
         return bare
     probability, answer = (apply_temperature(each, temperature) for each in (bare.probability, bare.answer))
@@ -277,7 +289,7 @@ def _tempered(bare: Joint, temperature: float) -> Joint:
         given /= given.sum(axis=3, keepdims=True)
         after = apply_temperature(given.reshape(-1, given.shape[3]), temperature).reshape(given.shape)
         change = answer[:, :, None] * (after - probability[:, None, None])
-        # The mean over answers is not quite kept: what it is off by is shared between them.
+        # The mean over answers is not exactly preserved: the discrepancy is split between them.
         change -= change.sum(axis=2, keepdims=True) * answer[:, :, None]
         return np.moveaxis(change, 3, 1).astype(covariance.dtype)
 

@@ -1,4 +1,4 @@
-"""A graph or a prior in; rows that together say most about all others, whatever their classes, out."""
+"""A graph or a prior in; the rows that together are most informative about all others out."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from graphuq.spectrum import Spectrum, leading, low_rank
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
 
-# The medians of the learned prior's hyperprior: diffusion alpha / tau^2 = 80, alpha = 8, u twelve times the noise.
+# The medians of the default hyperprior: diffusion alpha / tau^2 = 80, alpha = 8, u twelve times the noise.
 TAU, ALPHA, NOISE = 0.1**0.5, 8.0, 1 / 12
 N_MODES = 60
-# Modes beyond the last that has this share of the variance say nothing of where to ask.
+# Modes with less than this fraction of the total variance are dropped: they do not affect the choice.
 NEGLIGIBLE = 1e-4
 
 
@@ -31,14 +31,14 @@ def spread(
     taken: ArrayLike | Sequence[int] = (),
     among: ArrayLike | None = None,
 ) -> Nodes:
-    """Choose n rows spread over the graph, each the one that says most about all rows given those before it.
+    """Choose n rows spread over the graph, each the most informative about all rows given those before it.
 
-    For tables with no labels or few, where only the graph is known.
+    For data with no or few labels, where only the graph is known.
 
     Args:
         where: a graph, or its spectrum.
-        n: how many; fewer if fewer are left.
-        taken: rows that are already known and are not chosen again.
+        n: number of rows; fewer are returned if fewer are left.
+        taken: labeled rows, which are not chosen again.
         among: rows to choose from, by default all.
     """
     expect(where, (Spectrum, graphs.Graph, graphs.LowRankGraph), "where", "a graph, or the Spectrum of one")
@@ -59,18 +59,18 @@ def most_telling(
 ) -> Nodes:
     """Greedy V-optimality (Ji and Han 2012), or Sigma-optimality (Ma, Garnett and Schneider 2013).
 
-    Where every label were u plus Gaussian noise, one more at c would lower the variance summed over all rows, or that
-    of the sum over all rows, by
+    If every label were u plus Gaussian noise, one more label at c would lower the sum of the variances over all
+    rows, or the variance of the sum over all rows, by
 
         sum_j Sigma_jc^2 / (Sigma_cc + noise^2),    (sum_j Sigma_jc)^2 / (Sigma_cc + noise^2).
 
     Args:
-        prior: of u; a tail counts as noise.
-        noise: deviation of the noise of a label.
+        prior: the prior of u; its tail is treated as noise.
+        noise: standard deviation of the label noise.
         candidates: rows to choose from.
-        n: how many.
-        known: rows that have a label.
-        summed: Sigma-optimality.
+        n: number of rows.
+        known: labeled rows.
+        summed: whether to use Sigma-optimality.
     """
     kept = prior.variances >= NEGLIGIBLE * prior.variances.sum()
     F = prior.vectors[:, kept] * np.sqrt(prior.variances[kept])
