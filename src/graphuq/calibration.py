@@ -1,12 +1,13 @@
-"""From probabilities and true classes to how far the probabilities can be trusted.
+"""Predicted probabilities and true classes in; accuracy, proper scores and calibration measures out.
 
-Every function takes the same two arguments:
+Every measure takes the same two arguments:
 
-- `probability`, shape (n_nodes, n_classes), rows adding up to 1; `truth` is then the class index, the column;
-- or `probability`, shape (n_nodes,): that of the second of two classes, +1; `truth` is then -1 or +1 (or 0 or 1).
+- `probability`, shape (n_nodes, n_classes), rows summing to 1; `truth` is then the class index, that is, the
+  column;
+- or `probability`, shape (n_nodes,), of the second of two classes, +1; `truth` is then -1 or +1 (or 0 or 1).
 
-The predicted class is the most probable one, see `uncertainty.most_probable`; in the second form +1 at one half. Its
-probability is the *confidence*. Results do not depend on the order of the nodes, ties included.
+The predicted class is the most probable one, see `uncertainty.most_probable`; in the second form a tie predicts
++1. Its probability is the *confidence*. Results do not depend on the order of the nodes, even with ties.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from graphuq._expect import expect, expect_number, expect_numbers, expect_one_of
 
 Array = NDArray[np.float64]
 
-# The smallest probability that the log-loss believes: a wrong class that was given 0 costs 36.
+# Probabilities are clipped to this in the log-loss: a true class predicted with probability 0 costs 36.
 SMALLEST_PROBABILITY = float(np.finfo(np.float64).eps)
-# Temperatures beyond these say that all predictions were right, or no better than guesses.
+# Bounds of the temperature, reached if all predictions are right, or no better than guessing.
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
-# Deviations from what the probabilities promise beyond which chance no longer explains it, and a difference so small
-# that nobody would act on it, however sure it is.
+# The accuracy is significantly different from the mean confidence beyond this many standard deviations, and
+# relevantly different beyond this difference.
 SURPRISE, SLIGHT = 2.0, 0.02
-# How closely known shares of classes are sought, and met at least.
+# Gradient tolerance in matching known class shares, and the largest acceptable error of a share.
 SHARES_TOLERANCE, SHARES_MISSED = 1e-8, 1e-5
 
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """Confidence compared with frequency, bin by bin.
+    """A reliability diagram: mean confidence and accuracy in each bin of confidence.
 
     Attributes:
         edges: edges of the bins, shape (n_bins + 1,); a value on an edge belongs to the bin below.
-        confidence: mean confidence in each bin, shape (n_bins,); NaN in an empty one.
-        frequency: share of correct predictions in each bin, shape (n_bins,); NaN in an empty one.
-        counts: nodes in each bin, shape (n_bins,).
+        confidence: mean confidence in each bin, shape (n_bins,); NaN in empty bins.
+        frequency: share of correct predictions in each bin, shape (n_bins,); NaN in empty bins.
+        counts: number of nodes in each bin, shape (n_bins,).
         ece: expected calibration error, ``sum_b counts_b |frequency_b - confidence_b| / n_nodes``.
     """
 
@@ -55,12 +56,12 @@ class Reliability:
 
 @dataclass(frozen=True, eq=False)
 class RiskCoverage:
-    """Accuracy on the nodes with the highest confidence.
+    """The risk-coverage curve: accuracy on the nodes with the highest confidence.
 
     Attributes:
         coverage: the share of nodes kept, ``k / n_nodes`` for k = 1 .. n_nodes.
-        accuracy: the share of correct predictions among the k nodes of highest confidence, averaged over all orders of
-            nodes of equal confidence.
+        accuracy: the share of correct predictions among the k nodes with the highest confidence, averaged over all
+            orders of nodes with equal confidence.
         area: mean of ``1 - accuracy`` over the curve; 0 is best.
     """
 
@@ -69,7 +70,7 @@ class RiskCoverage:
     area: float
 
     def at(self, coverage: float) -> float:
-        """The accuracy when at least this share of the nodes, in (0, 1], is kept."""
+        """The accuracy when the smallest number of nodes with at least this share, in (0, 1], is kept."""
         if not 0 < coverage <= 1:
             raise ValueError(f"coverage must lie in (0, 1], got {coverage}.")
         return float(self.accuracy[np.searchsorted(self.coverage, coverage * (1 - 1e-12))])
@@ -79,8 +80,8 @@ class RiskCoverage:
 class Summary:
     """All measures at once; see the functions of the same names.
 
-    Two have no function: `promised`, the mean confidence, is the accuracy to expect if the probabilities are right, and
-    `z` says how many standard deviations the accuracy is then above it.
+    Two have no function: `promised`, the mean confidence, is the expected accuracy if the probabilities are right,
+    and `z` is the number of standard deviations by which the accuracy then exceeds it.
     """
 
     n_nodes: int
@@ -96,7 +97,7 @@ class Summary:
 
     @property
     def verdict(self) -> str:
-        """ "too sure", "too timid" or "about right": whether accuracy and promise differ by more than chance, and by 2%."""
+        """ "too sure", "too timid", or "about right" if accuracy is within 2%, or chance, of `promised`."""
         if abs(self.z) <= SURPRISE or abs(self.accuracy - self.promised) <= SLIGHT:
             return "about right"
         return "too sure" if self.z < 0 else "too timid"
@@ -109,13 +110,13 @@ def accuracy(probability: ArrayLike, truth: ArrayLike) -> float:
 
 
 def log_loss(probability: ArrayLike, truth: ArrayLike) -> float:
-    """Mean of ``-log p(true class)``, where p below 2.2e-16 counts as 2.2e-16."""
+    """Mean of ``-log p(true class)``, with p clipped below at 2.2e-16."""
     p, column = _check(probability, truth)
     return float(-np.log(np.maximum(_of_truth(p, column), SMALLEST_PROBABILITY)).mean())
 
 
 def brier(probability: ArrayLike, truth: ArrayLike) -> float:
-    """Mean squared distance from the probabilities to the truth.
+    """The Brier score: mean squared distance between probabilities and truth.
 
     ``sum_k (p_k - [truth = k])^2``, between 0 and 2; for two classes half of that, which is
     ``(p - [truth = +1])^2``.
@@ -126,15 +127,15 @@ def brier(probability: ArrayLike, truth: ArrayLike) -> float:
 
 
 def reliability(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10, bins: str = "width") -> Reliability:
-    """Confidence compared with frequency, and the expected calibration error.
+    """The reliability diagram and the expected calibration error.
 
     Args:
         probability: of +1, or of every class.
         truth: the true classes.
-        n_bins: how many bins.
-        bins: "width", bins of equal width between the least possible confidence 1 / n_classes and 1;
-            or "mass", bins between quantiles of the confidence, so of nearly equal counts. Equal
-            confidences stay in one bin, so there may be fewer of these.
+        n_bins: number of bins.
+        bins: "width" for bins of equal width between the least possible confidence 1 / n_classes and 1, or "mass"
+            for bins between quantiles of the confidence, with nearly equal counts. Equal confidences share a bin,
+            so there may be fewer of the latter.
     """
     p, column = _check(probability, truth)
     n_bins = _check_bins(n_bins)
@@ -143,7 +144,7 @@ def reliability(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10, b
     lowest = 1 / p.shape[1]
     if bins == "width":
         edges = np.linspace(lowest, 1, n_bins + 1)
-    else:  # the upper ends are confidences that occur, so that ties stay together
+    else:  # upper edges are observed confidences, which keeps ties in one bin
         upper = np.quantile(confidence, np.arange(1, n_bins + 1) / n_bins, method="inverted_cdf")
         edges = np.append(lowest, np.unique(upper))
     counts, sums = _binned(edges, confidence, right)
@@ -156,7 +157,8 @@ def classwise_ece(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10)
 
         mean_k sum_b counts_bk |frequency_bk - mean p_k in bin b| / n_nodes,
 
-    bins of equal width from 0 to 1. Unlike `reliability` it sees the probabilities of classes that were not predicted.
+    with bins of equal width from 0 to 1. Unlike `reliability` it includes the probabilities of classes that were
+    not predicted.
     """
     p, column = _check(probability, truth)
     edges = np.linspace(0, 1, _check_bins(n_bins) + 1)
@@ -165,7 +167,7 @@ def classwise_ece(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10)
 
 
 def confusion(probability: ArrayLike, truth: ArrayLike) -> NDArray[np.int64]:
-    """Counts of nodes by true class, in rows, and predicted class, in columns; shape (n_classes, n_classes)."""
+    """The confusion matrix: counts by true class (rows) and predicted class (columns), (n_classes, n_classes)."""
     p, column = _check(probability, truth)
     from sklearn.metrics import confusion_matrix
 
@@ -174,7 +176,7 @@ def confusion(probability: ArrayLike, truth: ArrayLike) -> NDArray[np.int64]:
 
 
 def risk_coverage(probability: ArrayLike, truth: ArrayLike) -> RiskCoverage:
-    """Accuracy against the share of nodes kept, most confident first."""
+    """The risk-coverage curve: accuracy against the share of nodes kept, most confident first."""
     confidence, right = _confidence(*_check(probability, truth))
     _, group, counts = np.unique(-confidence, return_inverse=True, return_counts=True)
     share = np.bincount(group, weights=right) / counts
@@ -184,9 +186,9 @@ def risk_coverage(probability: ArrayLike, truth: ArrayLike) -> RiskCoverage:
 
 
 def error_detection_auroc(probability: ArrayLike, truth: ArrayLike) -> float:
-    """The probability that a wrong prediction is less confident than a correct one; ties count half.
+    """The probability that a wrong prediction has lower confidence than a correct one; ties count half.
 
-    1 is best, 1/2 is no better than guessing; NaN if all predictions are correct or all are wrong.
+    1 is best, 1/2 is chance level; NaN if all predictions are correct or all are wrong.
     """
     from sklearn.metrics import roc_auc_score
 
@@ -199,8 +201,8 @@ def temperature(
 ) -> float:
     """The temperature T for which ``p_k^(1/T) / sum_l p_l^(1/T)`` has the lowest log-loss.
 
-    Above 1 the probabilities were too sure, below 1 too timid. T lies between 0.05, which it takes if every prediction
-    is correct, and 20. The log-loss is convex in 1/T, so there is one minimum.
+    T > 1 means that the probabilities are overconfident, T < 1 that they are underconfident. T lies between 0.05,
+    its value if every prediction is correct, and 20. The log-loss is convex in 1/T, so the minimum is unique.
 
     Args:
         probability: of +1, or of every class.
@@ -228,7 +230,7 @@ def temperature(
 
 
 def apply_temperature(probability: ArrayLike, temperature: float) -> Array:
-    """``p_k^(1/T) / sum_l p_l^(1/T)``, in the shape of `probability`: less certain for T > 1, more for T < 1."""
+    """``p_k^(1/T) / sum_l p_l^(1/T)``, in the shape of `probability`: less confident for T > 1, more for T < 1."""
     expect_number(temperature, "temperature")
     p = _columns(probability)
     powers = (p / p.max(axis=1, keepdims=True)) ** (1 / temperature)
@@ -239,9 +241,9 @@ def apply_temperature(probability: ArrayLike, temperature: float) -> Array:
 def match_shares(probability: ArrayLike, shares: ArrayLike) -> Array:
     """``p_jk w_k / sum_l p_jl w_l``, with class weights w for which the mean over rows equals the known `shares`.
 
-    For shares that are known from elsewhere, such as a census or the design of an experiment. With only a label or two
-    of each class, little other information is worth as much; if the shares are only guessed, this does harm. Labeled
-    rows need not be treated separately.
+    For class shares that are known independently, for example from a census or the design of an experiment. With
+    one or two labels per class, little other information is as valuable; shares that are merely guessed do harm.
+    Labeled rows need no special treatment.
 
     Args:
         probability: of all rows, shape (n_nodes, n_classes).
@@ -268,25 +270,25 @@ def match_shares(probability: ArrayLike, shares: ArrayLike) -> Array:
         log_p = np.log(p)
 
     def loss(log_weights: Array) -> tuple[float, Array]:
-        """``mean_j log sum_k p_jk w_k - sum_k shares_k log w_k``, which is convex, and level where the shares are met."""
-        together = log_p + log_weights
-        value = float(logsumexp(together, axis=1).mean() - known @ log_weights)
-        return value, softmax(together, axis=1).mean(axis=0) - known
+        """``mean_j log sum_k p_jk w_k - sum_k shares_k log w_k``, which is convex and minimal at the shares."""
+        log_joint = log_p + log_weights
+        value = float(logsumexp(log_joint, axis=1).mean() - known @ log_weights)
+        return value, softmax(log_joint, axis=1).mean(axis=0) - known
 
-    with np.errstate(over="ignore", invalid="ignore"):  # where weights without end come closest
-        found = minimize(loss, np.zeros(len(known)), jac=True, method="BFGS", options={"gtol": SHARES_TOLERANCE})
-        met = np.asarray(softmax(log_p + found.x, axis=1))
-    missed = np.abs(met.mean(axis=0) - known)
+    with np.errstate(over="ignore", invalid="ignore"):  # the weights diverge if the shares cannot be met
+        minimum = minimize(loss, np.zeros(len(known)), jac=True, method="BFGS", options={"gtol": SHARES_TOLERANCE})
+        matched = np.asarray(softmax(log_p + minimum.x, axis=1))
+    missed = np.abs(matched.mean(axis=0) - known)
     if not missed.max() <= SHARES_MISSED:
         raise ValueError(
             f"The share {known[missed.argmax()]:g} of class {missed.argmax()} cannot be met: probabilities of 0 decide the "
             "class of too many rows."
         )
-    return met
+    return matched
 
 
 def summary(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> Summary:
-    """Every measure of this module."""
+    """All measures of this module at once."""
     p, column = _check(probability, truth)
     confidence, right = _confidence(p, column)
     deviation = np.sqrt(np.sum(confidence * (1 - confidence)))
@@ -305,7 +307,7 @@ def summary(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> Su
 
 
 def _columns(probability: ArrayLike) -> Array:
-    """Probabilities of every class; of two that were given as one column, +1 is the first."""
+    """Probabilities of every class, validated; from the one-column form, +1 comes first."""
     p = expect_numbers(probability, "probability")
     if p.ndim not in (1, 2):
         raise ValueError(f"probability must have shape (n_nodes,) or (n_nodes, n_classes), got {p.shape}.")
@@ -313,7 +315,7 @@ def _columns(probability: ArrayLike) -> Array:
 
 
 def _check(probability: ArrayLike, truth: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
-    """Probabilities of every class as in `_columns`, and the column of the true one."""
+    """Probabilities of every class as in `_columns`, and the column of the true class, both validated."""
     p, labels = _columns(probability), expect_numbers(truth, "truth")
     if len(p) == 0:
         raise ValueError("probability is empty: at least one node is needed.")
@@ -334,17 +336,17 @@ def _check_bins(n_bins: int) -> int:
 
 
 def _binned(edges: Array, score: Array, hit: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Array]:
-    """Nodes in each bin, and the sums of their scores and of their hits, shape (2, n_bins)."""
+    """Counts of nodes per bin, and the sums of their scores and of their hits, shape (2, n_bins)."""
     which, n_bins = np.searchsorted(edges[1:-1], score), edges.size - 1
     sums = [np.bincount(which, weights=x, minlength=n_bins) for x in (score, hit)]
     return np.bincount(which, minlength=n_bins), np.array(sums)
 
 
 def _of_truth(p: Array, column: NDArray[np.int64]) -> Array:
-    """The probability given to the true class."""
+    """The probability of the true class at each node."""
     return p[np.arange(len(p)), column]
 
 
 def _confidence(p: Array, column: NDArray[np.int64]) -> tuple[Array, NDArray[np.bool_]]:
-    """The probability of the predicted class, and whether that is the true one."""
+    """The probability of the predicted class, and whether it is the true one."""
     return uncertainty.confidence(p), uncertainty.most_probable(p) == column

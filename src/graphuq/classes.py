@@ -1,4 +1,4 @@
-"""A column of classes with gaps in; the labeled rows, the number of their class, and the classes out."""
+"""A partially labeled column of classes in; the labeled rows, their class indices, and the classes out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from graphuq._expect import expect_nodes
 from graphuq._warn import warn
 
-# What marks an unlabeled row in an array of text: NumPy turns -1 and NaN beside text into the last two.
+# Marks of unlabeled rows in an array of text: NumPy converts -1 and NaN among text to the last two.
 UNLABELED_TEXT = ("", "-1", "nan")
 LIKE_NONE = {"", "?", "none", "na", "n/a", "#n/a", "nan", "<na>", "null", "nil"}
 LIKE_NONE |= {"missing", "unlabeled", "unlabelled", "unknown"}
-# Numbers of which more than this share occur once may be amounts.
+# If more than this share of the distinct numbers occur only once, they may be amounts rather than classes.
 HARDLY_REPEATED = 0.3
 _RENAME = "-1 marks unlabeled rows, so no class can be called -1: rename it, to 0 say."
 
@@ -29,9 +29,9 @@ class Labels:
     """The known labels of a table.
 
     Attributes:
-        classes: the classes in order.
-        nodes: the labeled rows, shape (n_labeled,).
-        y: their classes as numbers 0 to n_classes - 1, shape (n_labeled,).
+        classes: the sorted classes.
+        nodes: indices of the labeled rows, shape (n_labeled,).
+        y: their class indices, 0 to n_classes - 1, shape (n_labeled,).
     """
 
     classes: NDArray[Any]
@@ -44,32 +44,32 @@ class Labels:
         return len(self.classes)
 
     def counts(self) -> NDArray[np.int64]:
-        """Labels of each class."""
+        """Number of labels of each class."""
         return np.bincount(self.y, minlength=self.n_classes)
 
 
 def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = False) -> Labels:
-    """Split a column into labeled rows and gaps.
+    """Read a column of classes in which some rows are unlabeled.
 
-    | values | what marks an unlabeled row |
+    | values | marks of unlabeled rows |
     |---|---|
     | integers | -1 |
     | floats | NaN, -1 |
     | text | "", "-1", "nan" |
     | objects | None, NaN, pandas.NA, -1, "" |
     | times | NaT |
-    | masked arrays | what is masked, or any of the above |
+    | masked arrays | masked elements, or any of the above |
 
     Args:
-        y: one value a row: an array, a list, a pandas or polars series.
-        classes: the classes, where they are known already.
-        others: whether there may be other classes, which get the number -1.
+        y: one value per row: an array, a list, a pandas or polars series.
+        classes: the sorted classes, if they are known already.
+        others: whether other classes are allowed; they get the index -1.
     """
     from sklearn.utils.validation import column_or_1d
 
-    own: Any = getattr(y, "dtype", None)
-    if hasattr(own, "na_value") or (hasattr(own, "is_integer") and own.is_integer() and y.null_count()):
-        # of pandas and of polars: gaps would turn booleans, or whole numbers, into floats
+    dtype: Any = getattr(y, "dtype", None)
+    if hasattr(dtype, "na_value") or (hasattr(dtype, "is_integer") and dtype.is_integer() and y.null_count()):
+        # pandas extension and polars integer dtypes: missing values would convert booleans and integers to floats
         y = np.fromiter(y, dtype=object, count=len(y))
     if isinstance(y, np.ma.MaskedArray):
         values: Any = y.data.astype(object)
@@ -77,7 +77,7 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
         y = values
     if isinstance(y, list | tuple):
         y = _plain(y)
-        if any(isinstance(each, int) and each >= 2**63 for each in y):  # beside -1 they would become floats
+        if any(isinstance(each, int) and each >= 2**63 for each in y):  # NumPy would convert them and -1 to floats
             y = np.array(y, dtype=object)
     try:
         kind = np.asarray(y).dtype.kind
@@ -101,15 +101,15 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
         kinds = {"text" if isinstance(value, str) else "numbers" for value in values}
         if len(kinds) > 1:
             raise ValueError("The classes in y are text in some rows and numbers in others: use one of the two.")
-        # NumPy would leave dates and times as objects, and does where they have a zone
+        # NumPy would keep dates and times as objects; those with a time zone stay objects
         times = all(isinstance(each, date) and getattr(each, "tzinfo", None) is None for each in values)
         values = np.array(_plain(values.tolist()), dtype=np.datetime64 if times else None)
     _refuse_amounts(values)
     found = np.unique(values)
     if classes is None:
         _warn_of_words(column, found)
-        for told in alike(found, "Classes"):
-            warn(told)
+        for message in alike(found, "Classes"):
+            warn(message)
         if len(found) == 1:
             why = f" {_RENAME}" if minus_one.any() else ""
             raise ValueError(f"Only one class, {found[0]!s}, is labeled, and two are needed to tell apart.{why}")
@@ -122,16 +122,16 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
         if not others:
             raise ValueError(f"{new}.")
         warn(f"{new}: no answer can be right there.")
-    return Labels(classes, np.flatnonzero(labeled), _numbered(values, classes))
+    return Labels(classes, np.flatnonzero(labeled), _indices(values, classes))
 
 
-def _numbered(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """The number of each value among the classes, -1 for others."""
+def _indices(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """The index of each value in the sorted classes, -1 for other values."""
     return np.where(np.isin(values, classes), np.searchsorted(classes, values), -1)
 
 
 def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
-    """The labels with those of some rows replaced by `y`, or taken away where `y` has a gap."""
+    """Replace the labels of some rows by `y`, or remove them where `y` marks a row as unlabeled."""
     rows = expect_nodes(nodes, n_rows, "nodes", once=True)
     if not rows.size:
         raise ValueError("nodes must be one or more row numbers, got none.")
@@ -150,14 +150,14 @@ def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
 
 
 def holds_mark(values: Any) -> bool:
-    """Whether one of some values, or of several arrays of them, marks an unlabeled row."""
+    """Whether any of the values, or of several arrays of values, marks an unlabeled row."""
     return values is not None and len(values) > 0 and bool(np.any(_gaps(np.hstack(values))))
 
 
 def names_listed(names: NDArray[Any] | list[str], most: int = 8) -> str:
-    """Names, of classes say, as a list in a sentence."""
-    told = [repr(each) for each in np.asarray(names)[:most].tolist()]
-    return listed(told if len(names) <= most else [", ".join(told), f"{len(names) - most} more"])
+    """Quoted names, such as those of classes, as a list in a sentence; at most `most` of them."""
+    quoted = [repr(name) for name in np.asarray(names)[:most].tolist()]
+    return listed(quoted if len(names) <= most else [", ".join(quoted), f"{len(names) - most} more"])
 
 
 def listed(parts: Iterable[str]) -> str:
@@ -167,11 +167,13 @@ def listed(parts: Iterable[str]) -> str:
 
 
 def alike(names: Iterable[Any], what: str) -> list[str]:
-    """A sentence for each group of names that a reader may take for one."""
+    """A sentence for each group of names that differ only in capitals, spaces or encoding."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name in map(str, names):
-        letters = normalize("NFC", _squeezed(name))  # an accent may be a letter of its own
-        groups["".join(each for each in letters if category(each) != "Cf")].append(name)  # those are not seen
+        letters = normalize("NFC", _squeezed(name))  # composes letters with combining accents
+        groups["".join(each for each in letters if category(each) != "Cf")].append(
+            name
+        )  # drops invisible characters
     return [
         f"{what} {names_listed(group)} differ only in {differing(group)}: if they are one, write them alike."
         for group in groups.values()
@@ -180,9 +182,9 @@ def alike(names: Iterable[Any], what: str) -> list[str]:
 
 
 def differing(names: Iterable[str]) -> str:
-    """In what names that are alike differ."""
-    once = len(set(map(_squeezed, names))) == 1
-    return "capitals or spaces" if once else "capitals, spaces or how letters are encoded"
+    """How the names in a group of `alike` differ."""
+    same_letters = len(set(map(_squeezed, names))) == 1
+    return "capitals or spaces" if same_letters else "capitals, spaces or how letters are encoded"
 
 
 def _squeezed(name: str) -> str:
@@ -190,7 +192,7 @@ def _squeezed(name: str) -> str:
 
 
 def _refuse_amounts(values: NDArray[Any]) -> None:
-    """Classes are text, whole numbers, booleans or times; whole numbers that hardly repeat may be amounts."""
+    """Raise unless classes are text, integers, booleans or times; warn of integers that may be amounts."""
     kind = values.dtype.kind
     if kind == "S":
         raise TypeError("The classes in y are bytes: decode them, as in y.astype(str).")
@@ -210,13 +212,13 @@ def _refuse_amounts(values: NDArray[Any]) -> None:
 
 
 def _warn_of_words(column: NDArray[Any], classes: NDArray[Any]) -> None:
-    """A class that is called as if it were none, or is what -1 becomes among numbers without a sign."""
+    """Warn of a class named like a missing value, or equal to -1 in unsigned integers."""
     if column.dtype.kind == "u":
         most = np.iinfo(column.dtype).max
-        odd = [name for name in classes if name == most and np.count_nonzero(column == most) > len(column) / 2]
+        suspect = [name for name in classes if name == most and np.count_nonzero(column == most) > len(column) / 2]
     else:
-        odd = [name for name in classes if isinstance(name, str) and name.strip().lower() in LIKE_NONE]
-    for name in odd:
+        suspect = [name for name in classes if isinstance(name, str) and name.strip().lower() in LIKE_NONE]
+    for name in suspect:
         warn(
             f"y holds {name.item()!r} in {np.count_nonzero(column == name):,} rows, which are taken as a class. If they are "
             "unlabeled, leave them empty (None).",
@@ -224,7 +226,7 @@ def _warn_of_words(column: NDArray[Any], classes: NDArray[Any]) -> None:
 
 
 def _warn_of_zeros(column: NDArray[Any], minus_one: NDArray[np.bool_]) -> None:
-    """-1, 0 and 1, with 0 in most rows, or -1 in the fewest: 0 may be meant as unknown, or all three as classes."""
+    """Warn of -1, 0 and 1 if most rows are 0, which may mean unlabeled, or -1 is rarest and may be a class."""
     if not minus_one.any() or column.dtype.kind not in "iufUO":
         return
     try:
@@ -243,7 +245,7 @@ def _warn_of_zeros(column: NDArray[Any], minus_one: NDArray[np.bool_]) -> None:
 
 
 def _gaps(column: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which rows are missing, and which hold -1."""
+    """Masks of the rows with a missing value and of those with -1."""
     kind = column.dtype.kind
     if kind == "O":
         missing = np.array([is_missing(value) for value in column], dtype=bool)
@@ -254,19 +256,19 @@ def _gaps(column: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     if kind in "US":
         text = column.astype(str)
         return np.isin(text, [mark for mark in UNLABELED_TEXT if mark != "-1"]), text == "-1"
-    if kind in "mM":  # times: not one of them is -1
+    if kind in "mM":  # times are never -1
         return np.isnat(column), np.zeros(column.shape, dtype=bool)
     missing = np.isnan(column) if kind == "f" else np.zeros(column.shape, dtype=bool)
     return missing, column == -1
 
 
 def _plain(values: Iterable[Any]) -> list[Any]:
-    """Text as it is: NumPy would take str(each), which of an Enum is its name, cut to the length of the text."""
+    """Convert str subclasses to str: of a str Enum, NumPy would take the name, truncated to the value's length."""
     return [str.__str__(each) if isinstance(each, str) else each for each in values]
 
 
 def is_missing(value: Any) -> bool:
-    """Whether it stands for nothing: None, NaN, NA, NaT or \"\"."""
+    """Whether a value is missing: None, NaN, NA, NaT or \"\"."""
     if value is None or (isinstance(value, str) and value == ""):
         return True
     try:

@@ -1,4 +1,4 @@
-"""A column of classes with gaps in; folds and scores for scikit-learn that know which rows have a class, out.
+"""A partially labeled column of classes in; scikit-learn splitters and scorers that use its labeled rows out.
 
 cross_val_score(GraphClassifier(), X, y, cv=LabeledKFold(5), scoring=LabeledScorer("neg_log_loss"))
 """
@@ -23,15 +23,16 @@ RowNumbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LabeledKFold:
-    """Folds of the labeled rows, stratified by class; unlabeled rows are in every training set and in no test set.
+    """Stratified k-fold over the labeled rows; unlabeled rows are in every training set and in no test set.
 
-    The folds are those of scikit-learn's `StratifiedKFold`, which has the same settings. A class with fewer labels than
-    folds is missing in some test sets, which is warned of; one with a single label is not learned where it is tested.
+    The folds are those of scikit-learn's `StratifiedKFold`, which has the same settings. A class with fewer labels
+    than folds is missing from some test sets, which causes a warning; a class with one label is tested without
+    being trained.
 
     Attributes:
         n_splits: number of folds, at least 2 and at most the number of labels of the most frequent class.
         shuffle: whether to shuffle the labels of each class first.
-        random_state: seed of that, a number, a RandomState or None; the same number gives the same folds.
+        random_state: seed of the shuffle, a number, a RandomState or None; the same number gives the same folds.
     """
 
     n_splits: int = 5
@@ -48,7 +49,7 @@ class LabeledKFold:
             raise SettingError("random_state", "makes no difference without shuffle=True: leave it out.")
 
     def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[RowNumbers, RowNumbers]]:
-        """Row numbers of the training set and of the test set."""
+        """Yield the row indices of each training set and test set."""
         from sklearn.model_selection import StratifiedKFold
         from sklearn.utils.validation import check_consistent_length
 
@@ -70,11 +71,11 @@ class LabeledKFold:
                 f"n_splits = {self.n_splits} needs as many labels of each class to test all in each fold, and {few}."
             )
         folds = StratifiedKFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
-        with warnings.catch_warnings():  # its own words for the same
+        with warnings.catch_warnings():  # scikit-learn would warn of rare classes again
             warnings.simplefilter("ignore", UserWarning)
-            held_out_in = [held_out for _, held_out in folds.split(labels.nodes, labels.y)]
+            test_positions = [held_out for _, held_out in folds.split(labels.nodes, labels.y)]
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        for held_out in held_out_in:
+        for held_out in test_positions:
             test = labels.nodes[held_out]
             yield np.setdiff1d(np.arange(n_rows), test), test
 
@@ -85,7 +86,7 @@ class LabeledKFold:
 
 @dataclass(frozen=True)
 class LabeledScorer:
-    """A score over the rows whose class is given; larger is better.
+    """A scikit-learn scorer over the labeled rows; larger is better.
 
     Attributes:
         measure: "accuracy", "neg_log_loss" or "neg_brier_score".

@@ -1,14 +1,14 @@
-"""Classical methods that give no uncertainty: `A, labels -> scores`.
+"""A graph and labels in; scores of classes out: classical methods without uncertainty.
 
-| function | of | gives |
+| function | input | method |
 |---|---|---|
-| `harmonic` | a graph and labels | Laplace learning: each score is the mean of its neighbors' |
-| `poisson` | a graph and labels | Poisson learning: labels are sources, which helps where there are few |
+| `harmonic` | a graph and labels | Laplace learning: each score is the mean over its neighbors |
+| `poisson` | a graph and labels | Poisson learning: labels are sources, which helps if there are few |
 | `mbo` | a graph and labels | threshold dynamics started from `poisson`, optionally with given class sizes |
-| `fiedler` | a `Spectrum` | two clusters, with no labels |
+| `fiedler` | a `Spectrum` | two clusters, without labels |
 
-The first three share one signature, ``method(A, nodes, y, *, n_classes, class_priors)``, and return one row of scores
-per node and one column per class: the largest wins, ``scores.argmax(axis=1)``.
+The first three share one signature, ``method(A, nodes, y, *, n_classes, class_priors)``, and return one row of
+scores per node and one column per class. The predicted class has the largest score, ``scores.argmax(axis=1)``.
 """
 
 from graphuq.baselines.fiedler_vector import fiedler

@@ -1,4 +1,4 @@
-"""A graph, labeled nodes and their classes in; the same, checked, classes as rows of zeros with one 1, out."""
+"""A graph, labeled nodes and their classes in; the same, validated, with one-hot encoded classes, out."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from graphuq.models.base import check_labels, warned_before
 def read_problem(
     A: Graph | MatrixLike, nodes: ArrayLike, y: ArrayLike, n_classes: int | None, class_priors: ArrayLike | None
 ) -> tuple[Graph, NDArray[np.int64], Array, Array | None]:
-    """What all methods are given, checked: the graph; the labeled nodes; Y, and shares of classes, (K,), if given.
+    """Validate the common arguments: graph, labeled nodes, one-hot labels Y, and class shares, (K,), if given.
 
     ``Y_jk = 1`` if the labeled node j has class k, else 0; shape (n_labeled, K).
     """
     graph = as_graph(A)
-    with warned_before():  # a single class is refused here
+    with warned_before():  # a single class, of which it would warn, raises an error below
         nodes, y = check_labels(nodes, y, n_classes)
     expect_in_graph(nodes, graph.n_nodes)
-    found = np.unique(y)
-    if found.size < 2:
-        raise ValueError(f"Only one class, {found[0]}, is labeled, and two are needed to tell apart.")
-    K = found.size if n_classes is None else expect_whole(n_classes, "n_classes", 2, graph.n_nodes)
-    if found[-1] >= K:
+    classes = np.unique(y)
+    if classes.size < 2:
+        raise ValueError(f"Only one class, {classes[0]}, is labeled, and two are needed to tell apart.")
+    K = classes.size if n_classes is None else expect_whole(n_classes, "n_classes", 2, graph.n_nodes)
+    if classes[-1] >= K:
         raise ValueError(
-            f"A label is {found[-1]}, and {K} classes are numbered 0 to {K - 1}: give n_classes if some have no label."
+            f"A label is {classes[-1]}, and {K} classes are numbered 0 to {K - 1}: give n_classes if some have no label."
         )
     Y = np.eye(K)[y]
     return graph, nodes, Y, None if class_priors is None else _shares(class_priors, Y)
 
 
 def _shares(class_priors: ArrayLike, Y: Array) -> Array:
-    """The share of each class, shape (K,), with sum 1; Y are the known labels, (n_labeled, K)."""
+    """Validated class shares, normalized to sum 1, shape (K,); Y are the one-hot labels, (n_labeled, K)."""
     shares = expect_numbers(class_priors, "class_priors")
     n_classes = Y.shape[1]
     if shares.shape != (n_classes,):

@@ -1,4 +1,4 @@
-"""A spectrum in; two clusters of nodes, found with no labels, out."""
+"""A spectrum in; two clusters of nodes, without labels, out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from graphuq.spectrum.result import Spectrum
 
 
 def fiedler(spectrum: Spectrum) -> NDArray[np.int64]:
-    """Two clusters without labels: the sign of the Fiedler vector q_1 (Sec. 2.2), +1 or -1 for each node.
+    """Spectral clustering in two: the sign of the Fiedler vector q_1 (Sec. 2.2), +1 or -1 for each node.
 
-    The threshold is 0, which for the normalized Laplacian cuts ``D^{-1/2} q_1`` at 0 as well. Which cluster is called
-    +1 is arbitrary.
+    The threshold 0 is equivalent to thresholding ``D^{-1/2} q_1`` at 0 for the normalized Laplacian. Which cluster
+    is +1 is arbitrary.
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     if spectrum.n_modes < 2:

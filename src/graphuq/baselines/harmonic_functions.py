@@ -1,4 +1,4 @@
-"""A graph and labels in; for each class the harmonic function that is 1 at its labels, 0 at others', out."""
+"""A graph and labels in; for each class the harmonic function that is 1 at its labels and 0 at others out."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def harmonic(
 ) -> Array:
     """Harmonic functions, or Laplace learning, of Zhu, Ghahramani and Lafferty (2003): scores, (n_nodes, K).
 
-    With ``Y_jk = 1`` where the labeled node j has class k, and 0 elsewhere. Hard, with no noise: ``u = Y`` at the
-    labeled nodes and ``(D - A) u = 0`` at all others, so that u is the weighted mean of its neighbors. Soft:
-    the minimizer of ``<u, (D - A) u> / 2 + sum_j |u_j - Y_j|^2 / (2 noise^2)``, the sum over labeled nodes.
-    Either way the scores of a node lie between 0 and 1 and have sum 1.
+    With ``Y_jk = 1`` where the labeled node j has class k, and 0 elsewhere. Without noise (hard labels), ``u = Y``
+    at the labeled nodes and ``(D - A) u = 0`` at all others, so that u is the weighted mean over its neighbors.
+    With noise (soft labels), u minimizes ``<u, (D - A) u> / 2 + sum_j |u_j - Y_j|^2 / (2 noise^2)``, the sum over
+    labeled nodes. In both cases the scores of a node lie between 0 and 1 and sum to 1.
 
     Args:
-        A: a graph, or a matrix of weights. Sparse systems are solved by conjugate gradients.
+        A: a graph, or a weight matrix. Sparse systems are solved by conjugate gradients.
         nodes: the labeled nodes, shape (n_labeled,), each once.
-        y: their classes, 0 to K - 1; or -1 and +1, which are classes 0 and 1 of two. Shape (n_labeled,).
+        y: their classes, 0 to K - 1, or -1 and +1 for classes 0 and 1 of two; shape (n_labeled,).
         n_classes: K, if some classes have no label.
-        class_priors: share of the nodes in each class, (K,): constants are added to the columns so that the largest
-            scores have these shares.
-        noise: standard deviation of the labels Y, or None if they hold exactly.
+        class_priors: share of the nodes in each class, (K,): constants are added to the columns so that the
+            predicted classes have these shares.
+        noise: standard deviation of the noise in the labels Y, or None if they are exact.
     """
     graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_priors)
     if noise is not None and not 1e-9 <= expect_number(noise, "noise") <= 1e9:
@@ -51,7 +51,7 @@ def harmonic(
             "determined there. Label a node in each, or join more neighbors."
         )
 
-    # both are corrections to the field that is Y where labeled and 0 elsewhere, which keeps small noise harmless
+    # Solve for the correction to the field that is Y at labels and 0 elsewhere, which is stable for small noise.
     L = unnormalized(graph).matrix
     u = np.zeros((graph.n_nodes, Y.shape[1]))
     u[nodes] = Y

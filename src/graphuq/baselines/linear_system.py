@@ -1,4 +1,4 @@
-"""A Laplacian, or a part of one, and forces in; the fields at which they are in balance out."""
+"""A Laplacian, or a principal submatrix of one, and right-hand sides in; solutions of the linear system out."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from scipy.sparse.linalg import cg
 from graphuq._warn import warn
 from graphuq.graph.features import Array, Matrix
 
-_RESIDUAL = 1e-12  # of the right-hand side, at which an iterative solution is exact for every purpose
+_RESIDUAL = 1e-12  # relative tolerance of conjugate gradients
 _MAX_STEPS = 10_000
 
 
 def solve_positive(M: Matrix, b: Array) -> Array:
     """``M^{-1} b`` for a symmetric positive definite M, one solution for each column of b.
 
-    A sparse M may also be a Laplacian, if the columns of b have sum zero: see `poisson`.
+    A sparse M may also be a (singular) Laplacian if the columns of b sum to zero, see `poisson`.
     """
     if isinstance(M, np.ndarray):
         return solve(M, b, assume_a="pos", overwrite_a=True)

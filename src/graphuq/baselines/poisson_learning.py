@@ -1,4 +1,4 @@
-"""A graph and labels in; for each class the field of sources at its labels and sinks at others' out, thresholded or not."""
+"""A graph and labels in; for each class the potential of sources at its labels and sinks at other labels out."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ def poisson(
 
         ``(D - A) u = sum_j (Y_j - Ybar) delta_j`` and ``sum_i d_i u_i = 0``.
 
-    Here d_i leaves self-weights out. Few labels do not become isolated spikes, as they do in `harmonic`.
+    The degrees d_i exclude self-weights. Unlike `harmonic`, solutions with few labels do not degenerate to spikes
+    at them.
 
     Args:
-        A: a connected graph, or a matrix of weights. Sparse systems are solved by conjugate gradients.
-        nodes, y, n_classes, class_priors: as those of `harmonic`.
+        A: a connected graph, or a weight matrix. Sparse systems are solved by conjugate gradients.
+        nodes, y, n_classes, class_priors: see `harmonic`.
     """
     graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_priors)
     u = potential(unnormalized(graph), sources(nodes, Y, n_nodes=graph.n_nodes))
@@ -52,22 +53,22 @@ def mbo(
 ) -> Array:
     """Poisson MBO of Calder, Cook, Thorpe and Slepcev (2020), Algorithm 2: scores, shape (n_nodes, K).
 
-    The scheme of Merriman, Bence and Osher, with the sources b of `poisson`. From the classes k_i that `poisson`
-    gives, repeat
+    The scheme of Merriman, Bence and Osher, with the sources b of `poisson`. Starting from the classes k_i
+    predicted by `poisson`, repeat
 
         ``u_i = e_{k_i}``, then ``u <- u - dt ((D - A) u - fidelity b)`` a few times, then
         ``k_i = argmax_k (u_ik + p_k)``,
 
-    until no class changes. Shifts p give the classes the sizes asked for, as weights of the columns do in that
-    paper; without `class_priors` they are 0. The step ``dt = 1 / max_i d_i`` keeps the diffusion stable. The last
-    ``u + p`` are the scores. Defaults are those of GraphLearning.
+    until no class changes. The shifts p enforce the requested class sizes, as column weights do in that paper;
+    they are 0 without `class_priors`. The step ``dt = 1 / max_i d_i`` keeps the diffusion stable. The scores are
+    the last ``u + p``. Defaults are those of GraphLearning.
 
     Args:
-        A: a connected graph, or a matrix of weights.
-        nodes, y, n_classes, class_priors: as those of `harmonic`.
-        fidelity: weight of the labels against the graph.
-        n_rounds: the largest number of thresholdings.
-        n_steps: diffusion steps before each.
+        A: a connected graph, or a weight matrix.
+        nodes, y, n_classes, class_priors: see `harmonic`.
+        fidelity: weight of the labels relative to the graph.
+        n_rounds: maximum number of thresholdings.
+        n_steps: diffusion steps before each thresholding.
     """
     graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_priors)
     expect_number(fidelity, "fidelity")
@@ -92,7 +93,7 @@ def mbo(
 
 
 def sources(nodes: NDArray[np.int64], Y: Array, *, n_nodes: int) -> Array:
-    """``sum_j (Y_j - Ybar) delta_j``, whose columns have sum zero; shape (n_nodes, K)."""
+    """``sum_j (Y_j - Ybar) delta_j``, whose columns sum to zero; shape (n_nodes, K)."""
     b = np.zeros((n_nodes, Y.shape[1]))
     b[nodes] = Y - Y.mean(axis=0)
     return b
@@ -107,8 +108,8 @@ def potential(L: Laplacian, b: Array) -> Array:
         )
     d = L.matrix.diagonal()
     if isinstance(L.matrix, np.ndarray):
-        # the added part vanishes at the solution, as 1^T L = 0 = 1^T b, and makes it the only one
+        # The added rank-one term makes the solution unique; it vanishes there, since 1^T L = 0 = 1^T b.
         return solve_positive(L.matrix + np.outer(d, d / d.sum()), b)
-    # conjugate gradients stay among the fields that b reaches, where L is positive
+    # Conjugate gradients stay in the Krylov space of b, on which L is positive definite.
     u = solve_positive(L.matrix, b)
     return u - d @ u / d.sum()

@@ -86,34 +86,31 @@ def next_queries(
     expect_posterior(posterior)
     expect_one_of(strategy, STRATEGIES, "strategy")
     expect_seed(seed)
-    n_chosen = expect_whole(n, "n")
+    n_rows = expect_whole(n, "n")
     open_rows = _open_rows(posterior, candidates)
     if not open_rows.size:
         return open_rows
     if strategy == "random":
         rng = np.random.default_rng([seed, len(posterior.model.nodes)])
-        return rng.permutation(open_rows)[:n_chosen]
+        return rng.permutation(open_rows)[:n_rows]
     labeled = np.asarray(posterior.model.nodes)
     if strategy == "loss" and spectrum is not None and len(labeled) < N_SPREAD:
-        return spread(spectrum, n_chosen, taken=labeled, among=open_rows)
+        return spread(spectrum, n_rows, taken=labeled, among=open_rows)
     if strategy in ("v_optimality", "sigma_optimality"):
         best = heaviest(posterior)[0][0]
         noise = float(offer(best.model, "noise"))
-        return most_telling(
-            best.prior, noise, open_rows, n_chosen, known=labeled, summed=strategy.startswith("sigma")
-        )
+        summed = strategy.startswith("sigma")
+        return most_telling(best.prior, noise, open_rows, n_rows, known=labeled, summed=summed)
     p = _given(posterior, probability)
     if strategy in ("margin", "entropy"):
-        return _least_sure(posterior, p, open_rows, n_chosen, strategy, seed)
-    n_greedy = min(n_chosen, N_WEIGHED)
+        return _least_sure(posterior, p, open_rows, n_rows, strategy, seed)
+    n_greedy = min(n_rows, N_WEIGHED)
     pool = _candidates(p, open_rows, n_greedy, seed)
     first = pool[_batch(posterior, p, pool, n_greedy, strategy, seed)[0]]
     rest = np.setdiff1d(open_rows, first)
-    return (
-        first
-        if n_chosen <= N_WEIGHED or not rest.size
-        else np.append(first, uncertainty.ranked(p, rest))[:n_chosen]
-    )
+    if n_rows <= N_WEIGHED or not rest.size:
+        return first
+    return np.append(first, uncertainty.ranked(p, rest))[:n_rows]
 
 
 @dataclass(frozen=True)
@@ -169,8 +166,7 @@ def expected_gain(
         return ExpectedGain(len(p), (now, now))
     pool = _candidates(p, open_rows, n_labels, seed)
     losses = np.array(_batch(posterior, p, pool, n_labels, "error", seed, n_answers=N_ANSWERS_TOLD)[1])
-    # Joint probabilities are less accurate than `p`, so only the relative reduction of the loss is taken from
-    # them.
+    # Joint probabilities are less accurate than p, so they provide only the relative reduction of the loss.
     reduction = 1 - losses / losses[0] if losses[0] > 0 else np.zeros(len(losses))
     return ExpectedGain(len(p), tuple((now * np.clip(1 - np.cumsum(reduction), 0, 1)).tolist()))
 

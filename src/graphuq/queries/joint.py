@@ -1,4 +1,4 @@
-"""A posterior and two lists of rows in; joint probabilities of the classes of one and the answers at the other out.
+"""A posterior and two lists of rows in; joint probabilities of classes at one and answers at the other out.
 
 Nothing is refitted: the prediction at row j given the answer at row c follows from their joint distribution,
 
@@ -54,8 +54,7 @@ class Joint(NamedTuple):
     answer: Array  # P(answer a at c), shape (n_asked, n_classes)
     # P(y_j = k, answer a at c) less the product of the two, shape (n_rows, n_classes, n_asked, n_classes)
     covariance: Array
-    # the sampling error of `covariance`: its value from draws in which rows and answers are independent; to be
-    # subtracted
+    # covariance from draws in which rows and answers are independent: gains that it implies are subtracted
     spurious: Array | None = None
 
 
