@@ -16,12 +16,12 @@ from graphuq.tall import row_blocks
 
 @dataclass(frozen=True, eq=False)
 class Laplacian:
-    """A symmetric positive semi-definite matrix L with one zero eigenvalue for each component of the graph.
+    """A graph Laplacian L: symmetric, positive semi-definite, with one zero eigenvalue per connected component.
 
     Attributes:
-        matrix: L, dense or CSR like the weights it was made from, shape (n_nodes, n_nodes).
+        matrix: L, dense or CSR like the weights, shape (n_nodes, n_nodes).
         degrees: row sums of the weights, shape (n_nodes,).
-        components: the connected component of the graph that each node is in, shape (n_nodes,).
+        components: index of the connected component that each node belongs to, shape (n_nodes,).
         is_normalized: whether L is the symmetric normalized Laplacian (2.1) or ``D - A``.
     """
 
@@ -32,45 +32,45 @@ class Laplacian:
 
     @property
     def n_components(self) -> int:
-        """Connected components of the graph."""
+        """Number of connected components of the graph."""
         return int(self.components.max()) + 1
 
 
 def normalized(A: Graph | MatrixLike) -> Laplacian:
-    """The symmetric normalized Laplacian ``L = I - D^{-1/2} A D^{-1/2}`` (2.1) of a graph, or of weights A."""
+    """Symmetric normalized Laplacian ``L = I - D^{-1/2} A D^{-1/2}`` (2.1) of a graph or a weight matrix A."""
     graph = as_graph(A)
     return _laplacian(graph, np.ones(graph.n_nodes), 1 / np.sqrt(graph.degrees), is_normalized=True)
 
 
 def unnormalized(A: Graph | MatrixLike) -> Laplacian:
-    """The Laplacian ``L = D - A`` of a graph, or of weights A."""
+    """Unnormalized Laplacian ``L = D - A`` of a graph or a weight matrix A."""
     graph = as_graph(A)
     return _laplacian(graph, graph.degrees, np.ones(graph.n_nodes), is_normalized=False)
 
 
 def connected_components(A: Graph | MatrixLike) -> tuple[int, NDArray[np.int32]]:
-    """How many parts a graph has with no weight between them, and the part of each node, shape (n_nodes,)."""
+    """Number of connected components of a graph, and the component index of each node, shape (n_nodes,)."""
     weights = as_graph(A).weights
     if not isinstance(weights, np.ndarray):
         n_components, labels = csgraph.connected_components(weights, directed=False)
         return int(n_components), labels
-    # a copy in sparse form would take more memory than the weights; a search by rows takes none
+    # a sparse copy would take more memory than the dense weights; a search row by row takes none
     labels = np.zeros(len(weights), dtype=np.int32)
-    n_components, left = 0, np.arange(len(weights))
-    while left.size:
-        reached, left = [left[0]], left[1:]
-        labels[reached] = n_components
-        while reached and left.size:
-            joined = weights[reached.pop(), left] > 0
-            labels[left[joined]] = n_components
-            reached.extend(left[joined])
-            left = left[~joined]
+    n_components, unvisited = 0, np.arange(len(weights))
+    while unvisited.size:
+        frontier, unvisited = [unvisited[0]], unvisited[1:]
+        labels[frontier] = n_components
+        while frontier and unvisited.size:
+            adjacent = weights[frontier.pop(), unvisited] > 0
+            labels[unvisited[adjacent]] = n_components
+            frontier.extend(unvisited[adjacent])
+            unvisited = unvisited[~adjacent]
         n_components += 1
     return n_components, labels
 
 
 def dirichlet_energy(L: Laplacian, u: ArrayLike) -> np.float64 | Array:
-    """``J_0(u) = <u, L u> / 2`` (Sec. 2.1), of one field (n_nodes,) or of each column of (n_nodes, n_fields).
+    """Dirichlet energy ``J_0(u) = <u, L u> / 2`` (Sec. 2.1) of u (n_nodes,), or per column of (n_nodes, n_fields).
 
     For the normalized Laplacian ``J_0(D^{1/2} u) = 1/4 sum_ij a_ij (u_i - u_j)^2`` (2.2).
     """
@@ -80,12 +80,12 @@ def dirichlet_energy(L: Laplacian, u: ArrayLike) -> np.float64 | Array:
 
 
 def _laplacian(graph: Graph, diagonal: Array, scale: Array, *, is_normalized: bool) -> Laplacian:
-    """``diag(diagonal) - S A S`` with S the diagonal matrix of scales."""
+    """``diag(diagonal) - S A S`` with ``S = diag(scale)``."""
     A, n_nodes = graph.weights, graph.n_nodes
     matrix: Matrix
     if isinstance(A, np.ndarray):
         matrix = np.empty_like(A)
-        for rows in row_blocks(n_nodes, n_nodes):  # s_i s_j first: it is exactly symmetric
+        for rows in row_blocks(n_nodes, n_nodes):  # s_i s_j is formed first, so the result is exactly symmetric
             np.multiply(A[rows], -np.outer(scale[rows], scale), out=matrix[rows])
         matrix[np.diag_indices(n_nodes)] += diagonal
     else:

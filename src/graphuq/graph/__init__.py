@@ -1,13 +1,13 @@
-"""From features to weights: `X -> A`.
+"""Features in; a weighted graph out: `X -> A`.
 
 | constructor | weights | stored as |
 |---|---|---|
-| `self_tuning` | (5.1), every pair of nodes | dense `Graph` |
+| `self_tuning` | self-tuning Gaussian (5.1), every pair of nodes | dense `Graph` |
 | `gaussian` | ``exp(-|x - x'|^2 / (2 tau^2))``, every pair | dense `Graph` |
-| `knn` | either of the two, nearest neighbors only | sparse `Graph` |
-| `cosine` | cosine of the angle, every pair | `LowRankGraph`, exact |
+| `knn` | either of the above, nearest neighbors only | sparse `Graph` |
+| `cosine` | cosine similarity, every pair | `LowRankGraph`, exact |
 | `nystrom` | Gaussian, every pair | `LowRankGraph`, approximate |
-| `precomputed` | yours | dense or sparse `Graph` |
+| `precomputed` | given by the user | dense or sparse `Graph` |
 """
 
 from graphuq.graph.dense import gaussian, self_tuning

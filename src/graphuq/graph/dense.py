@@ -1,4 +1,4 @@
-"""Features in; a dense graph with a weight between every two nodes out."""
+"""Features in; a dense graph, with a weight between every pair of nodes, out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphuq.graph.weights import Graph, symmetrize
 from graphuq.memory import check_room
 from graphuq.tall import row_blocks
 
-_MATRICES = 3  # held at once on the way to a spectrum: weights, Laplacian, eigenvectors
+_MATRICES = 3  # dense matrices held at once when computing a spectrum: weights, Laplacian, eigenvectors
 
 
 @recipe
@@ -25,18 +25,18 @@ def self_tuning(
     robust: bool = False,
     self_weights: bool = False,
 ) -> Graph:
-    """Weights of Zelnik-Manor and Perona (2004) between all nodes.
+    """Self-tuning weights of Zelnik-Manor and Perona (2004) between all pairs of nodes.
 
     ``a_ij = exp(-|x_i - x_j|^2 / (2 tau_i tau_j))`` (5.1), with tau_i the distance of node i to its K-th
-    nearest other node. Where K or more nodes coincide with node i, tau_i is its distance to the nearest
-    node that does not.
+    nearest neighbor. Where K or more nodes coincide with node i, tau_i is the distance to the nearest
+    node that does not coincide.
 
     Args:
         X: features, shape (n_nodes, n_features).
         n_neighbors: K.
         n_components: project the features to this many principal components first.
-        robust: compare the features in robust units, compressed (`graph.units`), and not as they are given.
-        self_weights: whether ``a_ii`` is 1 or 0.
+        robust: compare the features in compressed robust units (`graph.units`) instead of as given.
+        self_weights: whether ``a_ii`` is 1 instead of 0.
     """
     X = check_features(X, n_components=n_components)
     n_neighbors = expect_count(n_neighbors, "n_neighbors", X.shape[0] - 1, "the number of other nodes")
@@ -58,16 +58,16 @@ def gaussian(
     robust: bool = False,
     self_weights: bool = False,
 ) -> Graph:
-    """Gaussian weights of one scale between all nodes.
+    """Gaussian weights with a single length scale between all pairs of nodes.
 
     ``a_ij = exp(-|x_i - x_j|^2 / (2 tau^2))``: (5.1) with every tau_i equal.
 
     Args:
         X: features, shape (n_nodes, n_features).
-        tau: the distance at which nodes still count as similar.
+        tau: length scale: the distance at which nodes still count as similar.
         n_components: project the features to this many principal components first.
-        robust: compare the features in robust units, compressed (`graph.units`), and not as they are given.
-        self_weights: whether ``a_ii`` is 1 or 0.
+        robust: compare the features in compressed robust units (`graph.units`) instead of as given.
+        self_weights: whether ``a_ii`` is 1 instead of 0.
     """
     X = check_features(X, n_components=n_components)
     tau = expect_scale(tau, "tau")
@@ -79,7 +79,7 @@ def gaussian(
 
 
 def _all_squared_distances(X: Matrix, n_components: int | None, robust: bool) -> tuple[Features, Array]:
-    """The points, and their distances, exactly symmetric; no node is its own neighbor, so infinite on the diagonal."""
+    """Points and their squared distances, exactly symmetric; inf on the diagonal: no node is its own neighbor."""
     expect_flag(robust, "robust")
     n_nodes = X.shape[0]
     check_room(

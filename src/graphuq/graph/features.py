@@ -1,4 +1,4 @@
-"""Raw features in; checked, centered and, if asked, projected points, and the same map for new ones, out."""
+"""Raw features in; validated, centered and optionally projected points, and the same map for new rows, out."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ Array: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = Array | csr_array
 MatrixLike: TypeAlias = ArrayLike | sparray | spmatrix
 
-# Of more features a covariance matrix costs more than products with X.
+# With more features than this, forming the covariance matrix costs more than products with X.
 MOST_IN_COVARIANCE = 2_000
 _LARGEST_SQUARE = 1e300  # squared lengths up to here can be added and subtracted without overflow
 
 
 def to_float(A: MatrixLike, name: str = "X") -> Matrix:
-    """A as float64, dense or CSR; not a copy if it is that already."""
-    given: Any = A
+    """Convert A to float64, dense or CSR; without a copy if it is that already."""
+    matrix: Any = A
     if not issparse(A):
-        return expect_numbers(given, name)
-    if given.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must be real numbers, got {given.dtype}.")
-    return csr_array(given, dtype=np.float64)
+        return expect_numbers(matrix, name)
+    if matrix.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must be real numbers, got {matrix.dtype}.")
+    return csr_array(matrix, dtype=np.float64)
 
 
 def check_features(X: MatrixLike, *, n_components: int | None = None, sparse: bool = False) -> Matrix:
-    """The features of a graph as a table of at least two finite rows, or an error that says what is wrong."""
+    """Validate the features of a graph: a table of at least two rows of finite numbers."""
     table = _check_table(X, n_rows=2, sparse=sparse or n_components is not None)
     if n_components is not None:
         n_rows, n_features = table.shape
@@ -44,7 +44,7 @@ def check_features(X: MatrixLike, *, n_components: int | None = None, sparse: bo
 
 
 def check_new_features(X_new: MatrixLike, n_features: int, *, sparse: bool = False) -> Matrix:
-    """Features of new points as a table like that of the nodes, or an error that says what is wrong."""
+    """Validate features of new points: a table with the columns of the graph's own features."""
     table = _check_table(X_new, n_rows=1, sparse=sparse)
     if table.shape[1] != n_features:
         raise ValueError(f"X has {table.shape[1]} features, but the graph was made from {n_features}.")
@@ -52,7 +52,7 @@ def check_new_features(X_new: MatrixLike, n_features: int, *, sparse: bool = Fal
 
 
 def squared_lengths(table: Matrix) -> Array:
-    """``|x_i|^2`` of every row."""
+    """Squared norm ``|x_i|^2`` of every row."""
     if isinstance(table, np.ndarray):
         return np.asarray(np.einsum("ij,ij->i", table, table))
     return np.asarray(table.multiply(table).sum(axis=1))
@@ -60,15 +60,15 @@ def squared_lengths(table: Matrix) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Points in the space where distances are measured, and how raw features get there.
+    """Points in the space where distances are measured, and the map from raw features to that space.
 
-    ``z = x - mean``, or ``z = W (x - mean)`` with the first principal directions as rows of W; x may be in robust units.
+    ``z = x - mean``, or ``z = W (x - mean)`` with principal directions as rows of W; x may be in robust units.
 
     Attributes:
         points: the nodes, shape (n_nodes, n_dimensions).
-        mean: mean of the features, in the units they are compared in, shape (n_features,).
+        mean: mean of the features, in robust units if these are used, shape (n_features,).
         components: W, shape (n_dimensions, n_features), or None for no projection.
-        units: what `units.units_of` found, shape (3, n_features), or None where features are compared as they are given.
+        units: result of `units.units_of`, shape (3, n_features), or None where features are compared as given.
     """
 
     points: Array
@@ -77,7 +77,7 @@ class Features:
     units: Array | None = None
 
     def project(self, X_new: MatrixLike) -> Array:
-        """The points of new rows of features, shape (n_new, n_dimensions)."""
+        """Map raw features of new points to points, shape (n_new, n_dimensions)."""
         table = check_new_features(X_new, self.mean.size, sparse=self.components is not None)
         if self.units is not None:
             table = in_units(table, self.units)
@@ -85,7 +85,7 @@ class Features:
 
 
 def prepare(X: Matrix, n_components: int | None, *, robust: bool = False) -> Features:
-    """Center checked features, which keeps distances accurate; take them to robust units and project them (PCA) if asked."""
+    """Center validated features, which keeps distances accurate; optionally use robust units and PCA."""
     if robust:
         units = units_of(X)
         return replace(prepare(in_units(X, units), n_components), units=units)
@@ -95,9 +95,9 @@ def prepare(X: Matrix, n_components: int | None, *, robust: bool = False) -> Fea
 
 
 def principal(X: Any, mean: Array, n_kept: int) -> Array:
-    """The directions of most variance, as columns: from the covariance or, of very many features, by products with X.
+    """Principal directions as columns: from the covariance or, with very many features, by a truncated SVD.
 
-    Of n rows no more than n - 1 directions vary, and no more are found by products.
+    Only n - 1 directions of n rows have any variance, and the SVD returns no more than these.
     """
     from scipy.sparse.linalg import svds
 
@@ -109,19 +109,19 @@ def principal(X: Any, mean: Array, n_kept: int) -> Array:
             squares = X.T @ X
             covariance = (squares.toarray() if is_sparse(squares) else squares) / n_rows - np.outer(mean, mean)
             try:
-                found = eigh(covariance, subset_by_index=[n_features - n_kept, n_features - 1])[1]
-            except LinAlgError:  # LAPACK's search for some of very many equal eigenvalues may fail
-                found = eigh(covariance)[1][:, -n_kept:]
-        return np.asarray(found[:, ::-1])
+                directions = eigh(covariance, subset_by_index=[n_features - n_kept, n_features - 1])[1]
+            except LinAlgError:  # LAPACK may fail on a subset of very many equal eigenvalues
+                directions = eigh(covariance)[1][:, -n_kept:]
+        return np.asarray(directions[:, ::-1])
     n_kept, rng = min(n_kept, n_rows - 1), np.random.default_rng(0)
     centered = less_rank_one(X, np.ones(n_rows), mean)
-    if not (centered @ rng.standard_normal((n_features, 1))).any():  # all rows are the same
+    if not (centered @ rng.standard_normal((n_features, 1))).any():  # all rows are identical
         return np.eye(n_features, n_kept)
     return np.asarray(svds(centered, k=n_kept, v0=rng.standard_normal(min(X.shape)))[2][::-1].T)
 
 
 def less_rank_one(S: Any, left: Array, right: Array) -> Any:
-    """``S - left right^T`` as an operator, so that a sparse S stays sparse."""
+    """``S - left right^T`` as a linear operator, so that a sparse S stays sparse."""
     from scipy.sparse.linalg import LinearOperator
 
     def forward(V: Array) -> Array:
@@ -159,10 +159,10 @@ def _check_table(X: MatrixLike, *, n_rows: int, sparse: bool) -> Matrix:
     bad = np.flatnonzero(~(squares < _LARGEST_SQUARE))
     if bad.size:
         finite = np.isfinite(table[bad] if isinstance(table, np.ndarray) else table[bad].data).all()
-        told = "numbers too large to square" if finite else "NaN or infinite values"
+        problem = "numbers too large to square" if finite else "NaN or infinite values"
         remedy = (
             "Divide the features by a large number" if finite else "Fill in what is missing, or remove such rows"
         )
         where = f"{bad.size:,} rows, the first of them row {bad[0]}" if bad.size > 1 else f"row {bad[0]}"
-        raise ValueError(f"X has {told} in {where}. {remedy}.")
+        raise ValueError(f"X has {problem} in {where}. {remedy}.")
     return table

@@ -10,17 +10,17 @@ from scipy.sparse import csr_array
 from graphuq.graph.distances import Pairs
 from graphuq.graph.features import Array
 
-# A point exactly as far away as a K-th neighbor must not be lost to the rounding of its distance.
+# Tolerance that keeps a point exactly as far away as the K-th neighbor from being lost to rounding.
 _ROUNDING = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """``a(x, x_i) = exp(-|x - x_i|^2 / (2 tau(x) tau_i))`` (5.1), and the pairs that it joins.
+    """Kernel ``a(x, x_i) = exp(-|x - x_i|^2 / (2 tau(x) tau_i))`` (5.1), and which pairs it joins.
 
     Attributes:
-        tau: scale of each node, shape (n_nodes,), if self-tuning; else one number for all points.
-        n_neighbors: K, where the K-th nearest node of a point sets its scale or ends its list of edges.
+        tau: scale of each node, shape (n_nodes,), if self-tuning; otherwise one number for all points.
+        n_neighbors: K, if the K-th nearest node of a point sets its scale or limits its edges; otherwise None.
         radii: distance of each node to its K-th neighbor, shape (n_nodes,), if only neighbors are joined.
     """
 
@@ -35,16 +35,15 @@ class Kernel:
         return affinity(squared, kth_distance(squared, self.n_neighbors)[:, None], self.tau)
 
     def of_pairs(self, pairs: Pairs, shape: tuple[int, int]) -> csr_array:
-        """The weights of points in a nearest-neighbor graph, from the pairs near enough to count; (n_points, n_nodes).
+        """Sparse weights of points in a nearest-neighbor graph, from candidate pairs, shape (n_points, n_nodes).
 
-        A point is joined to its K nearest nodes, and to the nodes that have it no farther away than their own K-th
-        neighbor.
+        A point is joined to its K nearest nodes, and to every node that has its own K-th neighbor no nearer.
         """
         assert self.n_neighbors is not None
         assert self.radii is not None
         i, j, squared = pairs.points, pairs.nodes, pairs.squared
         kth = np.sqrt(squared[pairs.nth(self.n_neighbors - 1)])
-        kth[kth == 0] = 1.0  # a point that is a node, whose weights will be those of the node
+        kth[kth == 0] = 1.0  # the point coincides with a node and will get that node's weights
         joined = squared <= (1 + _ROUNDING) * np.maximum(kth[i], self.radii[j]) ** 2
         i, j, squared = i[joined], j[joined], squared[joined]
         tau, tau_nodes = (self.tau, self.tau) if isinstance(self.tau, float) else (kth[i], self.tau[j])
@@ -52,7 +51,7 @@ class Kernel:
 
 
 def affinity(squared: Array, tau: Array | float, tau_nodes: Array | float) -> Array:
-    """``exp(-d^2 / (2 tau_i tau_j))`` (5.1) from squared distances; coincident points get weight 1."""
+    """Weights ``exp(-d^2 / (2 tau_i tau_j))`` (5.1) from squared distances; coincident points get weight 1."""
     return np.exp(squared / (-2 * (tau * tau_nodes)))
 
 
@@ -60,7 +59,7 @@ def kth_distance(squared: Array, n_neighbors: int) -> Array:
     """Distance of each point to its K-th nearest node, from squared distances (n_points, n_nodes).
 
     Never zero: where K or more nodes coincide with a point, this is the distance to the nearest node
-    that does not.
+    that does not coincide.
     """
     kth = np.partition(squared, n_neighbors - 1, axis=1)[:, n_neighbors - 1]
     zero = np.flatnonzero(kth == 0)

@@ -1,4 +1,4 @@
-"""Features in; a graph whose weights are a product of thin factors, and are never formed, out."""
+"""Features in; a graph whose weight matrix is kept as a product of thin factors, and never formed, out."""
 
 from __future__ import annotations
 
@@ -35,42 +35,42 @@ from graphuq.graph.landmarks import centers_of_sample, kmeans_sample
 from graphuq.large.passes import summed
 from graphuq.tall import Tall, row_blocks
 
-_SINGULAR = 1e-10  # of the largest eigenvalue: smaller ones of the landmarks' weights are rounding
-_ALL_PAIRS_UP_TO = 20_000  # nodes for which the sign of every weight is checked
-_ROUNDING = 1e-12  # how far below zero the cosine of a right angle may come out
+_SINGULAR = 1e-10  # eigenvalues of k(Z, Z) below this fraction of the largest are rounding
+_ALL_PAIRS_UP_TO = 20_000  # number of nodes up to which the sign of every weight is checked
+_ROUNDING = 1e-12  # how far below zero rounding may put the cosine of a right angle
 
 
 class FeatureMap(Protocol):
-    """Raw features to rows of F, and to products with them that need no F."""
+    """Map from raw features to rows of F, with products that need not form these rows."""
 
     @property
     def rank(self) -> int:
-        """Columns of F."""
+        """Number of columns of F."""
         ...
 
     def __call__(self, X_new: MatrixLike) -> Any:
-        """The rows of F."""
+        """Rows of F, shape (n_new, rank)."""
         ...
 
     def times(self, X: Any, M: Array) -> Any:
-        """``F M``."""
+        """Product ``F M``."""
         ...
 
     def total(self, X: Any) -> Array:
-        """``F^T 1``."""
+        """Column sums ``F^T 1``."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class LowRankGraph:
-    """Weights ``A = F F^T`` between all nodes, self-weights included, kept as the thin factor F.
+    """Weights ``A = F F^T`` between all pairs of nodes, self-weights included, kept as the thin factor F.
 
     Attributes:
-        factor: F, shape (n_nodes, rank); sparse for cosines of sparse features, and a `Tall` for features in a store.
-        total: ``F^T 1``, shape (rank,).
-        feature_map: raw features of new points to their rows of F, shape (n_new, rank). The weights of
+        factor: F, shape (n_nodes, rank); sparse for cosines of sparse features, a `Tall` for features in a store.
+        total: column sums ``F^T 1``, shape (rank,).
+        feature_map: maps raw features of new points to their rows of F, shape (n_new, rank). The weights of
             new points to the nodes are ``feature_map(X_new) @ factor.T``.
-        least_degree: the self-weight of a node, if known; no degree is less.
+        least_degree: lower bound on every degree: the self-weight of a node, if known.
     """
 
     factor: Any
@@ -88,28 +88,28 @@ class LowRankGraph:
 
     @cached_property
     def degrees(self) -> Any:
-        """``F (F^T 1)``, kept positive, shape (n_nodes,); for features in a store a `Tall` of one column."""
+        """``F (F^T 1)``, at least `least_degree`, (n_nodes,); for features in a store a `Tall` of one column."""
         if isinstance(self.factor, Tall):
             return self.factor.mapped(self.degrees_of, 1)
         return np.maximum(self.factor @ self.total, self.least_degree)
 
     def degrees_of(self, F: Array) -> Array:
-        """The degrees of nodes, or of new points, with these rows of F, shape (n, 1)."""
+        """Degrees of the nodes or new points with these rows of F, shape (n, 1)."""
         return np.maximum(F @ self.total[:, None], self.least_degree)
 
 
 @recipe
 def cosine(X: MatrixLike | Tall, *, progress: bool | None = None) -> LowRankGraph:
-    """Cosine similarity between all nodes (Sec. 5.1, hyperspectral image).
+    """Cosine similarity between all pairs of nodes (Sec. 5.1, hyperspectral image).
 
-    ``a_ij = <x_i, x_j> / (|x_i| |x_j|)``, so F is X with rows of length one. This is exact, and the rank is at most the
-    number of features. No weight may be negative. Nonnegative features guarantee that; otherwise every pair is checked
-    up to 20,000 nodes, and beyond that only the degrees. Sparse features, such as word counts, stay sparse; those of a
-    `Tall` stay where they are and are read once.
+    ``a_ij = <x_i, x_j> / (|x_i| |x_j|)``, so F is X with rows of length one. This is exact, and the rank is at
+    most the number of features. No weight may be negative. Nonnegative features guarantee that; otherwise all
+    pairs are checked up to 20,000 nodes, and beyond that only the degrees. Sparse features, such as word counts,
+    stay sparse; those of a `Tall` stay in their store and are read once.
 
     Args:
         X: features, shape (n_nodes, n_features).
-        progress: whether to show a bar of blocks read.
+        progress: whether to show a progress bar over the blocks read.
     """
     if isinstance(X, Tall):
         unit = UnitRows(X.shape[1])
@@ -138,22 +138,22 @@ def nystrom(
     seed: int = 0,
     progress: bool | None = None,
 ) -> LowRankGraph:
-    """Gaussian weights of one scale between all nodes, through a few landmarks Z.
+    """Gaussian weights with a single length scale between all nodes: the Nystrom approximation with landmarks Z.
 
     ``exp(-|x - x'|^2 / (2 tau^2)) ~ k(x, Z) k(Z, Z)^{-1} k(Z, x')``, so ``F = k(X, Z) U S^{-1/2}`` with
     ``k(Z, Z) = U S U^T`` (Williams and Seeger 2001; Fowlkes et al. 2004). Memory is N times n_landmarks.
-    A degree that comes out below 1, the self-weight of a node, is set to 1, since the true degree is never less; the
-    difference counts as additional self-weight.
+    An approximate degree below 1, the self-weight of a node, is raised to 1, since the true degree is never less;
+    the difference counts as additional self-weight.
 
     Args:
         X: features, shape (n_nodes, n_features).
-        tau: the distance at which nodes still count as similar.
-        n_landmarks: how many landmarks; more are more accurate.
-        landmarks: "kmeans" for centers of clusters, "random" for some of the nodes.
+        tau: length scale: the distance at which nodes still count as similar.
+        n_landmarks: number of landmarks; more are more accurate.
+        landmarks: "kmeans" for cluster centers, "random" for randomly chosen nodes.
         n_components: project the features to this many principal components first.
-        robust: compare the features in robust units, compressed (`graph.units`), and not as they are given.
+        robust: compare the features in compressed robust units (`graph.units`) instead of as given.
         seed: seed for choosing the landmarks.
-        progress: whether to show a bar of blocks read, for features in a store, which are read once.
+        progress: whether to show a progress bar, for features in a store, which are read once.
     """
     if isinstance(X, Tall):
         for name, given in (("n_components", n_components is not None), ("robust", robust)):
@@ -189,31 +189,31 @@ def nystrom(
 
 
 def _total_and_sign(feature_map: FeatureMap, X: Array) -> tuple[Array, bool]:
-    """``F^T 1`` of some rows, and whether a number in them is negative."""
+    """Column sums ``F^T 1`` over these rows, and whether any entry of X is negative."""
     return feature_map.total(X), bool(X.min() < 0)
 
 
 @dataclass(frozen=True)
 class UnitRows:
-    """Rows of features scaled to length one."""
+    """Feature map of `cosine`: rows of features scaled to length one."""
 
     n_features: int
 
     @property
     def rank(self) -> int:
-        """Columns of F."""
+        """Number of columns of F."""
         return self.n_features
 
     def times(self, X: Any, M: Array) -> Any:
-        """``F M``."""
+        """Product ``F M``."""
         return self(X) @ M
 
     def total(self, X: Any) -> Array:
-        """``F^T 1``."""
+        """Column sums ``F^T 1``."""
         return np.asarray(self(X).sum(axis=0))
 
     def __call__(self, X_new: MatrixLike) -> Any:
-        """The rows of F."""
+        """Rows of F, shape (n_new, rank)."""
         table = check_new_features(X_new, self.n_features, sparse=True)
         lengths = np.sqrt(squared_lengths(table))
         zero = np.flatnonzero(lengths == 0)
@@ -229,7 +229,7 @@ class UnitRows:
 
 @dataclass(frozen=True, eq=False)
 class Landmarks:
-    """``x -> k(x, Z) U S^{-1/2}``."""
+    """Feature map of `nystrom`: ``x -> k(x, Z) U S^{-1/2}``."""
 
     features: Features  # with the landmarks Z as points
     tau: float
@@ -237,35 +237,35 @@ class Landmarks:
 
     @property
     def rank(self) -> int:
-        """Columns of F."""
+        """Number of columns of F."""
         return self.whitening.shape[1]
 
     def __call__(self, X_new: MatrixLike) -> Array:
-        """The rows of F."""
+        """Rows of F, shape (n_new, rank)."""
         return self.of_points(self.features.project(X_new))
 
     def times(self, X: Any, M: Array) -> Array:
-        """``F M``, whose product with k(x, Z) is one."""
+        """Product ``F M``, computed as a single product with k(X, Z)."""
         return self.of_points(self.features.project(X), self.whitening @ M)
 
     def total(self, X: Any) -> Array:
-        """``F^T 1``."""
+        """Column sums ``F^T 1``."""
         return self.of_points(self.features.project(X), sums=True)[0] @ self.whitening
 
     def of_points(self, points: Array, turn: Array | None = None, *, sums: bool = False) -> Array:
-        """``k(x, Z) U S^{-1/2}``, or another product with k(x, Z), or its sum over the points."""
+        """``k(x, Z) turn``, with the whitening as default turn; or, with `sums`, the sum of k(x, Z) over points."""
         turn = self.whitening if turn is None else turn
         Z, parts = self.features.points, []
-        for rows in row_blocks(len(points), 16 * len(Z)):  # small ones, which stay in the cache
+        for rows in row_blocks(len(points), 16 * len(Z)):  # small blocks stay in the cache
             weights = affinity(squared_distances(points[rows], Z), self.tau, self.tau)
             parts.append(weights.sum(axis=0, keepdims=True) if sums else weights @ turn)
         return np.sum(parts, axis=0) if sums else np.concatenate(parts)
 
 
 def _check_not_negative(graph: LowRankGraph) -> None:
-    """Refuse negative weights: every pair of a moderate number of nodes, else every degree."""
+    """Refuse negative weights: check all pairs if there are moderately many nodes, otherwise only the degrees."""
     n_nodes, factor, degrees = graph.n_nodes, graph.factor, graph.degrees
-    least = min(each.min() for _, each in degrees.blocks()) if isinstance(degrees, Tall) else degrees.min()
+    least = min(block.min() for _, block in degrees.blocks()) if isinstance(degrees, Tall) else degrees.min()
     lowest = least
     if n_nodes <= _ALL_PAIRS_UP_TO:
         factor = np.asarray(factor) if isinstance(factor, Tall) else factor

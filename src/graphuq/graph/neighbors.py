@@ -1,4 +1,4 @@
-"""Features in; a sparse graph that joins nearest neighbors out."""
+"""Features in; a sparse nearest-neighbor graph out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from graphuq.tall import Tall, row_blocks
 
 # Exact search compares all pairs: 30,000 nodes in 50 dimensions take about 6 core-seconds, 70,000 about 30.
 _EXACT_UP_TO = 30_000
-# A tree beats comparing all pairs in few dimensions: at 70,000 nodes 4 times in 6, not in 10.
+# In few dimensions a k-d tree beats brute force: at 70,000 nodes 4 times faster in 6 dimensions, not in 10.
 _TREE_UP_TO = 8
 # Cells searched for each node: recall 0.99 on 70,000 digits in 264 cells.
 _N_PROBES = 16
@@ -42,22 +42,22 @@ def knn(
     self_weights: bool = False,
     seed: int = 0,
 ) -> Graph:
-    """Sparse weights: nodes i and j are joined if either is among the K nearest neighbors of the other.
+    """Sparse graph in which nodes i and j are joined if either is among the K nearest neighbors of the other.
 
-    An edge has its full weight (5.1), whether one node or both are neighbors of the other. Ties for the K-th place are
-    broken arbitrarily. Where K or more nodes coincide with node i, its scale tau_i is its distance to the nearest node
-    that does not.
+    An edge has its full weight (5.1), whether the relation holds in one direction or in both. Ties for the K-th
+    neighbor are broken arbitrarily. Where K or more nodes coincide with node i, its scale tau_i is the distance to
+    the nearest node that does not coincide.
 
     Args:
-        X: features, shape (n_nodes, n_features); may be sparse if they are projected. Features in a store are read into
-            memory; an approximate search is shared with the cluster of an open Dask client.
+        X: features, shape (n_nodes, n_features); may be sparse if they are projected. Features in a store are read
+            into memory; an approximate search runs on the cluster of an open Dask client.
         n_neighbors: K, for the edges and for the self-tuning scales tau_i.
         weights: "self_tuning", or a number tau for ``exp(-|x_i - x_j|^2 / (2 tau^2))``.
-        method: how neighbors are found. "approximate" misses about one in a hundred; "auto" is exact up to 30,000
+        method: neighbor search. "approximate" misses about one neighbor in a hundred; "auto" is exact up to 30,000
             nodes, or in up to 8 dimensions.
         n_components: project the features to this many principal components first.
-        robust: compare the features in robust units, compressed (`graph.units`), and not as they are given.
-        self_weights: whether ``a_ii`` is 1 or 0.
+        robust: compare the features in compressed robust units (`graph.units`) instead of as given.
+        self_weights: whether ``a_ii`` is 1 instead of 0.
         seed: seed of the approximate search.
     """
     here = not isinstance(X, Tall)
@@ -94,12 +94,12 @@ def knn(
     if self_weights:
         A = A + eye_array(len(points))
     A = csr_array(A)
-    A.eliminate_zeros()  # weights too small for a float are no edges
+    A.eliminate_zeros()  # weights that underflow are no edges
     return Graph(A, features, Kernel(tau, n_neighbors, radii))
 
 
 def exact_neighbors(points: Array, n_neighbors: int) -> Indices:
-    """The K nearest other points of each point, shape (n_nodes, n_neighbors)."""
+    """Indices of the K nearest other points of each point, shape (n_nodes, n_neighbors)."""
     from sklearn.neighbors import NearestNeighbors
 
     algorithm = "kd_tree" if points.shape[1] <= _TREE_UP_TO else "brute"
@@ -108,12 +108,12 @@ def exact_neighbors(points: Array, n_neighbors: int) -> Indices:
 
 
 def approximate_neighbors(points: Array, n_neighbors: int, *, seed: int, here: bool = True) -> Indices:
-    """Most of the K nearest other points of each point, shape (n_nodes, n_neighbors).
+    """Indices of most of the K nearest other points of each point, shape (n_nodes, n_neighbors).
 
-    An inverted file (Jegou, Douze and Schmid 2011): k-means cuts the points into about sqrt(N) cells, and each
-    point is compared only with the points in the cells whose centers are nearest to it. Its own cell comes first: of
-    the others only points nearer than the K-th so far count. All but k-means, whose share of the work falls with N, is
-    for threads here, or for the open cluster.
+    An inverted file (Jegou, Douze and Schmid 2011): k-means partitions the points into about sqrt(N) cells, and
+    each point is compared only with the points in the cells whose centers are nearest to it. Its own cell comes
+    first; in the others only points nearer than its current K-th neighbor count. All work but k-means, whose share
+    falls with N, runs in threads of this process (`here`) or on the open Dask cluster.
     """
     n_cells = round(np.sqrt(len(points)))
     (probes,) = sums.once(
@@ -122,27 +122,28 @@ def approximate_neighbors(points: Array, n_neighbors: int, *, seed: int, here: b
     near, cells = _Nearest.of(points, n_neighbors), _groups(probes[:, :1], n_cells)
     visits = [(cell, cell) for cell in cells] + list(zip(_groups(probes[:, 1:], n_cells), cells, strict=True))
 
-    def searched(n_done: int, before: sums.Sums | None) -> Iterator[Any]:
-        if before is not None:
-            near.found[...], near.squared[...] = before
-        for work, some in ((_nearest, visits[n_done:n_cells]), (_nearer, visits[max(n_done, n_cells) :])):
-            yield from zip(some, each_part(work, (near.visit(*each) for each in some), here=here), strict=True)
+    def search(n_done: int, checkpoint: sums.Sums | None) -> Iterator[Any]:
+        if checkpoint is not None:
+            near.found[...], near.squared[...] = checkpoint
+        for work, pending in ((_nearest, visits[n_done:n_cells]), (_nearer, visits[max(n_done, n_cells) :])):
+            tasks = (near.visit(*visit) for visit in pending)
+            yield from zip(pending, each_part(work, tasks, here=here), strict=True)
 
-    def taken(_: sums.Sums | None, part: Any) -> sums.Sums:
-        (visitors, cell), found = part
-        (near.put if visitors is cell else near.take)(visitors, cell, *found)
+    def merge(_: sums.Sums | None, part: Any) -> sums.Sums:
+        (visitors, cell), candidates = part
+        (near.put if visitors is cell else near.take)(visitors, cell, *candidates)
         return near.found, near.squared
 
-    sums.going_on(searched, taken, "neighbors", points, probes, n_neighbors)
-    short = np.flatnonzero(np.isinf(near.squared).any(axis=1))  # their cells hold fewer than K others
+    sums.going_on(search, merge, "neighbors", points, probes, n_neighbors)
+    short = np.flatnonzero(np.isinf(near.squared).any(axis=1))  # their cells hold fewer than K other points
     for rows in row_blocks(short.size, len(points)):
-        some, every = short[rows], np.arange(len(points))
-        near.put(some, every, *_nearest(near.visit(some, every)))
+        nodes, all_nodes = short[rows], np.arange(len(points))
+        near.put(nodes, all_nodes, *_nearest(near.visit(nodes, all_nodes)))
     return near.found
 
 
 def _probes(points: Array, n_cells: int, *, seed: int, here: bool) -> Indices:
-    """The cells to be searched for each point, nearest first, shape (n_nodes, n_probes)."""
+    """Cells to search for each point, nearest center first, shape (n_nodes, n_probes)."""
     from sklearn.neighbors import NearestNeighbors
 
     centers = kmeans_centers(points, n_cells, seed=seed)
@@ -152,11 +153,11 @@ def _probes(points: Array, n_cells: int, *, seed: int, here: bool) -> Indices:
 
 
 class _Nearest(NamedTuple):
-    """The nearest points of each point so far, by ``|x - y|^2 - |x|^2`` in single precision, largest last."""
+    """Current neighbor lists, nearest first, by ``|x - y|^2 - |x|^2`` in single precision."""
 
     points: NDArray[np.float32]
     lengths: NDArray[np.float32]  # |y|^2
-    found: Indices  # (n_points, n_neighbors), -1 where there is none yet
+    found: Indices  # (n_points, n_neighbors), -1 where no neighbor is known yet
     squared: NDArray[np.float32]
 
     @classmethod
@@ -166,14 +167,14 @@ class _Nearest(NamedTuple):
         return cls(single, np.einsum("ij,ij->i", single, single), found, np.full(found.shape, np.inf, np.float32))
 
     def put(self, visitors: Indices, cell: Indices, j: Indices, squared: NDArray[np.float32]) -> None:
-        """The nearest of a cell, themselves aside, in the place of what was found before."""
+        """Replace the visitors' neighbor lists by the nearest points of a cell, excluding each point itself."""
         candidates = cell[j]
         squared = np.where(candidates == visitors[:, None], np.float32(np.inf), squared)
         self.found[visitors], self.squared[visitors] = -1, np.inf
         self._merge(visitors, candidates, squared)
 
     def visit(self, visitors: Indices, cell: Indices) -> _Visit:
-        """All that is needed to compare the points of another cell with its visitors."""
+        """The task of comparing visiting points with the points of a cell."""
         twice = -2 * self.points[cell]
         return _Visit(
             self.points[visitors], twice, self.lengths[cell], self.squared[visitors, -1:], self.found.shape[1]
@@ -182,13 +183,13 @@ class _Nearest(NamedTuple):
     def take(
         self, visitors: Indices, cell: Indices, row: Indices, rank: Indices, j: Indices, squared: Any
     ) -> None:
-        """Those that are nearer than the farthest still, whatever was found since they were looked for."""
-        some, row = np.unique(row, return_inverse=True)
-        nearer = np.full((some.size, self.found.shape[1]), np.inf, np.float32)
+        """Merge in points of a cell that are still nearer than the K-th neighbor, which may have changed since."""
+        changed, row = np.unique(row, return_inverse=True)
+        nearer = np.full((changed.size, self.found.shape[1]), np.inf, np.float32)
         candidates = np.full(nearer.shape, -1)
         nearer[row, rank], candidates[row, rank] = squared, cell[j]
-        nearer[nearer >= self.squared[visitors[some], -1:]] = np.inf
-        self._merge(visitors[some], candidates, nearer)
+        nearer[nearer >= self.squared[visitors[changed], -1:]] = np.inf
+        self._merge(visitors[changed], candidates, nearer)
 
     def _merge(self, visitors: Indices, candidates: Indices, squared: NDArray[np.float32]) -> None:
         squared = np.concatenate([self.squared[visitors], squared], axis=1)
@@ -199,7 +200,7 @@ class _Nearest(NamedTuple):
 
 
 class _Visit(NamedTuple):
-    """Points, those of a cell times -2 with their squared lengths, the farthest that counts, and how many are wanted."""
+    """Visiting points, a cell's points times -2 and their squared lengths, a distance bound per visitor, and K."""
 
     points: NDArray[np.float32]
     twice: NDArray[np.float32]
@@ -209,7 +210,7 @@ class _Visit(NamedTuple):
 
 
 def _nearest(visit: _Visit) -> tuple[Indices, NDArray[np.float32]]:
-    """The nearest points of a cell, one more than wanted, since a member finds itself: which, and how near."""
+    """The K + 1 nearest points of a cell (a member finds itself) for each visitor: their indices and distances."""
     squared = visit.points @ visit.twice.T
     squared += visit.lengths
     n_kept = min(visit.n_neighbors + 1, squared.shape[1])
@@ -218,26 +219,26 @@ def _nearest(visit: _Visit) -> tuple[Indices, NDArray[np.float32]]:
 
 
 def _nearer(visit: _Visit) -> tuple[Indices, Indices, Indices, NDArray[np.float32]]:
-    """The nearest points of a cell among those that count: which visitor, how near in order, which point, how near."""
+    """At most K points of a cell within each visitor's bound: visitor, rank by distance, point index, distance."""
     squared = visit.points @ visit.twice.T
     squared += visit.lengths
     i, j = nonzero_pairs(squared < visit.farthest)
     order = np.lexsort((squared[i, j], i))
     i, j = i[order], j[order]
     rank = np.arange(i.size) - np.searchsorted(i, i)
-    i, j, rank = (each[rank < visit.n_neighbors] for each in (i, j, rank))
+    i, j, rank = (column[rank < visit.n_neighbors] for column in (i, j, rank))
     return i, rank, j, squared[i, j]
 
 
 def _groups(labels: Indices, n_groups: int) -> list[Indices]:
-    """For each group, the rows of `labels` in which it occurs."""
+    """For each group, the rows of `labels` in which it occurs, as a list of index arrays."""
     order = np.argsort(labels, axis=None, kind="stable")
     ends = np.searchsorted(labels.ravel()[order], np.arange(1, n_groups))
     return np.split(order // labels.shape[1], ends)
 
 
 def _scales(points: Array, radii: Array) -> Array:
-    """tau_i: the distance to the K-th neighbor, or to the nearest point that does not coincide."""
+    """Scales tau_i: distance to the K-th neighbor or, where that is 0, to the nearest non-coincident point."""
     tau = radii.copy()
     coincident = np.flatnonzero(radii == 0)
     for rows in row_blocks(coincident.size, len(points)):

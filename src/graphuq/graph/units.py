@@ -1,12 +1,12 @@
-"""Features in any units in; the same as numbers of one scale out, whatever their skew, outliers or rare values.
+"""Features in arbitrary units in; features on one common scale, robust to skew, outliers and rare values, out.
 
-Each feature is measured from its median, in units of its usual distance from it, and compressed,
+Each feature is centered at its median, divided by a robust unit of spread, and compressed,
 
     z = asinh((x - middle) / unit),
 
-which is linear near the median and grows as a logarithm far from it: incomes, counts and outliers are comparable with
-the rest. Then it is brought to deviation 1. There, a value that most rows have counts for half of them only: the deviation
-of a rare yes among many noes would be small, and the step from no to yes large.
+which is linear near the median and logarithmic far from it, so that incomes, counts and outliers stay comparable
+with the rest. It is then scaled to standard deviation 1. For that deviation, rows at the median count as at most
+half of all rows: otherwise a rare "yes" among many "no" would have a tiny deviation, and a huge step between them.
 """
 
 from __future__ import annotations
@@ -19,94 +19,97 @@ from scipy.sparse import csc_array, csr_array, issparse
 
 Array = NDArray[np.float64]
 
-# Rows, drawn at random, that units are read from: more of them would hardly change these. Of very many features fewer
-# rows, so that they are about as many numbers.
+# Units are estimated from a random sample of rows: more rows would hardly change them. With very many features the
+# sample has fewer rows, to bound the total number of entries.
 MOST_ROWS, FEWEST_ROWS, MOST_NUMBERS = 10_000, 2_000, 20_000_000
-# The median distance of normal numbers from their median, in deviations.
+# Median absolute deviation of a standard normal variable.
 NORMAL_DISTANCE = 0.6745
-# What differs from the median by less than this share of the deviation does not differ: it is rounding, or as good as.
+# Differences from the median below this fraction of the standard deviation count as rounding, hence as equal.
 SMALLEST_DIFFERENCE = 1e-8
-# A value counts for at most this share of the rows, however many have it.
+# The median value counts for at most this fraction of the rows, however many have it.
 MOST_ALIKE = 0.5
 
 
 def looked_at(X: Any) -> NDArray[np.int64]:
-    """The rows that units are read from, in random order."""
+    """Indices of the rows from which units are estimated, in random order."""
     rng, (n_rows, n_features) = np.random.default_rng(0), X.shape
     most = min(MOST_ROWS, max(FEWEST_ROWS, MOST_NUMBERS // n_features))
-    many = n_rows > 10_000_000  # for a list of all
+    many = n_rows > 10_000_000  # too many to permute them all
     return rng.choice(n_rows, most, replace=False) if many else rng.permutation(n_rows)[:most]
 
 
 def units_of(X: Any) -> Array:
-    """The median, the unit, and one over the deviation of each feature, shape (3, n_features).
+    """Median, unit and inverse standard deviation (after compression) of each feature, shape (3, n_features).
 
-    The unit is the median distance from the median of values other than it, over that of normal numbers of deviation 1.
-    One over the deviation is 0 for a feature that does not vary.
+    The unit is the median absolute deviation over the values that differ from the median, divided by that of a
+    standard normal variable. The inverse deviation is 0 for a constant feature.
     """
     return with_units(X)[0]
 
 
 def with_units(X: Any) -> tuple[Array, Any, Any]:
-    """The units, the rows that they were read from, and these in them."""
+    """The units (see `units_of`), the sampled rows they were estimated from, and those rows in these units."""
     X = X[looked_at(X)]
-    middle, unit, differ = _measured(X)
+    middle, unit, share_off_median = _measured(X)
     units = np.array([middle, unit, np.ones(len(unit))])
-    z, same = in_units(X, units), np.arcsinh(middle / unit)
-    mean = np.asarray(z.mean(axis=0)).ravel() - same
+    z, at_median = in_units(X, units), np.arcsinh(middle / unit)
+    mean = np.asarray(z.mean(axis=0)).ravel() - at_median
     square = np.asarray((z.power(2) if is_sparse(z) else z * z).mean(axis=0)).ravel()
-    square -= same * (2 * mean + same)  # both about the median
-    more = np.maximum(1.0, MOST_ALIKE / np.where(differ > 0, differ, 1.0))
-    deviation = np.sqrt(np.maximum(more * square - np.square(more * mean), 0.0))
-    varies = (differ > 0) & (deviation > 0)
+    square -= at_median * (2 * mean + at_median)  # both moments are now about the median
+    inflation = np.maximum(1.0, MOST_ALIKE / np.where(share_off_median > 0, share_off_median, 1.0))
+    deviation = np.sqrt(np.maximum(inflation * square - np.square(inflation * mean), 0.0))
+    varies = (share_off_median > 0) & (deviation > 0)
     units[2] = np.where(varies, 1 / np.where(varies, deviation, 1.0), 0.0)
     return units, X, csr_array(z.multiply(units[2])) if is_sparse(z) else z * units[2]
 
 
 def in_units(X: Any, units: Array) -> Any:
-    """``asinh((x - middle) / unit) / deviation``, less what it is at 0, so that sparse rows stay sparse."""
+    """``asinh((x - middle) / unit) / deviation``, shifted to be 0 at x = 0, so that sparse rows stay sparse."""
     middle, unit, scale = units
     if not is_sparse(X):
         return (np.arcsinh((X - middle) / unit) + np.arcsinh(middle / unit)) * scale
-    found = csr_array(X, dtype=np.float64, copy=True)
-    found.sum_duplicates()
-    middle, unit, scale = units[:, found.indices]
-    found.data = (np.arcsinh((found.data - middle) / unit) + np.arcsinh(middle / unit)) * scale
-    return found
+    converted = csr_array(X, dtype=np.float64, copy=True)
+    converted.sum_duplicates()
+    middle, unit, scale = units[:, converted.indices]
+    converted.data = (np.arcsinh((converted.data - middle) / unit) + np.arcsinh(middle / unit)) * scale
+    return converted
 
 
 def is_sparse(X: Any) -> bool:
-    """Whether X is a sparse matrix, of any kind."""
+    """Whether X is a SciPy sparse matrix or array of any format."""
     return bool(issparse(X))
 
 
 def _measured(X: Any) -> tuple[Array, Array, Array]:
-    """The median of each feature, its unit, and the share of rows that are not at the median."""
+    """Median and unit of each feature, and the fraction of its rows that differ from the median."""
     n_rows, n_features = X.shape
-    middle, unit, differ = np.zeros(n_features), np.ones(n_features), np.zeros(n_features)
+    middle, unit, share_off_median = np.zeros(n_features), np.ones(n_features), np.zeros(n_features)
     if not is_sparse(X):
         for k, column in enumerate(np.ascontiguousarray(X.T)):
-            middle[k], unit[k], differ[k] = _of_one(column)
-        return middle, unit, differ
+            middle[k], unit[k], share_off_median[k] = _of_one(column)
+        return middle, unit, share_off_median
     X = csc_array(X, copy=True)
     X.sum_duplicates()
     X.eliminate_zeros()
-    for k, others in enumerate(np.split(X.data, X.indptr[1:-1])):
-        if 2 * len(others) >= n_rows:
-            middle[k], unit[k], differ[k] = _of_one(X[:, [k]].toarray().ravel())
-        else:  # more than half are 0, and so is the median
-            unit[k], differ[k] = _unit(np.abs(others), n_rows, 0.0)
-    return middle, unit, differ
+    for k, nonzeros in enumerate(np.split(X.data, X.indptr[1:-1])):
+        if 2 * len(nonzeros) >= n_rows:
+            middle[k], unit[k], share_off_median[k] = _of_one(X[:, [k]].toarray().ravel())
+        else:  # more than half of the entries are 0, so the median is 0
+            unit[k], share_off_median[k] = _unit(np.abs(nonzeros), n_rows, 0.0)
+    return middle, unit, share_off_median
 
 
 def _of_one(x: Array) -> tuple[float, float, float]:
-    """The median, the unit, and the share of values other than the median."""
+    """Median and unit of one dense column, and the fraction of its values that differ from the median."""
     middle = float(np.median(x))
     return middle, *_unit(np.abs(x - middle), len(x), 1e-12 * abs(middle))
 
 
 def _unit(apart: Array, n_rows: int, rounding: float) -> tuple[float, float]:
-    """From distances from the median, of so many rows all that are not 0; a unit of 1 if there are none but for rounding."""
+    """Unit, and fraction of rows off the median, from the distances to the median; (1, 0) for a constant column.
+
+    `apart` may leave out zero distances; `n_rows` counts all rows.
+    """
     most = apart.max(initial=0.0)
     if most <= rounding:
         return 1.0, 0.0

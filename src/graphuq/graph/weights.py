@@ -1,4 +1,4 @@
-"""A matrix of weights in; a checked, symmetric graph that new points can join out."""
+"""A weight matrix in; a validated, symmetric graph, to which new points can be connected, out."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from graphuq.graph.kernel import Kernel
 from graphuq.graph.low_rank import LowRankGraph
 from graphuq.tall import row_blocks
 
-_SAME = 0.1  # of the scale of a node: a new point nearer than this is much like it
-_LEAST_DEGREE = 1e-290  # below it products with 1 / sqrt(degree) overflow
-_ASYMMETRY = 1e-8  # of the largest weight: above rounding, below what anyone means
+_SAME = 0.1  # a new point within this fraction of a node's scale is treated as nearly that node
+_LEAST_DEGREE = 1e-290  # below this, products with 1 / sqrt(degree) overflow
+_ASYMMETRY = 1e-8  # allowed, relative to the largest weight: above rounding, below any intended asymmetry
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +28,8 @@ class Graph:
 
     Attributes:
         weights: A, dense or CSR, shape (n_nodes, n_nodes).
-        features: the points of the nodes, or None if the weights were given.
-        kernel: the rule from distances to weights, or None if the weights were given.
+        features: the nodes as points, or None if the weights were given.
+        kernel: the function from distances to weights, or None if the weights were given.
         degrees: ``d_i = sum_j a_ij``, all positive, shape (n_nodes,).
     """
 
@@ -66,15 +66,15 @@ class Graph:
         return self.degrees.size
 
     def to_new(self, X_new: MatrixLike) -> Matrix:
-        """Weights ``a(x, x_i)`` of new points to the nodes, by the rule of the graph; (n_new, n_nodes).
+        """Weights ``a(x, x_i)`` of new points to the nodes, by the graph's own kernel, shape (n_new, n_nodes).
 
-        A new point that coincides with a node is treated as that node and gets its row of A. For any other point, the
-        K-th neighbor is found among the nodes. A row of zeros means that no node is near.
+        A new point that coincides with a node gets that node's row of A. For any other point, the K-th neighbor is
+        searched among the nodes. A row of zeros means that no node is near.
         """
         return self.place(X_new).weights
 
     def place(self, X_new: MatrixLike) -> Placement:
-        """The weights of new points to the nodes, the nearest node of each, and how close it is to being that node."""
+        """Weights of new points to the nodes, the nearest node of each, and how nearly the two coincide."""
         if self.features is None or self.kernel is None:
             raise TypeError(
                 "This graph was made from weights and knows no features: give the weights of the new points "
@@ -94,13 +94,13 @@ class Graph:
 
     @cached_property
     def _search(self) -> Search | None:
-        """Nodes prepared for a search, where only neighbors are joined."""
+        """Neighbor search among the nodes, for a nearest-neighbor graph; otherwise None."""
         if self.features is None or self.kernel is None or self.kernel.radii is None:
             return None
         return Search.of(self.features.points, self.kernel.radii)
 
     def _among_all(self, points: Array, kernel: Kernel) -> tuple[Array, NDArray[np.int64], Array]:
-        """Weights to all nodes, the nearest and its squared distance."""
+        """Weights of points to all nodes, the nearest node of each point, and its squared distance."""
         assert self.features is not None
         blocks: list[Any] = []
         nearest, least = np.empty(len(points), dtype=np.int64), np.empty(len(points))
@@ -111,7 +111,7 @@ class Graph:
         return np.concatenate(blocks), nearest, least
 
     def _as_nodes(self, weights: Matrix, nodes: NDArray[np.int64], same: NDArray[np.bool_]) -> Matrix:
-        """The weights with the rows of points that are nodes replaced by those of the nodes."""
+        """The weights, with rows of points that coincide with a node replaced by that node's row of A."""
         if not same.any():
             return weights
         own: Any = self.weights[nodes[same]]
@@ -124,23 +124,23 @@ class Graph:
 
 
 class Placement(NamedTuple):
-    """New points among the nodes.
+    """New points placed among the nodes.
 
         share = exp(-(d / (0.1 tau_i))^2),
 
-    d the distance to the nearest node i and tau_i the scale of the kernel there: 1 for a point that coincides with it,
-    and nearly so for one that differs in rounding; next to nothing for a neighbor.
+    with d the distance to the nearest node i and tau_i the scale of the kernel there, says how nearly the point is
+    that node: 1 if they coincide, nearly 1 if they differ by rounding, negligible for a mere neighbor.
     """
 
     weights: Matrix  # to the nodes, (n_new, n_nodes)
-    nearest: NDArray[np.int64]  # (n_new,)
-    share: Array  # how far the point is its nearest node, (n_new,)
+    nearest: NDArray[np.int64]  # nearest node, (n_new,)
+    share: Array  # (n_new,)
 
 
 def precomputed(A: MatrixLike) -> Graph:
-    """The graph with the given weights A, dense or sparse; self-weights are kept.
+    """Graph with the given weight matrix A, dense or sparse; self-weights are kept.
 
-    Rounding errors in the symmetry of A are removed by ``(A + A^T) / 2``.
+    Asymmetry of A within rounding is removed by ``(A + A^T) / 2``.
     """
     weights = to_float(A, "Weights")
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
@@ -174,7 +174,7 @@ def precomputed(A: MatrixLike) -> Graph:
 
 
 def as_graph(A: Graph | LowRankGraph | MatrixLike) -> Graph:
-    """A graph as it is, and a bare matrix of weights as a graph."""
+    """Return a graph unchanged, and a weight matrix as a graph."""
     if isinstance(A, LowRankGraph):
         raise TypeError(
             "The weights of a low-rank graph are never formed. Its eigenpairs come from its factor: "
@@ -184,7 +184,7 @@ def as_graph(A: Graph | LowRankGraph | MatrixLike) -> Graph:
 
 
 def symmetrize(A: Array) -> None:
-    """``(A + A^T) / 2``, in place and in blocks."""
+    """Replace A by ``(A + A^T) / 2``, in place and in blocks."""
     for rows in row_blocks(*A.shape):
         block = (A[rows, rows.start :] + A[rows.start :, rows].T) / 2
         A[rows, rows.start :] = block
