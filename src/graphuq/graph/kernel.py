@@ -37,7 +37,7 @@ class Kernel:
     def of_pairs(self, pairs: Pairs, shape: tuple[int, int]) -> csr_array:
         """Sparse weights of points in a nearest-neighbor graph, from candidate pairs, shape (n_points, n_nodes).
 
-        A point is joined to its K nearest nodes, and to every node that has its own K-th neighbor no nearer.
+        A point is joined to its K nearest nodes, and to nodes no farther away than their own K-th neighbor.
         """
         assert self.n_neighbors is not None
         assert self.radii is not None

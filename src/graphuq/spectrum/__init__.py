@@ -1,12 +1,12 @@
-"""From a Laplacian to its eigenpairs: `L -> Spectrum`.
+"""A Laplacian in; its eigenpairs out: `L -> Spectrum`.
 
-| function | of | finds |
+| function | input | computes |
 |---|---|---|
 | `dense` | any small L | all modes, by LAPACK |
 | `leading` | a sparse or dense L | the first modes, by a Chebyshev-filtered block iteration |
 | `low_rank` | a `LowRankGraph`: cosine, Nystrom | all modes, from one small Gram matrix |
 | `extend`, `extend_weights` | a `Spectrum` | its eigenvectors at new points |
-| `believed_modes` | a `Spectrum` and its graph | which of those values are more than noise |
+| `believed_modes` | a `Spectrum` and its graph | which modes extend to new points with more signal than noise |
 """
 
 from graphuq.spectrum.chebyshev import leading

@@ -1,4 +1,4 @@
-"""The block iteration of `chebyshev` on a GPU, where JAX finds one: vectors stay there from filter to rotation."""
+"""Blocks of vectors in; the same filtered and rotated on a GPU, where they stay between these steps, out."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from graphuq import _accelerator
 from graphuq._accelerator import compiled, precise
 from graphuq.spectrum.processor import LARGEST_LOG, Array, complement
 
-# Sending a smaller graph there and back takes longer than its eigenvectors take here.
+# For smaller graphs the transfers take longer than the eigenvectors take on the CPU.
 LEAST_NODES = 20_000
-# Columns filtered together, to the highest degree that one of them needs.
+# Columns filtered together, up to the highest degree that any of them needs.
 BLOCK = 64
 
 
 def is_worth_it(matrix: Any) -> bool:
-    """Whether the matrix is sparse and large, and there is an accelerator."""
+    """Whether the matrix is sparse and large, and JAX has a GPU."""
     return not isinstance(matrix, np.ndarray) and matrix.shape[0] >= LEAST_NODES and _accelerator.is_there()
 
 
 class OnAccelerator:
-    """The same as `OnProcessor` does, there; numbers and small matrices stay in NumPy."""
+    """GPU counterpart of `OnProcessor`; scalars and small matrices stay in NumPy."""
 
     def __init__(self, matrix: Any, Z: Array, vectors: Any) -> None:
         import jax
@@ -48,7 +48,7 @@ class OnAccelerator:
                 X = jnp.asarray(vectors[:, columns], operator.data.dtype)
                 degree = int(degrees[columns].max())
                 parts.append(compiled(_filter)(operator, self._exact, self._Z, X, degree, *bounds))
-            W, LW = (jnp.concatenate(each, axis=1) for each in zip(*parts, strict=True))
+            W, LW = (jnp.concatenate(blocks, axis=1) for blocks in zip(*parts, strict=True))
         return W, LW
 
     def products(self, W: Any, LW: Any) -> tuple[Array, Array]:
@@ -64,7 +64,7 @@ class OnAccelerator:
             return Q, self._exact @ Q
 
     def rotated(self, W: Any, LW: Any, U: Array, values: Array) -> tuple[Any, Array]:
-        """``W U`` and the squares of ``L W U - W U diag(values)``, column by column."""
+        """``W U``, and the squared norms of the columns of ``L W U - W U diag(values)``."""
         with precise():
             vectors, squares = compiled(_rotate)(W, LW, values.astype(self._dtype), U.astype(self._dtype))
             return vectors, np.asarray(squares, np.float64)
@@ -73,7 +73,7 @@ class OnAccelerator:
 def _filter(
     operator: Any, exact: Any, Z: Any, X: Any, degree: Any, cut: Any, upper: Any, every: Any
 ) -> tuple[Any, Any]:
-    """The Chebyshev recurrence of `processor._filter`, then the complement of Z, and L times that."""
+    """The filter of `processor._filter`, then projection onto the complement of Z; returns this W and L W."""
     import jax
     import jax.numpy as jnp
 
@@ -83,15 +83,15 @@ def _filter(
     def twice(X: Any) -> Any:
         return (2 / radius) * (center * X - operator @ X)
 
-    def one(step: Any, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        before, now = pair
-        before, now = now, twice(now) - before
-        shrink = jnp.where(step % every == 0, scale, 1)
-        return before * shrink, now * shrink
+    def step(k: Any, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        previous, current = pair
+        previous, current = current, twice(current) - previous
+        shrink = jnp.where(k % every == 0, scale, 1)
+        return previous * shrink, current * shrink
 
-    found = jax.lax.cond(degree > 0, lambda: jax.lax.fori_loop(1, degree, one, (X, twice(X) / 2))[1], lambda: X)
-    found = complement(Z, found.astype(exact.data.dtype))
-    return found, exact @ found
+    W = jax.lax.cond(degree > 0, lambda: jax.lax.fori_loop(1, degree, step, (X, twice(X) / 2))[1], lambda: X)
+    W = complement(Z, W.astype(exact.data.dtype))
+    return W, exact @ W
 
 
 def _products(W: Any, LW: Any) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""A spectrum and new points in; the values of its eigenvectors at these points out."""
+"""A spectrum and new points in; the values of its eigenvectors at the new points out."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from graphuq.graph.features import Array, Matrix, MatrixLike, squared_lengths, t
 from graphuq.spectrum.result import Spectrum
 from graphuq.tall import Tall, row_blocks, spread
 
-# Dividing by less would spoil an eigenvector of residual 1e-6, the default, in its third digit.
+# Dividing by less would spoil the third digit of an eigenvector with residual 1e-6, the default tolerance.
 _LEAST_DIVISOR = 1e-3
-# Low-rank weights are inner products of features, and so is the extension; only rounding sets a limit. The
-# modes of a nearly constant cosine graph all lie this side of 1e-3 and say much about a new point.
+# With low-rank weights the extension is an inner product of features, limited only by rounding. The modes of a
+# nearly constant cosine graph all have divisors below 1e-3, yet are informative at new points.
 _LEAST_DIVISOR_LOW_RANK = 1e-9
-# Nodes, evenly spread, whose neighbors are counted.
-_N_ASKED = 300
+# Evenly spread nodes at which the effective number of neighbors is estimated.
+_N_SAMPLED = 300
 
 
 def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -> Array:
-    """Eigenvectors of a graph at new points, shape (n_new, n_modes) (Fowlkes et al. 2004).
+    """Nystrom extension of the eigenvectors to new points, shape (n_new, n_modes) (Fowlkes et al. 2004).
 
-    The eigenvector equation expresses the value at a node by those of its neighbors. At a new point x with weights
-    ``a(x, i)`` to the nodes and degree ``d_x``, their sum, it gives for the normalized L
+    The eigenvector equation expresses the value at a node in terms of its neighbors. At a new point x with weights
+    ``a(x, i)`` to the nodes and their sum as degree ``d_x``, it gives for the normalized L
 
         q_j(x) = sum_i a(x, i) q_j(i) / sqrt(d_x d_i) / (1 - lambda_j),
 
-    and ``q_j(x) = sum_i a(x, i) q_j(i) / (d_x - lambda_j)`` for ``D - A``. A node gets its own value back.
+    and ``q_j(x) = sum_i a(x, i) q_j(i) / (d_x - lambda_j)`` for ``D - A``. At a node this reproduces its value.
 
-    No extension exists where lambda_j is 1 (or d_x), and nearby errors are amplified: the error of q_j is its residual
-    over ``|1 - lambda_j|``. Where that divisor (or ``|1 - lambda_j / d_x|``) is below 1e-3, or 1e-9 for low-rank
-    weights, the value is set to zero; so are all values at a point without weights.
+    No extension exists where lambda_j is 1 (or d_x), and close to that errors are amplified: the error of q_j is
+    its residual over ``|1 - lambda_j|``. Where that divisor (or ``|1 - lambda_j / d_x|``) is below 1e-3, or 1e-9
+    for low-rank weights, the value is set to zero; so are all values at a point without weights.
 
     Args:
-        spectrum: the eigenvectors.
+        spectrum: the eigenvectors to extend.
         graph: the graph they belong to, made from features.
         X_new: features of the new points, shape (n_new, n_features).
     """
@@ -53,8 +53,8 @@ def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -
     if isinstance(graph, Graph):
         return extend_weights(spectrum, graph.to_new(X_new))
     if isinstance(graph.factor, Tall):
-        made: Any = spectrum.vectors
-        return np.asarray(made.source.function(X_new))
+        vectors: Any = spectrum.vectors
+        return np.asarray(vectors.source.function(X_new))
     F, factor = graph.factor, graph.feature_map(X_new)
     inner = sum(F[rows].T @ _scaled(spectrum, rows) for rows in row_blocks(*spectrum.vectors.shape))
     degrees = np.ravel(factor @ graph.total)
@@ -62,7 +62,7 @@ def extend(spectrum: Spectrum, graph: Graph | LowRankGraph, X_new: MatrixLike) -
 
 
 def extend_weights(spectrum: Spectrum, weights: MatrixLike) -> Array:
-    """As `extend`, from the weights of the new points to the nodes, dense or sparse, (n_new, n_nodes)."""
+    """Like `extend`, but from the weights of new points to the nodes, dense or sparse, shape (n_new, n_nodes)."""
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     A: Matrix = to_float(weights, "Weights")
     if A.ndim != 2 or A.shape[1] != spectrum.n_nodes:
@@ -74,7 +74,7 @@ def extend_weights(spectrum: Spectrum, weights: MatrixLike) -> Array:
     if not (np.isfinite(entries).all() and entries.min(initial=0.0) >= 0):
         raise ValueError("Weights of new points must be finite and not negative.")
     degrees = np.asarray(A.sum(axis=1))
-    if spectrum.normalized:  # the weights of a few points are scaled, not the eigenvectors of all nodes
+    if spectrum.normalized:  # scaling the weights of a few points is cheaper than scaling the eigenvectors
         scale = 1 / np.sqrt(spectrum.degrees)
         A = (
             A * scale
@@ -85,23 +85,23 @@ def extend_weights(spectrum: Spectrum, weights: MatrixLike) -> Array:
 
 
 def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[np.bool_]:
-    """Which modes have a value at a new point that is more than noise, shape (n_modes,).
+    """Boolean mask of the modes whose extension to new points is more than noise, shape (n_modes,).
 
-    That value is an average of the mode over neighbors, with weights w_i, divided by ``1 - lambda_j``, or, for ``D -
-    A``, by ``1 - lambda_j / d_x`` at a typical node x. The signal in the average shrinks with the divisor, but its
-    noise does not: it stays at ``1 / sqrt(n)`` with ``n = 1 / sum_i w_i^2`` effective neighbors. A mode is believed if
-    its signal has at least half the power of its noise. The first mode that separates points is always believed, and so
-    are those down to half its divisor.
+    The extension averages the mode over neighbors, with weights w_i, and divides by ``1 - lambda_j`` or, for
+    ``D - A``, by ``1 - lambda_j / d_x`` at a typical node x. The signal in the average shrinks with the divisor;
+    the noise stays at ``1 / sqrt(n)`` with ``n = 1 / sum_i w_i^2`` effective neighbors. A mode is believed if its
+    signal has at least half the power of its noise. The first non-constant mode is always believed, and so are
+    those whose divisor is at least half of its divisor.
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect(graph, (Graph, LowRankGraph), "graph", "the graph that the spectrum was made from")
-    every = np.arange(*spread(graph.n_nodes).indices(graph.n_nodes))
-    some = every[np.linspace(0, every.size - 1, min(every.size, _N_ASKED)).astype(int)]
-    if isinstance(graph, LowRankGraph):  # of very many nodes some stand for all
-        squares = graph.n_nodes / every.size * squared_lengths(graph.factor[some] @ graph.factor[every].T)
+    nodes = np.arange(*spread(graph.n_nodes).indices(graph.n_nodes))
+    sample = nodes[np.linspace(0, nodes.size - 1, min(nodes.size, _N_SAMPLED)).astype(int)]
+    if isinstance(graph, LowRankGraph):  # sums over very many nodes are estimated from evenly spread ones
+        squares = graph.n_nodes / nodes.size * squared_lengths(graph.factor[sample] @ graph.factor[nodes].T)
     else:
-        squares = squared_lengths(graph.weights[some])
-    degrees = np.ravel(graph.degrees[some])
+        squares = squared_lengths(graph.weights[sample])
+    degrees = np.ravel(graph.degrees[sample])
     noise = 1 / np.sqrt(2 * np.median(degrees**2 / squares))
     scale = np.ones(1) if spectrum.normalized else degrees
     divisor = np.median(np.abs(1 - spectrum.values / scale[:, None]), axis=0)
@@ -110,23 +110,23 @@ def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[n
 
 
 def _scaled(spectrum: Spectrum, rows: slice) -> Array:
-    """Rows of ``D^{-1/2} Q`` for the normalized Laplacian, of Q for the other."""
+    """Rows of ``D^{-1/2} Q`` for the normalized Laplacian, of Q for ``D - A``."""
     vectors = spectrum.vectors[rows]
     return vectors / np.sqrt(spectrum.degrees[rows, None]) if spectrum.normalized else vectors
 
 
 def _divide(spectrum: Spectrum, sums: Array, degrees: Array, least: float, least_degree: float = 0.0) -> Array:
-    """The weighted sums over nodes, divided by what the eigenvector equation has at the new points.
+    """Extension at new points: weighted sums over nodes, divided as the eigenvector equation says.
 
-    Their degrees are raised to the least degree as those of nodes are.
+    Degrees of new points are raised to `least_degree`, like those of nodes.
     """
     alone = ~(degrees > 0)
     if alone.any():
         n = np.count_nonzero(alone)
-        told = f"{n:,} new points have" if n > 1 else "1 new point has"
-        warn(f"{told} no weight to any node: nothing is known of {'them' if n > 1 else 'it'}.")
+        subject = f"{n:,} new points have" if n > 1 else "1 new point has"
+        warn(f"{subject} no weight to any node: nothing is known of {'them' if n > 1 else 'it'}.")
     degrees = np.where(alone, 1.0, np.maximum(degrees, least_degree))[:, None]
     factor = 1 - spectrum.values / (1.0 if spectrum.normalized else degrees)
     sums = sums / (np.sqrt(degrees) if spectrum.normalized else degrees)
-    posed = (np.abs(factor) >= least) & ~alone[:, None]  # low-rank weights to a point may cancel, or be negative
-    return np.divide(sums, factor, out=np.zeros_like(sums), where=posed)
+    well_posed = (np.abs(factor) >= least) & ~alone[:, None]  # low-rank weights may cancel, or be negative
+    return np.divide(sums, factor, out=np.zeros_like(sums), where=well_posed)

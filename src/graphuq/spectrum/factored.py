@@ -1,4 +1,4 @@
-"""A graph with low-rank weights in; its whole spectrum out, without ever forming the weights."""
+"""A graph with low-rank weights in; its whole spectrum, computed without forming the weights, out."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from graphuq.spectrum.result import Array, Spectrum, signs
 from graphuq.tall import Tall, spread, tall
 
 _NOTHING = 1e-12  # sigma^2 below this is rounding: the eigenvalue is 1, like the rest
-_SMALL = 1e-6  # sigma^2 above this gives vectors that are orthonormal to nine digits and need no second look
-_ZERO = 1e-12  # an eigenvalue of L this small is zero, and stands for one more component
-_NEGATIVE = -1e-8  # one below this is no rounding
-_SPARSE_MODES = 300
+_SMALL = 1e-6  # sigma^2 above this gives vectors orthonormal to nine digits, with no second pass
+_ZERO = 1e-12  # an eigenvalue of L this small is zero: one more connected component
+_NEGATIVE = -1e-8  # an eigenvalue below this is not rounding
+_SPARSE_MODES = 300  # default number of modes for a sparse F
 
 
 def low_rank(
     graph: LowRankGraph, *, n_modes: int | None = None, at_most: int | None = None, progress: bool | None = None
 ) -> Spectrum:
-    """The spectrum of ``L = I - S S^T`` with ``S = D^{-1/2} F``, for weights ``A = F F^T`` (2.1).
+    """Spectrum of ``L = I - S S^T`` with ``S = D^{-1/2} F``, for weights ``A = F F^T`` (2.1).
 
-    The left singular vectors of S are eigenvectors of L with eigenvalues ``1 - sigma_j^2``. All other eigenvalues are
-    exactly 1, which the result records in `rest` unless `n_modes` cuts some off.
+    The left singular vectors of S are eigenvectors of L with eigenvalues ``1 - sigma_j^2``. All other eigenvalues
+    are exactly 1, which the result records in `rest` unless `n_modes` truncates the spectrum.
 
     S is never formed: its singular vectors come from a Gram matrix, summed over blocks of rows in one pass. This
-    squares sigma_j, but sigma_j^2 is all that is needed, accurate to the rounding of 1; a second pass makes the vectors
-    of small sigma_j orthonormal. q_0 is ``D^{1/2} 1``, normalized, and is removed from S first. On a disconnected graph
-    it is the first vector of the null space. For features in a store the eigenvectors are not stored: a row of them is
-    a product with a row of features, see `Eigenrows`.
+    squares sigma_j, but only sigma_j^2 is needed, and it is accurate to the rounding of 1; a second pass
+    orthonormalizes the vectors if some sigma_j is small. q_0 is ``D^{1/2} 1``, normalized, and is projected out of
+    S first. On a disconnected graph it is the first vector of the null space. For features in a store the
+    eigenvectors are not stored: each row is computed from a row of features, see `Eigenrows`.
 
     Where `graph.nystrom` has raised a degree above its row sum, L belongs to weights with the difference as a
     self-weight: q_0 is exact, and the residuals show the effect on the other vectors.
 
-    For a sparse F, which may have many columns, the leading singular vectors are found by products with F alone.
+    For a sparse F, which may have many columns, a truncated SVD needs only products with F.
 
     Args:
         graph: the weights, from `graph.cosine` or `graph.nystrom`.
-        n_modes: how many, q_0 included; by default all whose eigenvalue is not 1, for a sparse F up to 300.
-        at_most: the largest number of modes to return by default.
-        progress: whether to show a bar of blocks read, for features in a store.
+        n_modes: number of modes, q_0 included; by default all whose eigenvalue is not 1, for a sparse F up to 300.
+        at_most: upper limit on the default number of modes.
+        progress: whether to show a progress bar, for features in a store.
     """
     expect(graph, LowRankGraph, "graph", "a low-rank graph, as graph.cosine(X) makes")
     F = graph.factor
@@ -61,14 +61,14 @@ def low_rank(
     if at_most is not None:
         expect_whole(at_most, "at_most")
     rows = tall(F)
-    # R = [sqrt(d), S - sqrt(d) a^T] has small columns beside the first: S less its part along q_0, nearly
+    # R = [sqrt(d), S - sqrt(d) a^T]: the columns after the first are nearly S with q_0 projected out
     a = graph.total / (graph.total @ graph.total)
     products = _Products(graph.total, graph.least_degree, a)
     G, raised, raised_twice = summed(rows, products, shown=progress, desc="spectrum")
     length = np.sqrt(G[0, 0])
-    without_q0 = np.vstack([-G[0, 1:] / G[0, 0], np.eye(rank)])  # R times this is orthogonal to q_0, exactly
+    without_q0 = np.vstack([-G[0, 1:] / G[0, 0], np.eye(rank)])  # R @ without_q0 is exactly orthogonal to q_0
     squares, U = eigh(without_q0.T @ G @ without_q0)
-    kept = np.flatnonzero(squares > _NOTHING)[::-1]  # from the largest
+    kept = np.flatnonzero(squares > _NOTHING)[::-1]  # largest first
     n_found = 1 + kept.size
     n_modes = min(n_found, at_most or n_found) if n_modes is None else n_modes
     expect_count(n_modes, "n_modes", n_found, "the rank of the weights")
@@ -82,40 +82,41 @@ def low_rank(
     n_components = int(np.sum(values == 0))
 
     kept, values = kept[: n_modes - 1], values[:n_modes]
-    turn = np.hstack([np.eye(rank + 1)[:, :1] / length, without_q0 @ (U[:, kept] / np.sqrt(squares[kept]))])
-    again = squares[kept].min(initial=1.0) < _SMALL
+    coef = np.hstack([np.eye(rank + 1)[:, :1] / length, without_q0 @ (U[:, kept] / np.sqrt(squares[kept]))])
+    orthonormalize = squares[kept].min(initial=1.0) < _SMALL
     if isinstance(F, Tall):
-        X = F.source.given  # type: ignore[attr-defined]  # features, of which a graph in a store is made
+        X = F.source.given  # type: ignore[attr-defined]  # the features in the store
         times = graph.feature_map.times
-        if again:
+        if orthonormalize:
             (gram,) = summed(
-                X, partial(_gram, Eigenrows.of(graph, a, turn, times)), shown=progress, desc="orthonormal"
+                X, partial(_gram, Eigenrows.of(graph, a, coef, times)), shown=progress, desc="orthonormal"
             )
-            turn = turn @ solve_triangular(cholesky(gram), np.eye(n_modes))
-        turn *= signs(Eigenrows.of(graph, a, turn, times)(X[spread(n_nodes)]))  # whose largest entries decide
-        vectors = X.mapped(Eigenrows.of(graph, a, turn, times), n_modes)
+            coef = coef @ solve_triangular(cholesky(gram), np.eye(n_modes))
+        coef *= signs(Eigenrows.of(graph, a, coef, times)(X[spread(n_nodes)]))  # their largest entries decide
+        vectors = X.mapped(Eigenrows.of(graph, a, coef, times), n_modes)
     else:
-        vectors = rows.made(Eigenrows.of(graph, a, turn))
-        if again:
+        vectors = rows.made(Eigenrows.of(graph, a, coef))
+        if orthonormalize:
             vectors = vectors @ solve_triangular(cholesky(vectors.T @ vectors), np.eye(n_modes))
         vectors *= signs(vectors)
-    # L R T = R T - S S^T R T - raised R T, and S = R A
+    # L R T = R T - S S^T R T - E R T and S = R A, with T the coefficients and E as in `_Products`
     A = np.vstack([a, np.eye(rank)])
-    off = turn * (1 - values) - A @ (A.T @ (G @ turn))
-    squared = np.sum(off * (G @ off - 2 * raised @ turn), axis=0) + np.sum(turn * (raised_twice @ turn), axis=0)
+    defect = coef * (1 - values) - A @ (A.T @ (G @ coef))
+    squared = np.sum(defect * (G @ defect - 2 * raised @ coef), axis=0)
+    squared += np.sum(coef * (raised_twice @ coef), axis=0)
     rest = 1.0 if n_modes == n_found else None
     residuals = np.sqrt(np.maximum(squared, 0.0))
-    residuals[0] = 0.0  # L q_0 = 0 whatever the degrees are
+    residuals[0] = 0.0  # L q_0 = 0 whatever the degrees
     return Spectrum(values, vectors, residuals, graph.degrees, n_components, True, "low rank", rest)
 
 
 @dataclass(frozen=True, eq=False)
 class Eigenrows:
-    """Rows of eigenvectors from rows of F, or of features: ``q(x) = sqrt(d) c + f(x)^T T / sqrt(d)``, d the degree of x.
+    """Rows of eigenvectors from rows f of F, or of features: ``q = sqrt(d) c + f^T T / sqrt(d)``, d the degree.
 
     Attributes:
-        times: what multiplies F, given as what it is handed, and a matrix.
-        product: T, and ``F^T 1``, whose product with f(x) is the degree, shape (rank, n_modes + 1).
+        times: computes ``F M`` from its argument (rows of F, or of features) and a matrix M.
+        product: T, and ``F^T 1`` as last column, whose product with f is the degree, shape (rank, n_modes + 1).
         constant: c, shape (n_modes,).
         least_degree: see `LowRankGraph`.
     """
@@ -126,50 +127,50 @@ class Eigenrows:
     least_degree: float
 
     @classmethod
-    def of(cls, graph: LowRankGraph, a: Array, turn: Array, times: Any = np.matmul) -> Eigenrows:
-        """From what turns ``[sqrt(d), f / sqrt(d) - sqrt(d) a]`` into eigenvectors."""
-        product = np.column_stack([turn[1:], graph.total])
-        return cls(times, product, turn[0] - a @ turn[1:], graph.least_degree)
+    def of(cls, graph: LowRankGraph, a: Array, coef: Array, times: Any = np.matmul) -> Eigenrows:
+        """From the coefficients that map rows ``[sqrt(d), f / sqrt(d) - sqrt(d) a]`` to rows of eigenvectors."""
+        product = np.column_stack([coef[1:], graph.total])
+        return cls(times, product, coef[0] - a @ coef[1:], graph.least_degree)
 
     def cut(self, columns: slice) -> Eigenrows:
-        """Some of the eigenvectors."""
+        """The same for a slice of the eigenvectors."""
         product = np.column_stack([self.product[:, :-1][:, columns], self.product[:, -1]])
         return replace(self, product=product, constant=self.constant[columns])
 
     def __call__(self, X: Any) -> Array:
-        """The rows, shape (n, n_modes)."""
-        found = self.times(X, self.product)
-        degree = np.maximum(found[:, -1:], self.least_degree)
-        root = np.sqrt(np.where(degree > 0, degree, np.inf))  # a point without weights has no value
-        return np.where(degree > 0, root, 0.0) * self.constant + found[:, :-1] / root
+        """Rows of the eigenvectors, shape (n, n_modes)."""
+        products = self.times(X, self.product)
+        degree = np.maximum(products[:, -1:], self.least_degree)
+        root = np.sqrt(np.where(degree > 0, degree, np.inf))  # a point without weights gets zeros
+        return np.where(degree > 0, root, 0.0) * self.constant + products[:, :-1] / root
 
 
 @dataclass(frozen=True, eq=False)
 class _Products:
-    """``R^T R``, and the same over nodes whose degree was raised, by what share, once and twice."""
+    """``R^T R``, ``R^T E R`` and ``R^T E^2 R``; the diagonal matrix E is the share added to each raised degree."""
 
     total: Array
     least_degree: float
     a: Array
 
     def __call__(self, F: Array) -> tuple[Array, Array, Array]:
-        own = F @ self.total[:, None]
-        degree = np.maximum(own, self.least_degree)
+        row_sum = F @ self.total[:, None]
+        degree = np.maximum(row_sum, self.least_degree)
         root = np.sqrt(degree)
         R = np.hstack([root, F / root - root * self.a])
-        high = np.flatnonzero(own < degree)
-        share, some = 1 - own[high] / degree[high], R[high]
-        return R.T @ R, some.T @ (share * some), some.T @ (share**2 * some)
+        raised = np.flatnonzero(row_sum < degree)
+        share, R_raised = 1 - row_sum[raised] / degree[raised], R[raised]
+        return R.T @ R, R_raised.T @ (share * R_raised), R_raised.T @ (share**2 * R_raised)
 
 
 def _gram(function: Callable[[Array], Array], F: Array) -> tuple[Array]:
-    """``V^T V`` of what is made of rows."""
+    """``V^T V`` for the rows V that a function computes."""
     V = function(F)
     return (V.T @ V,)
 
 
 def _of_sparse(graph: LowRankGraph, n_modes: int) -> Spectrum:
-    """The leading modes: S less its part along q_0 is sparse less a matrix of rank one."""
+    """Leading modes for a sparse F: S with q_0 projected out is a sparse matrix minus one of rank one."""
     S = diags_array(1 / np.sqrt(graph.degrees)) @ graph.factor
     q0 = np.sqrt(graph.degrees) / np.linalg.norm(np.sqrt(graph.degrees))
     start = np.random.default_rng(0).standard_normal(min(S.shape))

@@ -1,4 +1,4 @@
-"""A Laplacian in; all its eigenpairs, or the first few, out, by LAPACK."""
+"""A Laplacian in; all its eigenpairs, or the first few, by LAPACK, out."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from graphuq.spectrum.result import Spectrum, assemble, null_space
 def dense(L: Laplacian, *, n_modes: int | None = None) -> Spectrum:
     """All eigenpairs of L (2.3), or the first `n_modes`, from one dense eigenproblem.
 
-    The null space Z is known in closed form. LAPACK gets ``L + s Z Z^T`` with s above the spectrum, which moves Z out
-    of the way: the other eigenvectors are then orthogonal to Z up to rounding, however small the gap above zero. Time
-    grows as N^3 and memory as N^2: 2,000 nodes take about a second.
+    The null space Z is known in closed form. LAPACK gets ``L + s Z Z^T`` with s above the spectrum, which shifts Z
+    out of the way: the other eigenvectors are then orthogonal to Z up to rounding, however small the spectral gap.
+    Time grows as N^3 and memory as N^2: 2,000 nodes take about a second.
     """
     expect(L, Laplacian, "L", "a Laplacian, as laplacian.normalized(graph) makes")
     n_nodes = L.degrees.size
@@ -31,7 +31,7 @@ def dense(L: Laplacian, *, n_modes: int | None = None) -> Spectrum:
         f"LAPACK, with matrices of {n_nodes:,} x {n_nodes:,} numbers,",
         "Use spectrum.leading with fewer modes than a third of the nodes.",
     )
-    above = 3.0 if L.is_normalized else 3 * L.degrees.max()  # eigenvalues end at 2, or at twice the degree
+    above = 3.0 if L.is_normalized else 3 * L.degrees.max()  # above the largest eigenvalue, 2 or twice the degree
     shifted = (above * Z) @ Z.T
     shifted += L.matrix if isinstance(L.matrix, np.ndarray) else L.matrix.toarray()
     if n_modes == n_nodes:

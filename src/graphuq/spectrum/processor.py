@@ -1,4 +1,4 @@
-"""What the block iteration of `chebyshev` does with its vectors, on this processor."""
+"""Blocks of vectors in; the same filtered and rotated, for the iteration of `chebyshev`, on the CPU, out."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Array = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
 Matrix = Floats | csr_array
 
-LARGEST_LOG = 40.0  # of a recurrence that grows: exp of twice this is still a float32
-_BLOCK = 32  # columns filtered together; a few such blocks stay in the cache
-_ROWS = 4096  # rows rotated together; a few such blocks stay in the cache
+LARGEST_LOG = 40.0  # log of the growth allowed between rescalings: exp of twice this still fits a float32
+_BLOCK = 32  # columns filtered together; a few such blocks fit in the cache
+_ROWS = 4096  # rows rotated together; a few such blocks fit in the cache
 
 
 class OnProcessor:
-    """Vectors in memory; two more arrays of their size are held, the filtered vectors and L times them.
+    """Operations on vectors in memory; holds two more arrays of their size, the filtered vectors W and L W.
 
     Args:
         matrix: L.
-        Z: its null space, shape (n_nodes, n_null).
-        vectors: shape (n_nodes, width); rotated ones are written there.
+        Z: orthonormal basis of its null space, shape (n_nodes, n_null).
+        vectors: shape (n_nodes, width); overwritten with the rotated vectors.
     """
 
     def __init__(self, matrix: Matrix, Z: Array, vectors: Floats) -> None:
@@ -42,37 +42,37 @@ class OnProcessor:
 
         Args:
             vectors: shape (n_nodes, width).
-            degrees: of the filter of each.
-            rough: whose residual is so large that single precision will do.
-            bounds: of the part that is filtered out, and after how many steps to scale.
+            degrees: filter degree of each vector.
+            rough: which vectors have residuals so large that single precision suffices.
+            bounds: ends of the interval that is damped, and the number of steps between rescalings.
         """
         cut, upper, every = bounds
-        twice = [_twice(each, cut, upper) for each in self._operators]
+        twice = [_twice(operator, cut, upper) for operator in self._operators]
 
-        def one(start: int) -> None:
+        def filter_block(start: int) -> None:
             columns = slice(start, start + _BLOCK)
-            kind = 0 if rough[columns].all() else -1
-            X = np.ascontiguousarray(vectors[:, columns], dtype=self._operators[kind].dtype)
-            X = _filter(twice[kind], X, int(degrees[columns].max()), every)
+            precision = 0 if rough[columns].all() else -1
+            X = np.ascontiguousarray(vectors[:, columns], dtype=self._operators[precision].dtype)
+            X = _filter(twice[precision], X, int(degrees[columns].max()), every)
             X = complement(self._Z, X.astype(vectors.dtype, copy=False))
             self._W[:, columns], self._LW[:, columns] = X, self._exact @ X
 
         starts = range(0, vectors.shape[1], _BLOCK)
-        if isinstance(self._exact, np.ndarray):  # all there is are its products, and these have their own threads
+        if isinstance(self._exact, np.ndarray):  # all the work is in BLAS, which has its own threads
             with blas_threads(vectors.size * len(vectors)):
-                deque(map(one, starts), 0)
-        else:  # columns are independent, and sparse products leave Python's lock
-            deque(in_threads(one, starts), 0)
+                deque(map(filter_block, starts), 0)
+        else:  # columns are independent, and sparse products release the GIL
+            deque(in_threads(filter_block, starts), 0)
         return self._W, self._LW
 
     def products(self, W: Floats, LW: Floats) -> Any:
         """``W^T W`` and ``W^T L W`` in float64: nearly dependent columns need every digit."""
 
-        def one(rows: slice) -> Array:
+        def of_rows(rows: slice) -> Array:
             part = W[rows].astype(np.float64, copy=False)
             return np.array([part.T @ part, part.T @ LW[rows].astype(np.float64, copy=False)])
 
-        return summed(one, len(W))
+        return summed(of_rows, len(W))
 
     def independent(self, W: Floats) -> tuple[Any, Any]:
         """Orthonormal columns with the span of W, and L times them."""
@@ -80,53 +80,54 @@ class OnProcessor:
         return Q, self._exact @ Q
 
     def rotated(self, W: Floats, LW: Floats, U: Array, values: Array) -> tuple[Any, Array]:
-        """``W U`` and the squares of ``L W U - W U diag(values)``, column by column."""
-        turn, scale = U.astype(W.dtype), values.astype(W.dtype)
+        """``W U``, and the squared norms of the columns of ``L W U - W U diag(values)``."""
+        rotation, scale = U.astype(W.dtype), values.astype(W.dtype)
 
-        def one(rows: slice) -> Floats:
-            np.matmul(W[rows], turn, out=self._out[rows])
-            R = LW[rows] @ turn - self._out[rows] * scale
+        def rotate_rows(rows: slice) -> Floats:
+            np.matmul(W[rows], rotation, out=self._out[rows])
+            R = LW[rows] @ rotation - self._out[rows] * scale
             return np.einsum("ij,ij->j", R, R)
 
-        return self._out, summed(one, len(W)).astype(np.float64)
+        return self._out, summed(rotate_rows, len(W)).astype(np.float64)
 
 
 def summed(work: Callable[[slice], Floats], n_rows: int) -> Any:
-    """What work makes of blocks of rows, added up; in their order, so that threads do not change the sum."""
+    """Sum of `work` over blocks of rows, added in order, so that threads do not change the result."""
     return sum(in_threads(work, (slice(first, first + _ROWS) for first in range(0, n_rows, _ROWS))))
 
 
 def _twice(matrix: Matrix, cut: float, upper: float) -> Callable[[Floats], Floats]:
-    """``X -> 2 t X`` with ``t = (center - L) / radius`` of [cut, upper]; a sparse t is made, which saves passes over X."""
+    """``X -> 2 t X`` with ``t = (center - L) / radius`` of [cut, upper]; sparse, 2 t is formed to save passes."""
     factor, shift = -4 / (upper - cut), 2 * (upper + cut) / (upper - cut)
     if isinstance(matrix, np.ndarray):
         return lambda X: factor * (matrix @ X) + shift * X
-    moved = matrix * matrix.dtype.type(factor)
-    moved.setdiag(moved.diagonal() + moved.dtype.type(shift))
-    return lambda X: moved @ X
+    twice = matrix * matrix.dtype.type(factor)
+    twice.setdiag(twice.diagonal() + twice.dtype.type(shift))
+    return lambda X: twice @ X
 
 
 def _filter(twice: Callable[[Floats], Floats], X: Floats, degree: int, every: int) -> Floats:
-    """``T_degree(t) X`` up to a factor, T the Chebyshev polynomial, given ``X -> 2 t X``.
+    """``T_degree(t) X`` up to a scalar factor, T the Chebyshev polynomial, given ``X -> 2 t X``.
 
-    The recurrence ``T_{d+1} = 2 t T_d - T_{d-1}`` grows like ``exp(d growth)``: it is scaled down every so many steps.
+    The recurrence ``T_{d+1} = 2 t T_d - T_{d-1}`` grows like ``exp(d growth)``: it is rescaled after `every`
+    steps.
     """
     if degree == 0:
         return X
     scale = X.dtype.type(np.exp(-LARGEST_LOG))
-    before, X = X, twice(X) / 2
+    previous, X = X, twice(X) / 2
     for step in range(1, degree):
         W = twice(X)
-        W -= before
-        before, X = X, W
+        W -= previous
+        previous, X = X, W
         if step % every == 0:
-            before *= scale
+            previous *= scale
             X *= scale
     return X
 
 
 def complement(Z: Any, X: Any) -> Any:
-    """The columns of X made orthogonal to Z and of length one; twice, since the first time may cancel."""
+    """Columns of X made orthogonal to Z and of unit length; twice, since the first pass may cancel digits."""
     for _ in range(2):
         X = X - Z @ (Z.T @ X)
         X /= (X * X).sum(axis=0) ** 0.5 + np.finfo(X.dtype).tiny

@@ -1,6 +1,6 @@
-"""The eigenpairs of a graph Laplacian, with what is needed to check, extend and store them.
+"""Eigenpairs of a graph Laplacian in; a `Spectrum` that can be checked, extended and stored out.
 
-Every spectrum has an exact null space, ascending values, fixed signs, and known residuals.
+Every spectrum has an exact null space, ascending eigenvalues, fixed signs, and known residuals.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 FORMAT = "graphuq spectrum 2"
 _ARRAYS = ("values", "vectors", "residuals", "degrees")
-# Entries this close to the largest count as equal to it, so that rounding does not decide a sign.
+# Entries within this relative distance of the largest count as equal to it, so that rounding decides no sign.
 _TIE = 1e-6
 
 
@@ -30,14 +30,14 @@ class Spectrum:
 
     Attributes:
         values: eigenvalues in ascending order, shape (n_modes,); the first is exactly 0.
-        vectors: orthonormal eigenvectors as columns, shape (n_nodes, n_modes), each with its
-            largest entry in absolute value positive.
+        vectors: orthonormal eigenvectors as columns, shape (n_nodes, n_modes); in each, the entry of largest
+            absolute value is positive.
         residuals: ``|L q_j - lambda_j q_j|``, shape (n_modes,).
         degrees: row sums of the weights, shape (n_nodes,).
-        n_components: connected components of the graph.
+        n_components: number of connected components of the graph.
         normalized: whether L is the symmetric normalized Laplacian (2.1) or ``D - A``.
         method: how the eigenpairs were computed.
-        rest: the common value of all eigenvalues not listed, if known exactly (1 for low-rank weights), else None.
+        rest: common value of all eigenvalues not listed, if known exactly (1 for low-rank weights), else None.
     """
 
     values: Array = field(repr=False)
@@ -72,29 +72,29 @@ class Spectrum:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one file, completely or not at all."""
+        """Write to one file, atomically."""
         facts, arrays = self.pack()
         archive.write(expect_path(path), FORMAT, facts, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Spectrum:
-        """Read what `save` wrote. Nothing in the file is executed."""
+        """Read a file written by `save`. Nothing in the file is executed."""
         facts, arrays = archive.read(expect_path(path), FORMAT, "a spectrum")
-        found: dict[str, Any] = {**arrays, **facts}
-        return cls(**found)
+        attributes: dict[str, Any] = {**arrays, **facts}
+        return cls(**attributes)
 
     def pack(self) -> tuple[dict[str, Any], archive.Arrays]:
-        """Everything as facts and arrays, by the names of the attributes."""
+        """All attributes by name: scalars and strings ("facts"), and arrays."""
         facts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _ARRAYS}
         return facts, {name: getattr(self, name) for name in _ARRAYS}
 
 
 def null_space(L: Laplacian) -> Array:
-    """The eigenvectors of eigenvalue 0, in closed form: one for each connected component.
+    """Eigenvectors of eigenvalue 0 in closed form, one per connected component, shape (n_nodes, n_components).
 
     ``D^{1/2} 1`` on the component and zero elsewhere, normalized to length one, for the normalized
     Laplacian (Sec. 2.1); the indicator of the component for ``D - A``. Components are in the order of
-    their first nodes. Shape (n_nodes, n_components).
+    their first nodes.
     """
     root = np.sqrt(L.degrees) if L.is_normalized else np.ones_like(L.degrees)
     Z = np.zeros((root.size, L.n_components))
@@ -103,7 +103,7 @@ def null_space(L: Laplacian) -> Array:
 
 
 def signs(vectors: Array) -> Array:
-    """What makes the entry of largest absolute value of each column positive; among equals the first decides."""
+    """Sign of the entry of largest absolute value in each column; of equal entries the first decides."""
     peak = (1 - _TIE) * np.maximum(vectors.max(axis=0), -vectors.min(axis=0))
     leader = np.argmax((vectors >= peak) | (vectors <= -peak), axis=0)
     return np.sign(vectors[leader, np.arange(vectors.shape[1])])
@@ -112,7 +112,7 @@ def signs(vectors: Array) -> Array:
 def assemble(
     L: Laplacian, Z: Array, values: Array, vectors: Array, method: str, residuals: Array | None = None
 ) -> Spectrum:
-    """The null space and the other eigenpairs, in ascending order, as one checked Spectrum."""
+    """Spectrum made of the null space Z and the other eigenpairs, in ascending order, with signs fixed."""
     if residuals is None:
         residuals = np.linalg.norm(L.matrix @ vectors - vectors * values, axis=0)
     residuals = np.concatenate([np.linalg.norm(L.matrix @ Z, axis=0), residuals])
