@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -60,9 +59,11 @@ class OnProcessor:
         starts = range(0, vectors.shape[1], _BLOCK)
         if isinstance(self._exact, np.ndarray):  # all the work is in BLAS, which has its own threads
             with blas_threads(vectors.size * len(vectors)):
-                deque(map(filter_block, starts), 0)
+                for start in starts:
+                    filter_block(start)
         else:  # columns are independent, and sparse products release the GIL
-            deque(in_threads(filter_block, starts), 0)
+            for _ in in_threads(filter_block, starts):
+                pass
         return self._W, self._LW
 
     def products(self, W: Floats, LW: Floats) -> Any:
