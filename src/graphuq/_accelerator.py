@@ -1,4 +1,4 @@
-"""Whether JAX has a GPU and what is worth sending there, in shapes that it knows; products as precise as here."""
+"""Functions and arrays in; the same compiled, padded to few shapes and run on a GPU in full precision, out."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Matrices there have sizes that are multiples of such a number: every other shape would be compiled anew, for seconds.
+# Matrices on the GPU are padded to multiples of these: each new shape is compiled anew, which takes seconds.
 WIDTH, SWEEP_WIDTH = 64, 256
-# Multiplications of a sweep from which on hundreds of sweeps are worth those seconds: here it would take 5 ms and more.
+# Multiplications per sweep from which hundreds of sweeps repay that time: on the CPU a sweep takes 5 ms or more.
 LEAST_SWEEP = 5e7
 
 
 def is_there() -> bool:
-    """Whether there is one."""
+    """Whether JAX has a GPU."""
     import jax
 
     return jax.default_backend() == "gpu"
 
 
 def takes_sweeps(n_multiplications: float) -> bool:
-    """Whether sweeps of expectation propagation of this size go there, if there is one."""
+    """Whether sweeps of expectation propagation of this size run on a GPU."""
     return n_multiplications >= LEAST_SWEEP and is_there()
 
 
 @cache
 def compiled(function: Callable[..., Any], *, static: tuple[int, ...] = ()) -> Callable[..., Any]:
-    """For there, once for every shape, without the seconds in which XLA tries all products there are for the quickest.
+    """Compile for the GPU, once per shape, without the seconds of XLA's autotuning of matrix products.
 
-    Sweeps of many classes do without this, hundreds of one shape: of 800 labels they took a quarter less with the quickest.
+    Sweeps of many classes do not use this, since hundreds have one shape: with 800 labels autotuning saved a
+    quarter.
     """
     import jax
 
@@ -40,22 +41,22 @@ def compiled(function: Callable[..., Any], *, static: tuple[int, ...] = ()) -> C
 
 
 def sent(function: Callable[..., Any], *data: Any) -> Callable[..., Any]:
-    """A function of data that go there once, and of what it is handed later; in doubles."""
+    """Bind the first arguments of a function to data sent to the GPU once; computes in float64."""
     import jax
 
     with precise():
-        there = jax.device_put(data)
+        on_device = jax.device_put(data)
 
     def call(*more: Any) -> Any:
         with precise():
-            return function(*there, *more)
+            return function(*on_device, *more)
 
     return call
 
 
 @contextmanager
 def precise(dtype: Any = np.float64) -> Iterator[None]:
-    """Doubles where they are asked for, and no products with numbers cut to ten bits."""
+    """Context with float64 enabled if `dtype` is that, and matrix products in full precision instead of TF32."""
     import jax
 
     with jax.enable_x64(dtype == np.float64), jax.default_matmul_precision("highest"):
@@ -63,7 +64,7 @@ def precise(dtype: Any = np.float64) -> Iterator[None]:
 
 
 def processor() -> Any:
-    """JAX's CPU, for what is too small to be sent away; None where JAX was told to do without it."""
+    """JAX's CPU device, for work too small for the GPU; None where JAX is configured without it."""
     import jax
 
     try:
@@ -73,19 +74,19 @@ def processor() -> Any:
 
 
 def widened(x: NDArray[Any], *axes: int, width: int = WIDTH) -> NDArray[Any]:
-    """With zeros up to multiples of the width along some axes."""
+    """Pad x with zeros to multiples of the width along the given axes."""
     return np.pad(x, [(0, -size % width if axis in axes else 0) for axis, size in enumerate(x.shape)])
 
 
 def whole_block(x: Any, n_rows: int) -> Any:
-    """With rows of zeros, if it has fewer."""
+    """Pad x with rows of zeros to `n_rows`."""
     return x if len(x) == n_rows else np.pad(x, ((0, n_rows - len(x)), *[(0, 0)] * (x.ndim - 1)))
 
 
 def inverse_root(matrix: Any) -> Any:
-    """The same as `sweeps.inverse_root`."""
+    """JAX counterpart of `sweeps.inverse_root`."""
     import jax.numpy as jnp
     from jax.scipy.linalg import solve_triangular
 
-    one = jnp.eye(len(matrix), dtype=matrix.dtype)
-    return solve_triangular(jnp.linalg.cholesky(one + matrix), one, lower=True).T
+    identity = jnp.eye(len(matrix), dtype=matrix.dtype)
+    return solve_triangular(jnp.linalg.cholesky(identity + matrix), identity, lower=True).T

@@ -1,4 +1,4 @@
-"""Columns of a matrix that several objects hold in; what pickle and joblib store of them, the matrix once, out."""
+"""Views of columns of a shared matrix in; a form that pickle and joblib store with the matrix only once out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Shared:
-    """A matrix as one object: pickle and joblib know objects again, but not arrays."""
+    """A matrix wrapped in one object per array: pickle and joblib recognize repeated objects, but not arrays."""
 
     known: ClassVar[WeakValueDictionary[int, Shared]] = WeakValueDictionary()
 
@@ -18,26 +18,26 @@ class Shared:
 
     @classmethod
     def of(cls, array: Any) -> Shared:
-        """One object as long as someone holds it."""
-        found = cls.known.get(id(array))
-        if found is None or found.array is not array:
-            found = cls.known[id(array)] = cls(array)
-        return found
+        """The wrapper of an array: the same one as long as anything refers to it."""
+        shared = cls.known.get(id(array))
+        if shared is None or shared.array is not array:
+            shared = cls.known[id(array)] = cls(array)
+        return shared
 
 
 def packed(vectors: Any) -> Any:
-    """The matrix that these are columns of, and which; themselves where they are not some of its columns."""
+    """Shared matrix and column range (first, last) of a view of columns; any other array unchanged."""
     base = getattr(vectors, "base", None)
     if not isinstance(base, np.ndarray) or base.ndim != 2 or base.strides != vectors.strides:
         return vectors
     first = (vectors.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // base.itemsize
     last = first + vectors.shape[1]
-    same = len(base) == len(vectors) and base.flags.c_contiguous and last <= base.shape[1]
-    return (Shared.of(base), first, last) if same else vectors
+    is_view = len(base) == len(vectors) and base.flags.c_contiguous and last <= base.shape[1]
+    return (Shared.of(base), first, last) if is_view else vectors
 
 
 def unpacked(stored: Any) -> Any:
-    """The columns again."""
+    """Inverse of `packed`."""
     if not isinstance(stored, tuple):
         return stored
     shared, first, last = stored

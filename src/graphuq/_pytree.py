@@ -1,4 +1,4 @@
-"""Frozen dataclasses that JAX can look into: fields in, a pytree node out."""
+"""Dataclass fields in; a frozen dataclass that is a JAX pytree node out."""
 
 from __future__ import annotations
 
@@ -12,34 +12,33 @@ T = TypeVar("T")
 
 
 def static(**settings: Any) -> Any:
-    """A field that is part of a node's shape: not traced, and compiled anew for each value."""
+    """A field that is static metadata of the pytree: not traced, and recompiled for each value."""
     return field(metadata={"static": True}, **settings)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, static))
 def pytree(cls: type[T]) -> type[T]:
-    """Make `cls` a frozen dataclass whose fields, but for `static` ones, are traced by JAX.
+    """Make `cls` a frozen dataclass whose fields, except `static` ones, are traced by JAX.
 
-    Values are checked in ``__post_init__`` when a person makes an object, and not again when
-    JAX rebuilds it around tracers: rebuilding bypasses ``__init__``. An object equals only itself, since arrays are
-    among its fields.
+    Values are validated in ``__post_init__`` when user code creates an object, but not when JAX rebuilds it around
+    tracers, which bypasses ``__init__``. Objects compare by identity, since some fields are arrays.
     """
     frozen: Any = dataclass(frozen=True, eq=False)(cls)
-    fixed = [each.name for each in fields(frozen) if each.metadata.get("static")]
-    names = [each.name for each in fields(frozen) if each.name not in fixed]
+    static_names = [each.name for each in fields(frozen) if each.metadata.get("static")]
+    names = [each.name for each in fields(frozen) if each.name not in static_names]
 
-    def shape(node: Any) -> tuple[Any, ...]:
-        return tuple(getattr(node, name) for name in fixed)
+    def metadata(node: Any) -> tuple[Any, ...]:
+        return tuple(getattr(node, name) for name in static_names)
 
     def flatten(node: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return tuple(getattr(node, name) for name in names), shape(node)
+        return tuple(getattr(node, name) for name in names), metadata(node)
 
     def flatten_with_keys(node: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return tuple((jax.tree_util.GetAttrKey(name), getattr(node, name)) for name in names), shape(node)
+        return tuple((jax.tree_util.GetAttrKey(name), getattr(node, name)) for name in names), metadata(node)
 
-    def unflatten(fixed_values: tuple[Any, ...], leaves: Any) -> Any:
+    def unflatten(static_values: tuple[Any, ...], leaves: Any) -> Any:
         node = object.__new__(frozen)
-        for name, value in zip([*fixed, *names], [*fixed_values, *leaves], strict=True):
+        for name, value in zip([*static_names, *names], [*static_values, *leaves], strict=True):
             object.__setattr__(node, name, value)
         return node
 
@@ -48,6 +47,6 @@ def pytree(cls: type[T]) -> type[T]:
 
 
 def traced(owner: Any, name: str) -> Partial:
-    """A method as JAX takes it: traced through a pytree, so that other values need no new compilation, else a constant."""
+    """A bound method for JAX; an owner that is a pytree is traced, so that new values need no recompilation."""
     is_leaf = jax.tree_util.all_leaves([owner])
     return Partial(getattr(owner, name)) if is_leaf else Partial(getattr(type(owner), name), owner)

@@ -1,4 +1,4 @@
-"""The size of a product, or work on many parts, in; how many threads share it, or what they made of the parts, out."""
+"""The size of a product, or a function and many parts, in; a limit on BLAS threads, or results in order, out."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 Part = TypeVar("Part")
 Made = TypeVar("Made")
 
-# From here on threads share the work of a product: on two cores they gain nothing before.
+# Products larger than this use several BLAS threads: measured on two cores, these gain nothing below.
 MANY_MULTIPLICATIONS = 1e9
 
 
 @cache
 def _blas() -> Any:
-    import scipy.linalg  # noqa: F401  # its library is another than NumPy's, and is found once it is loaded
+    import scipy.linalg  # noqa: F401  # may bring a BLAS other than NumPy's, which is found only once loaded
 
     return ThreadpoolController().select(user_api="blas")
 
 
 class _OneThread:
-    """One thread from when the first enters until the last has left: the number is that of the whole process."""
+    """Reentrant limit to one BLAS thread, lifted when the last user leaves: the setting is process-wide."""
 
     def __init__(self) -> None:
         self._lock, self._inside = Lock(), 0
@@ -51,16 +51,17 @@ _ONE = _OneThread()
 
 
 def blas_threads(n_multiplications: float) -> AbstractContextManager[Any]:
-    """One thread for small matrices: there, threads that wait for each other cost more than they bring,
-    most of all on a busy machine.
+    """Context that limits BLAS to one thread for small products.
+
+    There, synchronization costs more than threads gain, most of all on a busy machine.
     """
     return nullcontext() if n_multiplications > MANY_MULTIPLICATIONS else _ONE
 
 
 def in_threads(work: Callable[[Part], Made], parts: Iterable[Part]) -> Iterator[Made]:
-    """What work makes of each part, in their order: a part for each core at a time, and its products on that core alone.
+    """Results of `work` on each part, in order: one part per core at a time, with single-threaded BLAS.
 
-    Threads of the linear algebra library wait for each other at every product, and burn the time.
+    Threads inside BLAS would wait for each other at every product, at full CPU load.
     """
     n_threads = os.cpu_count() or 1
     with blas_threads(0), ThreadPoolExecutor(n_threads) as pool:
@@ -68,10 +69,10 @@ def in_threads(work: Callable[[Part], Made], parts: Iterable[Part]) -> Iterator[
 
 
 def in_order(handed_out: Iterable[Any], ahead: int) -> Iterator[Any]:
-    """The results of what is handed out, in its order; of no more than so many parts at a time."""
+    """Results of futures in order, with at most `ahead` of them pending while the next is submitted."""
     pending: deque[Any] = deque()
-    for each in handed_out:
-        pending.append(each)
+    for future in handed_out:
+        pending.append(future)
         if len(pending) > ahead:
             yield pending.popleft().result()
     while pending:

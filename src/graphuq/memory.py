@@ -1,4 +1,4 @@
-"""What a computation will take in; whether this process may have it, by any limit that it is under, out."""
+"""The memory that a computation needs in; an error if it exceeds any limit on this process out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-# Cgroups name their limit, their use, and the cache in it that is given up when asked for, differently.
+# Cgroup v2 and v1: root folder, files with the limit and the usage, and the reclaimable page cache in that usage.
 _CGROUPS = (
     ("/sys/fs/cgroup", "memory.max", "memory.current", ("inactive_file", "active_file")),
     (
@@ -18,29 +18,29 @@ _CGROUPS = (
     ),
 )
 
-# Of addresses: JAX, SciPy and scikit-learn loaded, with their threads, and a small problem.
+# Address space needed to start: JAX, SciPy and scikit-learn loaded, with their threads, and a small problem.
 BEGINNING = 1.5e9
-# What a process has of what a limit is on.
+# Field of /proc/self/status with the usage that each limit applies to.
 _USED = {"RLIMIT_AS": "VmSize", "RLIMIT_DATA": "VmData"}
 
 
 class NoRoom(MemoryError):
-    """What will take more memory than there is, in a sentence that says how much."""
+    """Raised before a computation that needs more memory than is available; the message says how much."""
 
 
 def room() -> float:
-    """Bytes that this process can still have: the least that the machine, its cgroups and its ulimits leave."""
+    """Bytes that this process can still allocate: the minimum over the machine, its cgroups and its ulimits."""
     return max(0.0, min([_machine(), *_cgroups(), *_ulimits()]))
 
 
 def check_room(needed: float, what: str, remedy: str) -> None:
-    """Refuse what will not fit, before it is begun: to run out of memory inside XLA or BLAS ends the process."""
+    """Refuse a computation that will not fit before it starts: running out of memory in XLA or BLAS is fatal."""
     if needed > (left := room()):
         raise NoRoom(f"{what} takes {size_in_words(needed)}, but {size_in_words(left)} are free. {remedy}")
 
 
 def check_beginning() -> None:
-    """Refuse a limit on addresses in which the libraries would not find room: XLA's threads then end the process."""
+    """Refuse a limit on address space too small for the libraries: XLA's threads would abort the process."""
     if (left := min(_ulimits("RLIMIT_AS"), default=float("inf"))) < BEGINNING:
         raise NoRoom(
             f"{size_in_words(BEGINNING)} of addresses are needed to begin with, but {size_in_words(left)} are left: raise ulimit -v."
@@ -48,20 +48,21 @@ def check_beginning() -> None:
 
 
 def check_disk(folder: Path, needed: float, what: str) -> None:
-    """Refuse what a disk has no space for."""
-    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
-    if needed > (left := shutil.disk_usage(there).free):
+    """Refuse to write more than fits on the disk of a folder, which need not exist yet."""
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if needed > (left := shutil.disk_usage(existing).free):
         raise OSError(
-            f"{what} takes {size_in_words(needed)}, but {size_in_words(left)} are free in {there}: choose another folder."
+            f"{what} takes {size_in_words(needed)}, but {size_in_words(left)} are free in {existing}: choose another folder."
         )
 
 
 def size_in_words(size: float) -> str:
-    """Bytes for a person."""
+    """Number of bytes as text, in MB or GB."""
     return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e6:,.1f} MB"
 
 
 def _machine() -> float:
+    """Bytes available on the machine or, where the system does not say, its physical memory."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             return 1024.0 * int(dict(line.split(":") for line in lines)["MemAvailable"].split()[0])
@@ -74,26 +75,26 @@ def _machine() -> float:
 
 
 def _cgroups() -> Iterator[float]:
-    """What each cgroup that the process is in leaves; inside a container its own is at the root."""
+    """Bytes left by each cgroup that contains the process; inside a container its own is at the root."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="ascii").split()
     except OSError:  # not Linux
         return
     paths = {line.split(":")[1]: line.split(":")[2] for line in lines}
-    for (top, most, now, cache), kind in zip(_CGROUPS, ("", "memory"), strict=True):
-        inner = Path(top + paths.get(kind, "/"))
-        for folder in (inner, *(each for each in inner.parents if str(each).startswith(top))):
+    for (root, limit_file, usage_file, cache), controller in zip(_CGROUPS, ("", "memory"), strict=True):
+        inner = Path(root + paths.get(controller, "/"))
+        for folder in (inner, *(parent for parent in inner.parents if str(parent).startswith(root))):
             try:
-                limit = float((folder / most).read_text().replace("max", "inf"))
-                used = float((folder / now).read_text())
+                limit = float((folder / limit_file).read_text().replace("max", "inf"))
+                used = float((folder / usage_file).read_text())
                 stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
             except (OSError, ValueError):
                 continue
-            yield limit - used + sum(float(stat.get(each, 0)) for each in cache)
+            yield limit - used + sum(float(stat.get(name, 0)) for name in cache)
 
 
 def _ulimits(*names: str) -> Iterator[float]:
-    """What each limit leaves, by default those on addresses and on data."""
+    """Bytes left under each resource limit, by default those on address space and on data."""
     try:
         import resource
 
@@ -101,6 +102,6 @@ def _ulimits(*names: str) -> Iterator[float]:
     except (ImportError, OSError, ValueError):  # not Linux
         return
     for name in names or _USED:
-        most = resource.getrlimit(getattr(resource, name))[0]
-        if most != resource.RLIM_INFINITY:
-            yield most - 1024.0 * int(status[_USED[name]].split()[0])
+        limit = resource.getrlimit(getattr(resource, name))[0]
+        if limit != resource.RLIM_INFINITY:
+            yield limit - 1024.0 * int(status[_USED[name]].split()[0])

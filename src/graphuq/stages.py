@@ -1,4 +1,4 @@
-"""Parts of a computation in; the seconds that each took, the most memory that was held, and by which versions, out."""
+"""Parts of a computation in; the seconds that each took, the peak memory, and the library versions out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 @contextmanager
 def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Add the seconds that pass inside to those under a name."""
+    """Context that adds its wall-clock time to ``seconds[name]``."""
     began = time.perf_counter()
     try:
         yield
@@ -21,16 +21,16 @@ def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
 
 
 def peak_gigabytes() -> float:
-    """The most memory that this process has held; NaN where the system does not say."""
+    """Peak resident memory of this process; NaN where the system does not say."""
     try:
         import resource
-    except ImportError:  # not on Windows
+    except ImportError:  # Windows
         return float("nan")
     unit = 2**30 if sys.platform == "darwin" else 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def versions(*more: str) -> dict[str, str]:
-    """Of Python, and of the libraries that numbers come from."""
+    """Versions of Python and of the libraries that determine the numbers."""
     names = ("numpy", "scipy", "scikit-learn", "jax", *more)
     return {"python": platform.python_version(), **{name: version(name) for name in names}}

@@ -1,12 +1,12 @@
-"""A matrix of very many rows, wherever it is stored, in; some of its rows, its blocks and its Gram matrix out.
+"""A matrix with very many rows, in memory or in a store, in; selected rows, row blocks and its Gram matrix out.
 
-| leaf | where the rows are |
+| source | where the rows come from |
 |---|---|
 | `Stored` | an array, a memory-mapped file, a Zarr array |
 | `Chunked` | the chunks of a Dask array |
-| `Mapped` | nowhere: they are computed from those of another matrix |
-| `Beside` | in several matrices, side by side |
-| `Some` | those that were kept, in this process; perhaps all of them elsewhere |
+| `Mapped` | computed on request from the rows of another matrix |
+| `Beside` | several matrices, side by side |
+| `Some` | selected rows kept in memory; optionally all rows from another source |
 | `stores.Grouped` | the row groups of Parquet files |
 """
 
@@ -31,54 +31,54 @@ from graphuq.memory import check_room
 Array = NDArray[np.float64]
 Index = slice | NDArray[np.int64]
 
-_BLOCK_BYTES = 2**25
-_MADE_BYTES = 2**27  # of what is made of a block
-# Rows that are worked on at a time, of those that were read.
+_BLOCK_BYTES = 2**25  # size of a block that is read
+_MADE_BYTES = 2**27  # size of a block that is computed
+# Rows of a block that are processed at a time.
 PART_ROWS = 2048
-# Rows, evenly spread, from which a quantile or an average over all is read.
+# Approximate number of evenly spaced rows from which quantiles and means over all rows are estimated.
 SPREAD_ROWS = 5000
 
 
 def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Slices of rows such that a float64 table with `n_columns` columns fits in one block."""
+    """Slices of rows such that a float64 array of each slice, with `n_columns` columns, fits in one block."""
     step = max(1, _BLOCK_BYTES // (8 * n_columns))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 
 
 def spread(n_rows: int) -> slice:
-    """Rows that represent all."""
+    """Slice of evenly spaced rows that represent all `n_rows`."""
     return slice(None, None, max(1, n_rows // SPREAD_ROWS))
 
 
 def numbered(index: Index, n_rows: int) -> NDArray[np.int64]:
-    """The row numbers that an index selects from so many rows."""
+    """The row numbers that an index selects out of `n_rows`."""
     return np.arange(*index.indices(n_rows)) if isinstance(index, slice) else index
 
 
 class Rows(Protocol):
-    """Where the rows of a matrix are stored. It is sent to other processes without the rows."""
+    """Source of the rows of a matrix; pickled for other processes without the rows themselves."""
 
     def rows(self, index: Index) -> Array:
-        """Some of the rows, as numbers of 64 bits."""
+        """Read the selected rows, as float64."""
         ...
 
     def lazy(self, rows: slice) -> Any:
-        """The same for Dask, which computes it on any worker."""
+        """The same as a Dask object, computed on any worker."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Tall:
-    """A matrix that is read or computed a block of rows at a time; it is indexed like an array and can replace one.
+    """A matrix that is read or computed by blocks of rows; indexed like an array, it can stand in for one.
 
     Attributes:
-        source: where the rows are stored.
-        shape: rows and columns.
-        bounds: where each block begins, and the end; blocks are whole chunks of what is stored.
-        in_memory: whether part of it is in the memory of this process, so that the work is done here.
-        names: the names of the columns, if any.
-        stamp: changes when the files that hold the rows are written to, for those opened by their path.
+        source: where the rows come from.
+        shape: (n_rows, n_columns).
+        bounds: first row of each block, and the end; blocks consist of whole chunks of the store.
+        in_memory: whether part of it is in the memory of this process, so that work on it is done here.
+        names: the column names, if any.
+        stamp: changes when the underlying files are written to; for stores opened by their path.
     """
 
     source: Rows
@@ -89,41 +89,41 @@ class Tall:
     stamp: str = ""
 
     def rows(self, index: Index) -> Array:
-        """Some of the rows, shape (n, n_columns)."""
+        """Read the selected rows, shape (n, n_columns)."""
         return self.source.rows(index)
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """All rows, a block at a time."""
+        """Iterate over all blocks, as the slice of rows and their values."""
         for rows in self.slices():
             yield rows, self.rows(rows)
 
     def slices(self) -> list[slice]:
-        """The rows of each block."""
+        """The slice of rows of each block."""
         return [slice(int(a), int(b)) for a, b in pairwise(self.bounds)]
 
     def evenly(self) -> Tall:
-        """The same in blocks of equal length, that of the longest; the last may be shorter."""
+        """The same matrix in blocks of equal length, that of the longest; the last may be shorter."""
         return replace(self, bounds=_evenly(len(self), int(np.diff(self.bounds).max())))
 
     def gram(self) -> Array:
-        """``X^T X``, in one pass."""
+        """Gram matrix ``X^T X``, in one pass over the blocks."""
         return sum((X.T @ X for _, X in self.blocks()), np.zeros((self.shape[1],) * 2))
 
     def mapped(self, function: Callable[[Array], Array], n_columns: int) -> Tall:
-        """The matrix whose rows a function computes from these, on request; in shorter blocks if they are wide."""
+        """The matrix whose rows a function computes from these, on request; in shorter blocks if it is wide."""
         shape, bounds = (len(self), n_columns), self.bounds
-        if 8 * self.shape[1] * np.diff(bounds).max() <= 2 * _BLOCK_BYTES:  # or a piece would cost a huge chunk
+        if 8 * self.shape[1] * np.diff(bounds).max() <= 2 * _BLOCK_BYTES:  # else a piece would read a huge chunk
             step = max(_MADE_BYTES // (8 * n_columns), PART_ROWS)
             bounds = np.concatenate([*(np.arange(a, b, step) for a, b in pairwise(bounds)), bounds[-1:]])
         return replace(self, source=Mapped(self, function, n_columns), shape=shape, bounds=bounds, names=())
 
     def remembering(self, nodes: NDArray[np.int64]) -> Tall:
-        """The same matrix with some rows read now and kept, since reading each later may cost a whole chunk."""
+        """The same matrix with these rows read now and cached, since reading each later may cost a whole chunk."""
         nodes = np.unique(nodes)
         return replace(self, source=Some(self.rows(nodes), nodes, len(self), self.source))
 
     def expect_columns(self, n_columns: int, names: Sequence[str], called: str = "X") -> None:
-        """Refuse a matrix whose columns are not those of a fit, or are in another order."""
+        """Refuse a matrix whose columns differ from those of the fit, in number, name or order."""
         if self.shape[1] != n_columns:
             raise ValueError(
                 f"{called} has {self.shape[1]} columns, and the fit has {n_columns}: give the same features."
@@ -142,9 +142,8 @@ class Tall:
         if isinstance(index, slice) and index == slice(None) and isinstance(columns, slice):
             n_columns = len(range(self.shape[1])[columns])
             if isinstance(self.source, Mapped) and hasattr(self.source.function, "cut"):
-                return self.source.given.mapped(
-                    self.source.function.cut(columns), n_columns
-                )  # others need not be made
+                # compute only the selected columns
+                return self.source.given.mapped(self.source.function.cut(columns), n_columns)
             return self.mapped(itemgetter((slice(None), columns)), n_columns)
         if isinstance(index, slice) and index.step not in (None, 1):
             index = numbered(index, len(self))
@@ -154,7 +153,7 @@ class Tall:
         return self.made(lambda X: X @ W)
 
     def made(self, function: Callable[[Array], Array]) -> Array:
-        """The result of a function on all rows, as an array."""
+        """Apply a function to all rows, block by block; returns one array."""
         return np.concatenate([function(X) for _, X in self.blocks()])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -164,64 +163,64 @@ class Tall:
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """The rows of an array, a file that is mapped to memory, or a Zarr array."""
+    """The rows of an array, a memory-mapped file, or a Zarr array."""
 
     array: Any
 
     def rows(self, index: Index) -> Array:
-        """Some of the rows."""
+        """Read the selected rows."""
         if not hasattr(self.array, "oindex"):
             return np.asarray(self.array[index], dtype=np.float64)
         try:
-            found = self.array[index] if isinstance(index, slice) else self.array.oindex[index]
-        except Exception as error:  # each codec of Zarr has its own
+            selected = self.array[index] if isinstance(index, slice) else self.array.oindex[index]
+        except Exception as error:  # each codec of Zarr raises its own type
             raise ValueError(
                 f"Rows of {self.array.store_path} cannot be read, a chunk is damaged: {error}."
             ) from error
-        return np.asarray(found, dtype=np.float64)
+        return np.asarray(selected, dtype=np.float64)
 
     def lazy(self, rows: slice) -> Any:
-        """Read where it is needed."""
+        """The same, read by the worker that needs it."""
         return delayed(Stored.rows)(self, rows)
 
     def __reduce__(self) -> Any:
-        if isinstance(self.array, np.memmap):  # which would be pickled with all that it holds
+        if isinstance(self.array, np.memmap):  # would be pickled with all its data
             return _mapped_file, _place_of(self.array)
         return Stored, (self.array,)
 
 
 @dataclass(frozen=True, eq=False)
 class Chunked:
-    """The rows of a Dask array, whose chunks reach over all columns."""
+    """The rows of a Dask array whose chunks span all columns."""
 
     array: Any
 
     def rows(self, index: Index) -> Array:
-        """Some of the rows."""
+        """Compute the selected rows."""
         from graphuq.large.passes import told_if_lost
 
         with told_if_lost():
             return np.asarray(self.array[index].compute(), dtype=np.float64)
 
     def lazy(self, rows: slice) -> Any:
-        """The chunks, wherever Dask has them."""
+        """The same, left where Dask holds the chunks."""
         return self.array[rows].astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Mapped:
-    """Rows that a function computes from those of another matrix."""
+    """Rows that a function computes from the rows of another matrix."""
 
     given: Tall
     function: Callable[[Array], Array]
     n_columns: int
 
     def rows(self, index: Index) -> Array:
-        """Some of the rows."""
+        """Compute the selected rows."""
         return in_parts(self.function, self.given.rows(index), self.n_columns)
 
     def lazy(self, rows: slice) -> Any:
-        """The same, computed where those rows are."""
+        """The same, computed where the rows of the other matrix are."""
         return delayed(in_parts)(self.function, self.given.source.lazy(rows), self.n_columns)
 
 
@@ -232,74 +231,74 @@ class Beside:
     parts: tuple[Rows, ...]
 
     def rows(self, index: Index) -> Array:
-        """Some of the rows."""
+        """Read the selected rows."""
         return np.hstack([part.rows(index) for part in self.parts])
 
     def lazy(self, rows: slice) -> Any:
-        """The same, for Dask."""
+        """The same as a Dask object."""
         return delayed(np.hstack)([part.lazy(rows) for part in self.parts])
 
 
 @dataclass(frozen=True, eq=False)
 class Some:
-    """Some rows of a matrix that are needed repeatedly, and where all of them are stored, if known."""
+    """Cache of selected rows of a matrix that are needed repeatedly, and a source of all rows, if available."""
 
     array: Array
-    nodes: NDArray[np.int64]  # which rows these are, in order
+    nodes: NDArray[np.int64]  # numbers of the cached rows, ascending
     n_rows: int
     every: Rows | None = None
 
     def rows(self, index: Index) -> Array:
-        """Some of the rows."""
+        """Read the selected rows from the cache or, where some are not in it, from the source of all rows."""
         if self.every is not None and isinstance(index, slice):
             return self.every.rows(index)
         wanted = numbered(index, self.n_rows)
         place = np.minimum(np.searchsorted(self.nodes, wanted), len(self.nodes) - 1)
-        if (gone := wanted[self.nodes[place] != wanted]).size:
+        if (missing := wanted[self.nodes[place] != wanted]).size:
             if self.every is not None:
                 return self.every.rows(wanted)
             raise ValueError(
-                f"Row {gone[0]:,} is not here: of {self.n_rows:,} rows {len(self.nodes):,} are kept, those with a label and "
+                f"Row {missing[0]:,} is not here: of {self.n_rows:,} rows {len(self.nodes):,} are kept, those with a label and "
                 "some that stand for all. New rows can be answered; for those of the fit read its answers, or fit again."
             )
         return self.array[place]
 
     def lazy(self, rows: slice) -> Any:
-        """The same, for Dask."""
+        """The same as a Dask object."""
         return delayed(Some.rows)(self, rows) if self.every is None else self.every.lazy(rows)
 
 
 def some_rows(
     array: Array, nodes: NDArray[np.int64], n_rows: int, names: Sequence[str] = (), stamp: str = ""
 ) -> Tall:
-    """A matrix of which these rows, perhaps all, are kept in memory."""
+    """A matrix with `n_rows` rows, of which only those numbered `nodes` (possibly all) are kept, in memory."""
     shape, order = (n_rows, array.shape[1]), np.argsort(nodes)
     source: Rows = Stored(array) if len(nodes) == n_rows else Some(array[order], nodes[order], n_rows)
     return Tall(source, shape, merged(None, *shape), True, tuple(names), stamp)
 
 
 def in_parts(function: Callable[[Array], Array], X: Array, n_columns: int) -> Array:
-    """The result of a function on rows, some at a time, so that intermediate results stay in the processor's cache."""
-    found = np.empty((len(X), n_columns))
+    """Apply a function to `PART_ROWS` rows at a time, so that intermediate results stay in the CPU cache."""
+    result = np.empty((len(X), n_columns))
     for first in range(0, len(X), PART_ROWS):
         try:
-            found[first : first + PART_ROWS] = function(X[first : first + PART_ROWS])
-        except RowError as error:  # which counts from the first row that it was handed
+            result[first : first + PART_ROWS] = function(X[first : first + PART_ROWS])
+        except RowError as error:  # its row number is relative to this part
             raise error.after(first) from None
-    return found
+    return result
 
 
 def is_store(X: Any) -> bool:
-    """Whether X is a store that should not be read whole: a `Tall`, a Zarr or Dask array."""
+    """Whether X should not be read into memory whole: a `Tall`, a Zarr or a Dask array."""
     return isinstance(X, Tall) or type(X).__module__.split(".")[0] in ("zarr", "dask")
 
 
 def tall(X: Any, *, called: str = "X") -> Tall:
-    """A table of numbers to be read in blocks.
+    """Open a numeric table for reading in blocks.
 
     Args:
-        X: an array in memory or mapped from a file, a Zarr array or a Dask array; or the path of an NPY file, a Zarr
-            folder, a Parquet file or a folder of them.
+        X: an array in memory, a memory-mapped file, a Zarr array or a Dask array; or the path of an NPY file, a
+            Zarr folder, a Parquet file or a folder of Parquet files.
         called: its name in error messages.
     """
     if isinstance(X, Tall):
@@ -335,13 +334,13 @@ def tall(X: Any, *, called: str = "X") -> Tall:
         from graphuq.large.stores import check_chunks
 
         check_chunks(X)
-        chunk = (getattr(X, "shards", None) or X.chunks)[0]  # what is read whole
+        chunk = (getattr(X, "shards", None) or X.chunks)[0]  # the unit that is read as a whole
         return Tall(Stored(X), X.shape, merged(_evenly(X.shape[0], chunk), *X.shape))
     return Tall(Stored(X), X.shape, merged(None, *X.shape), type(X) is np.ndarray)
 
 
 def needed(module: str, what: str) -> Any:
-    """An optional library, imported where it is used."""
+    """Import an optional dependency, or say how to install it."""
     try:
         return import_module(module)
     except ImportError:
@@ -349,7 +348,7 @@ def needed(module: str, what: str) -> Any:
 
 
 def delayed(value: Any) -> Any:
-    """A computation that Dask will run later."""
+    """``dask.delayed``, imported only where it is used."""
     return needed("dask", "Clusters need Dask").delayed(value, pure=False)
 
 
@@ -358,22 +357,23 @@ def _evenly(n_rows: int, step: int) -> NDArray[np.int64]:
 
 
 def merged(bounds: NDArray[np.int64] | None, n_rows: int, n_columns: int) -> NDArray[np.int64]:
-    """Bounds of blocks, at those of chunks or anywhere, such that a block has a convenient size."""
-    wanted = np.array([block.stop for block in row_blocks(n_rows, n_columns)])
+    """Bounds of blocks of a convenient size, merged from whole chunks with the given bounds, if any."""
+    ends = np.array([block.stop for block in row_blocks(n_rows, n_columns)])
     if bounds is not None:
-        wanted = bounds[np.minimum(np.searchsorted(bounds, wanted), len(bounds) - 1)]
-        wanted = np.union1d(wanted, bounds[1:][np.diff(bounds) >= wanted[0]])
-    return np.union1d([0], wanted)
+        ends = bounds[np.minimum(np.searchsorted(bounds, ends), len(bounds) - 1)]
+        ends = np.union1d(ends, bounds[1:][np.diff(bounds) >= ends[0]])
+    return np.union1d([0], ends)
 
 
 def _place_of(array: np.memmap[Any, Any]) -> tuple[Any, ...]:
-    """The file, and where in it a mapped array, which may be part of a larger one, begins and how it is laid out."""
+    """File, dtype, offset, shape and strides of a memory-mapped array, which may be a view of a larger one."""
     start = np.frombuffer(array._mmap, np.uint8).ctypes.data  # type: ignore[attr-defined]
     offset = array.offset - array.offset % ALLOCATIONGRANULARITY + array.ctypes.data - start
     return array.filename, array.dtype, offset, array.shape, array.strides
 
 
 def _mapped_file(path: Any, dtype: Any, offset: int, shape: tuple[int, int], strides: tuple[int, int]) -> Stored:
+    """Inverse of `_place_of`."""
     whole = np.memmap(path, np.uint8, "r")[offset:]
     numbers = whole[: len(whole) // dtype.itemsize * dtype.itemsize].view(dtype)
     return Stored(np.lib.stride_tricks.as_strided(numbers, shape, strides, subok=True, writeable=False))

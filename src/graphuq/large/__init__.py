@@ -1,1 +1,1 @@
-"""Matrices larger than memory, `graphuq.tall`, at work: stores to read, passes over blocks, and what survives a kill."""
+"""Work on matrices larger than memory (`graphuq.tall`): file stores, passes over blocks, and checkpoints."""

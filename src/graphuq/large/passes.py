@@ -1,7 +1,7 @@
-"""A tall matrix and work for each of its blocks in; the results in order out: by threads here, or by a Dask cluster.
+"""A tall matrix and a function of its blocks in; the results in order, by local threads or a Dask cluster, out.
 
-The cluster is the one whose `distributed.Client` is open. It carries everything: which process does what, and what to
-do when one dies.
+The cluster is that of the open `distributed.Client`, if any. Dask does all scheduling and handles workers that
+die.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from graphuq.tall import PART_ROWS, Array, Tall, needed
 
 Work = Callable[[slice, Array], Any]
 
-# What work on a block holds at once, in copies of it.
+# Memory held while working on a block, in multiples of its size.
 WORKING = 4
 
 
 class SchedulerLost(ConnectionError):
-    """The Dask scheduler does not answer, or not any more."""
+    """Raised when the Dask scheduler cannot be reached, or the connection to it is lost."""
 
 
 @contextmanager
 def cluster(*, scheduler: str | None = None, workers: int | None = None, patience: float = 10.0) -> Iterator[None]:
-    """Work inside is done by the cluster of a scheduler, or by so many processes of this machine; or, of neither, here."""
+    """Context in which work runs on a scheduler's cluster or on local worker processes; with neither, in threads."""
     if scheduler is None and workers is None:
         yield
         return
     if scheduler is not None and workers is not None:
         raise ValueError(f"The Dask scheduler at {scheduler} has workers of its own: leave out --workers.")
     dask = needed("distributed", "Clusters need Dask")
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters of it is told as an error
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is raised as an error
     with ExitStack() as held:
         if scheduler is None:
             local = dask.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
@@ -62,7 +62,7 @@ def cluster(*, scheduler: str | None = None, workers: int | None = None, patienc
 
 
 def client() -> Any:
-    """The client of Dask that is open, or None."""
+    """The open Dask client, or None."""
     if "distributed" not in sys.modules:
         return None
     from distributed import get_client
@@ -74,10 +74,10 @@ def client() -> Any:
 
 
 def summed(X: Tall, work: Callable[[Array], Sums], *, shown: bool | None = False, desc: str | None = None) -> Sums:
-    """The results of work on all rows, added up; in their order, so that the sum does not depend on who did what.
+    """Sum of `work` over all rows, added in order, so that the result does not depend on scheduling.
 
-    Work is handed no more rows at a time than stay in the cache. Inside `sums.kept_sums` what takes long goes on where an
-    earlier run was stopped.
+    Work gets at most `PART_ROWS` rows at a time, which stay in the cache. Inside `sums.kept_sums`, long sums
+    resume where an earlier run was stopped.
     """
     slices = X.slices()
 
@@ -95,28 +95,29 @@ def each_block(
     shown: bool | None = False,
     desc: str | None = None,
 ) -> Iterator[Any]:
-    """What work makes of each block of rows, or of those chosen, in their order."""
+    """Results of `work` on each block of rows, or on those chosen, in order."""
     slices = X.slices() if chosen is None else chosen
-    here = None if X.in_memory else client()
+    open_client = None if X.in_memory else client()
     with progress_bar(len(slices), shown=shown, unit="block", desc=desc) as bar:
-        for found in _by_threads(X, work, slices) if here is None else _by_cluster(here, X, work, slices):
+        local = open_client is None
+        for result in _by_threads(X, work, slices) if local else _by_cluster(open_client, X, work, slices):
             bar.update()
-            yield found
+            yield result
 
 
 def each_part(work: Callable[[Part], Made], parts: Iterable[Part], *, here: bool) -> Iterator[Made]:
-    """What work makes of each part, in their order: by threads here, or by the open cluster, to which the parts go."""
-    there = None if here else client()
-    if there is None:
+    """Results of `work` on each part, in order: by local threads (`here`), or by the open cluster, if any."""
+    open_client = None if here else client()
+    if open_client is None:
         yield from in_threads(work, parts)
         return
     with told_if_lost():
-        handed_out = (there.submit(_alone, work, part, pure=False) for part in parts)
-        yield from in_order(handed_out, ahead=2 * sum(there.nthreads().values()))
+        futures = (open_client.submit(_alone, work, part, pure=False) for part in parts)
+        yield from in_order(futures, ahead=2 * sum(open_client.nthreads().values()))
 
 
 def check_finite(rows: slice, X: Array) -> None:
-    """Refuse a block with numbers that are none."""
+    """Refuse a block with NaN or infinite values."""
     if np.isfinite(X.sum()):
         return
     bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
@@ -129,25 +130,25 @@ def check_finite(rows: slice, X: Array) -> None:
         )
 
 
-def _added(total: Sums | None, found: Sums) -> Sums:
-    return found if total is None else tuple(a + b for a, b in zip(total, found, strict=True))
+def _added(total: Sums | None, part: Sums) -> Sums:
+    return part if total is None else tuple(a + b for a, b in zip(total, part, strict=True))
 
 
 def _in_parts(work: Callable[[Array], Sums], rows: slice, X: Array) -> Sums:
-    """Work on the rows of a block, some at a time, and the sum."""
+    """Sum of `work` over a block, `PART_ROWS` rows at a time."""
     check_finite(rows, X)
     total = None
     for first in range(0, len(X), PART_ROWS):
         try:
             total = _added(total, work(X[first : first + PART_ROWS]))
-        except RowError as error:  # which counts from the first row that it was handed
+        except RowError as error:  # its row number is relative to this part
             raise error.after(rows.start + first) from None
     assert total is not None  # a block has rows
     return total
 
 
 def _by_threads(X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
-    """A block for each core at a time: one reads while another computes."""
+    """Results of work on blocks, one block per core at a time: one thread reads while another computes."""
     n_threads = os.cpu_count() or 1
     largest = max(rows.stop - rows.start for rows in slices) if slices else 0
     check_room(
@@ -156,20 +157,20 @@ def _by_threads(X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
         "Store the features in smaller chunks.",
     )
 
-    def done(rows: slice) -> Any:
+    def read_and_work(rows: slice) -> Any:
         return work(rows, X.rows(rows))
 
-    return in_threads(done, slices)
+    return in_threads(read_and_work, slices)
 
 
 def _by_cluster(cluster: Any, X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
-    """All blocks handed to the cluster, and each result taken off it in its turn."""
+    """Results of work on blocks, all submitted to the cluster at once and collected in order."""
     from dask import delayed
 
     with told_if_lost():
         shared = delayed(work, pure=False, traverse=False)
         pending = deque(cluster.compute([delayed(_task)(shared, rows, X.source.lazy(rows)) for rows in slices]))
-        while pending:  # what was taken is nobody's any more, and the cluster forgets it
+        while pending:  # dropping a future lets the cluster release its result
             yield pending.popleft().result()
 
 
@@ -178,21 +179,22 @@ def _task(work: Work, rows: slice, X: NDArray[Any]) -> Any:
 
 
 def _alone(work: Callable[[Part], Made], part: Part) -> Made:
+    """Run work with single-threaded BLAS."""
     with blas_threads(0):
         return work(part)
 
 
 @contextmanager
 def told_if_lost() -> Iterator[None]:
-    """What goes wrong with the open client's cluster, in a sentence."""
-    here = client()
-    if here is None:
+    """Context that turns failures of the open client's cluster into errors with a readable message."""
+    open_client = client()
+    if open_client is None:
         yield
         return
     from distributed import comm
     from distributed.scheduler import KilledWorker
 
-    address = here.scheduler.address if here.scheduler else "its address"
+    address = open_client.scheduler.address if open_client.scheduler else "its address"
     try:
         yield
     except (CancelledError, comm.CommClosedError, TimeoutError) as error:

@@ -1,4 +1,4 @@
-"""Matrices of very many rows in; one that has their columns side by side, made when it is asked for, out."""
+"""Tall matrices in; a tall matrix with their columns side by side, computed on request, out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphuq.tall import Array, Beside, Mapped, Tall, tall
 
 
 def beside(left: Any, right: Any) -> Tall:
-    """Two matrices side by side, in the blocks of the first; those that are made of the same rows are made together."""
+    """Two matrices side by side, in the blocks of the first; if mapped from the same rows, computed together."""
     a, b = tall(left), tall(right)
     n_columns = a.shape[1] + b.shape[1]
     if isinstance(a.source, Mapped) and isinstance(b.source, Mapped) and a.source.given is b.source.given:
@@ -22,7 +22,7 @@ def beside(left: Any, right: Any) -> Tall:
 
 
 def first_one(X: Any) -> Tall:
-    """The same matrix with 1 throughout its first column."""
+    """The same matrix with its first column replaced by ones."""
     X = tall(X)
     if isinstance(X.source, Mapped):
         return X.source.given.mapped(partial(_first_one, X.source.function), X.shape[1])
@@ -30,10 +30,10 @@ def first_one(X: Any) -> Tall:
 
 
 def _joined(left: Callable[[Array], Array], right: Callable[[Array], Array], X: Array) -> Array:
-    """What two functions make of the same rows, side by side."""
+    """Results of two functions on the same rows, side by side."""
     return np.hstack([left(X), right(X)])
 
 
 def _first_one(function: Callable[[Array], Array], X: Array) -> Array:
-    """What a function makes of rows, with a 1 in the place of their first number."""
+    """Result of a function on rows, with its first column replaced by ones."""
     return np.hstack([np.ones((len(X), 1)), function(X)[:, 1:]])

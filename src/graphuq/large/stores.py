@@ -1,4 +1,4 @@
-"""The path of an NPY file, a Zarr folder or Parquet files in; a matrix to be read in blocks, or what is wrong, out."""
+"""The path of an NPY file, a Zarr folder or Parquet files in; a matrix to be read in blocks, or an error, out."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PARQUET = (".parquet", ".pq")
 
 
 def open_store(path: Path) -> Tall:
-    """The matrix that lies there."""
+    """Open the matrix stored at a path."""
     if not path.exists():
         raise FileNotFoundError(f"There is no file or folder {path}.")
-    # how many files there are, how large, and when the last was written to
-    files = [each.stat() for each in ([path] if path.is_file() else path.rglob("*"))]
-    latest = max((each.st_mtime_ns for each in files), default=0)
-    stamp = f"{len(files)} {sum(each.st_size for each in files)} {latest}"
+    # number of files, their total size, and the time of the last change
+    files = [file.stat() for file in ([path] if path.is_file() else path.rglob("*"))]
+    latest = max((file.st_mtime_ns for file in files), default=0)
+    stamp = f"{len(files)} {sum(file.st_size for file in files)} {latest}"
     return replace(_opened(path), stamp=stamp)
 
 
@@ -45,36 +45,36 @@ def _opened(path: Path) -> Tall:
 def _open_zarr(path: Path) -> Any:
     zarr = needed("zarr", "Zarr folders need zarr")
     try:
-        found: Any = zarr.open(path, mode="r")
-    except Exception as error:  # of Zarr's many, none of them common to all
+        array: Any = zarr.open(path, mode="r")
+    except Exception as error:  # Zarr's errors have no common base class
         raise ValueError(f"{path} holds neither Parquet files nor a Zarr array: {why(error)}.") from None
-    if not hasattr(found, "dtype"):
-        inner = ", ".join(sorted(name for name, _ in found.arrays())) or "none"
+    if not hasattr(array, "dtype"):
+        inner = ", ".join(sorted(name for name, _ in array.arrays())) or "none"
         raise ValueError(f"{path} is a Zarr group, not an array: give the path of one of its arrays ({inner}).")
-    return found
+    return array
 
 
 def check_chunks(array: Any) -> None:
-    """Refuse a Zarr array that ends early: chunks that are not there would be read as zeros."""
-    there, every = array.nchunks_initialized, array.nchunks
-    if there < every:
+    """Refuse an incomplete Zarr array: missing chunks would be read as the fill value."""
+    n_written, n_chunks = array.nchunks_initialized, array.nchunks
+    if n_written < n_chunks:
         raise ValueError(
-            f"The Zarr array {array.store_path} holds {there:,} of its {every:,} chunks, and the others would be read as "
+            f"The Zarr array {array.store_path} holds {n_written:,} of its {n_chunks:,} chunks, and the others would be read as "
             f"{array.fill_value}: it was not written to its end. If those numbers are meant, write it with "
             "write_empty_chunks."
         )
 
 
 def _of_parquet(files: list[Path]) -> Tall:
-    """Files that have the same columns, all of numbers."""
+    """Matrix of Parquet files with the same numeric columns, one file after another."""
     types = needed("pyarrow", "Parquet files need pyarrow").types
-    numbers = (types.is_integer, types.is_floating, types.is_boolean)
+    is_numeric = (types.is_integer, types.is_floating, types.is_boolean)
     groups, counts, names = [], [0], None
     for number, path in enumerate(files):
         file = _open_parquet(path)
         schema = file.schema_arrow
         for column in schema:
-            if not any(is_one(column.type) for is_one in numbers):
+            if not any(check(column.type) for check in is_numeric):
                 raise TypeError(
                     f"Column {column.name!r} of {path} holds {column.type}, and features are numbers: all columns of a store "
                     "are taken for features, so write it without those that are none."
@@ -93,28 +93,29 @@ def _of_parquet(files: list[Path]) -> Tall:
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """The rows of Parquet files, one after another, a row group at a time."""
+    """The rows of Parquet files, one file after another, read by row groups."""
 
     files: tuple[Path, ...]
-    groups: tuple[tuple[int, int], ...] = field(repr=False)  # the file and the number in it of each row group
-    first: NDArray[np.int64] = field(repr=False)  # row of each row group, and the end
+    groups: tuple[tuple[int, int], ...] = field(repr=False)  # of each row group: file, and index in it
+    first: NDArray[np.int64] = field(repr=False)  # first row of each row group, and the end
     n_columns: int
 
     def rows(self, index: Index) -> Array:
-        """Some of the rows."""
+        """Read the selected rows."""
         index = numbered(index, self.first[-1])
-        group = np.searchsorted(self.first, index, side="right") - 1
-        found = np.empty((len(index), self.n_columns))
-        for each in np.unique(group):
-            mine = group == each
-            found[mine] = self._group(int(each))[index[mine] - self.first[each]]
-        return found
+        groups = np.searchsorted(self.first, index, side="right") - 1
+        selected = np.empty((len(index), self.n_columns))
+        for group in np.unique(groups):
+            inside = groups == group
+            selected[inside] = self._group(int(group))[index[inside] - self.first[group]]
+        return selected
 
     def lazy(self, rows: slice) -> Any:
-        """Read where it is needed."""
+        """The same, read by the worker that needs it."""
         return delayed(Grouped.rows)(self, rows)
 
     def _group(self, number: int) -> Array:
+        """Read one row group."""
         file, k = self.groups[number]
         path = self.files[file]
         with told_if_damaged(path, f"Row group {k} of {path} cannot be read"):
