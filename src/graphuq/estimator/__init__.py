@@ -1,4 +1,4 @@
-"""`GraphClassifier`, and what it is made of: settings, what it has seen of a table, what it believes of the labels."""
+"""`GraphClassifier` and its parts: settings, what a table tells without labels, and the posterior given labels."""
 
 from graphuq.estimator.classifier import GraphClassifier
 
