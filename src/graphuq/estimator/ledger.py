@@ -1,4 +1,4 @@
-"""What is asked of a folder of answers in; which blocks of it are there already out, and a line for each new one."""
+"""A description of the results that a folder should hold in; which blocks of them are written already out."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ import numpy as np
 from graphuq.files import lock
 
 FORM = "graphuq answers 5"
-LEDGER = "_graphuq.jsonl"  # readers of Parquet pass over "_"
-# By how many deviations fields may differ: a fit repeated on another machine differs by rounding, measured 3e-4, one of
-# other hyper-parameters or draws by more than this.
+LEDGER = "_graphuq.jsonl"  # Parquet readers skip names that begin with "_"
+# Tolerance of the identifying fields, in standard deviations: a fit repeated on another machine differs by
+# rounding, measured 3e-4; one with other hyper-parameters or draws differs by more than this.
 SAME = 3e-3
 
 
 @dataclass(eq=False)
 class Ledger:
-    """A file beside the answers: a line of what was asked, then one for each block that was written.
+    """A log file beside the results: a line that describes them (the question), then one for each block written.
 
     Attributes:
-        folder: where the answers are.
-        question: what is asked.
-        place: the number of a block to the file that holds it.
-        marks: the numbers of blocks to what tells their rows from others.
-        begun: whether the file says what was asked; known once it is open.
+        folder: folder of the results.
+        question: which fit, and which rows, the results are of.
+        place: maps the number of a block to its file.
+        marks: maps numbers of blocks to checksums that identify their rows.
+        begun: whether the question is in the file; known once it is open.
     """
 
     folder: Path
@@ -41,34 +41,32 @@ class Ledger:
     _file: IO[bytes] | None = field(default=None, repr=False)
 
     def mismatch(self) -> str | None:
-        """Whose answers the folder holds, if not those of the question."""
+        """Whose results the folder holds, if not those of the question."""
         known, listed = self._read()
         if known is not None and not _same(known, self.question):
             return "another fit, or of other rows"
-        found = list(self.marks(list(listed)))
-        return None if found == [mark for mark, _ in listed.values()] else "other rows"
+        marks = list(self.marks(list(listed)))
+        return None if marks == [mark for mark, _ in listed.values()] else "other rows"
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Hold the file, made if need be, and add to it; a mismatch is refused."""
+        """Lock the file, creating it if needed, and open it for appending; raise an error on a mismatch."""
         with lock(self.folder / LEDGER) as self._file:
             if whose := self.mismatch():
                 raise ValueError(
                     f"{self.folder} holds the answers of {whose}: choose another folder, or replace it by force."
                 )
             self._file.seek(0)
-            self._file.truncate(
-                self._file.read().rfind(b"\n") + 1
-            )  # else a line would go on where one was cut off
+            self._file.truncate(self._file.read().rfind(b"\n") + 1)  # drop a line that was cut off
             self.begun = self._read()[0] is not None
             yield
 
     def done(self) -> set[int]:
-        """The blocks that are there as they were written."""
+        """The blocks whose files are unchanged since they were written."""
         return {number for number, (_, seal) in self._read()[1].items() if _seal(self.place(number)) == seal}
 
     def append(self, number: int, mark: int) -> None:
-        """Note that a block is there."""
+        """Record that a block was written."""
         assert self._file is not None
         if not self.begun:
             self._file.write(json.dumps(self.question).encode() + b"\n")
@@ -77,13 +75,13 @@ class Ledger:
         self._file.flush()
 
     def _read(self) -> tuple[Any, dict[int, tuple[int, int]]]:
-        """What was asked, and of each block what tells its rows and its bytes; a line cut off does not count."""
+        """The recorded question, and checksums of each block's rows and file; ignores an incomplete last line."""
         path = self.folder / LEDGER
         lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
         listed: dict[int, tuple[int, int]] = {}
         try:
             known = json.loads(lines[0]) if lines else None
-            if not (isinstance(known, dict) and known.get("form") == FORM):  # of another version, say
+            if not (isinstance(known, dict) and known.get("form") == FORM):  # e.g. written by another version
                 return known, listed
             for line in lines[1:]:
                 number, mark, seal = (
@@ -98,20 +96,20 @@ class Ledger:
 
 
 def _same(known: Any, question: dict[str, Any]) -> bool:
-    """Whether answers are those of the fit that is asked, or of one that differs by rounding."""
+    """Whether recorded results are of the same question, up to rounding of the fields."""
     try:
-        apart = np.abs(np.subtract(known["fields"], question["fields"])).max()
-        return bool(apart < SAME) and known | {"fields": 0} == question | {"fields": 0}
-    except (KeyError, TypeError, ValueError):  # no question of this form
+        difference = np.abs(np.subtract(known["fields"], question["fields"])).max()
+        return bool(difference < SAME) and known | {"fields": 0} == question | {"fields": 0}
+    except (KeyError, TypeError, ValueError):  # not a question of this form
         return False
 
 
 def _line(number: int, mark: int, seal: int) -> bytes:
-    """What the ledger holds of a block, with a checksum: a flipped digit would leave out another block."""
-    told = f"{number} {mark:08x} {seal:08x}"
-    return f"{told} {crc32(told.encode()):08x}\n".encode()
+    """The line of a block, with a checksum: a flipped digit would make another block be skipped."""
+    line = f"{number} {mark:08x} {seal:08x}"
+    return f"{line} {crc32(line.encode()):08x}\n".encode()
 
 
 def _seal(path: Path) -> int:
-    """What tells the bytes of a file from others; -1 where there is no file."""
+    """Checksum of a file; -1 if it does not exist."""
     return crc32(path.read_bytes()) if path.exists() else -1
