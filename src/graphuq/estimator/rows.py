@@ -1,4 +1,4 @@
-"""Rows of features in; which of them are the same row, and whether their classes agree, out."""
+"""A feature table as a user passes it in; a validated matrix out, with checks on its scales and duplicate rows."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from graphuq.tall import Tall
 
 Array = NDArray[np.float64]
 
-# Rows turned into sparse ones at a time: a dense table is not copied whole.
+# Rows converted to sparse format at a time, so that a dense table is never copied whole.
 BLOCK_ROWS = 1000
-# The widest column against the narrowest but a quarter of them: pixels of digits, or their principal components, differ
-# by less than 4. And a column's range in its own robust units, in which those pixels have ranges below 100.
+# Thresholds for rescaling: the largest column range over the lower quartile of the ranges (below 4 for pixels of
+# digits and their principal components), and a column's range in its own robust units (below 100 for the pixels).
 UNLIKE_RANGES, OUTLYING = 10.0, 1000.0
-# Rows that are enough to tell what is usual.
+# Rows from which the robust units are estimated.
 SOME_ROWS = 1000
-# A range of less than this share of the numbers is rounding.
+# A range below this fraction of the values counts as rounding error.
 ROUNDING = 1e-12
 
 
 def weights_of(estimator: Any, X: Any) -> Any:
-    """The weights of a `Graph`, for an estimator that takes weights; anything else as it is."""
+    """The weights of a `Graph` if the estimator expects weights; any other X unchanged."""
     return X.weights if isinstance(X, Graph) and estimator.graph == "precomputed" else X
 
 
 def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
-    """A table of numbers as scikit-learn takes it, dense or by rows; what is wrong with it in one line, without its numbers."""
+    """Validate X with scikit-learn (dense or CSR, float64); errors become one line that quotes no data."""
     from sklearn.utils.validation import validate_data
 
     refuse_masked(X, "X")
@@ -46,26 +46,26 @@ def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
     try:
         return validate_data(estimator, X, accept_sparse="csr", dtype=np.float64, **settings)
     except (TypeError, ValueError, OverflowError) as error:
-        told = re.sub(r":?\narray=.*?\n(?=Reshape)", ". ", str(error), flags=re.DOTALL)
-        told = re.sub(r"(?<=Complex data not supported)\n.*", ".", told, flags=re.DOTALL)
-        known = isinstance(error, ValueError) or hasattr(X, "__array__") or isinstance(X, list | tuple)
-        known &= not told.startswith("float()")  # which tells of a cell, and not where it lies
-        if found := re.match(r"could not convert string to float: (?:np\.\w+\()?(b?'[^']*')", told):
+        message = re.sub(r":?\narray=.*?\n(?=Reshape)", ". ", str(error), flags=re.DOTALL)
+        message = re.sub(r"(?<=Complex data not supported)\n.*", ".", message, flags=re.DOTALL)
+        recognized = isinstance(error, ValueError) or hasattr(X, "__array__") or isinstance(X, list | tuple)
+        recognized &= not message.startswith("float()")  # which quotes a cell without saying where it is
+        if text_cell := re.match(r"could not convert string to float: (?:np\.\w+\()?(b?'[^']*')", message):
             raise ValueError(
-                f"X holds text, {found[1][:60]}, and features are numbers: turn texts into a sparse matrix, with "
+                f"X holds text, {text_cell[1][:60]}, and features are numbers: turn texts into a sparse matrix, with "
                 "scikit-learn's TfidfVectorizer say, and categories into columns, with its OneHotEncoder."
             ) from None
-        if "with a sequence" in told or isinstance(error, OverflowError):
+        if "with a sequence" in message or isinstance(error, OverflowError):
             why = "a number of it is too large" if isinstance(error, OverflowError) else "its rows are not alike"
             raise ValueError(
                 f"X must be a table of real numbers, one row like another, got {called(X)}: {why}."
             ) from None
-        about = "" if known else f"X must be a table of real numbers, got {called(X)}: "
-        raise type(error)(about + " ".join(told.split())) from None
+        prefix = "" if recognized else f"X must be a table of real numbers, got {called(X)}: "
+        raise type(error)(prefix + " ".join(message.split())) from None
 
 
 def _refuse_others(X: Any) -> None:
-    """Refuse a plan of a table, columns of one name, and times: they would be counted in units that nobody chose."""
+    """Raise an error for lazy tables, paths, graphs, duplicate column names and times (of arbitrary unit)."""
     if hasattr(X, "collect") and not hasattr(X, "__array__"):
         raise TypeError(
             f"X must be a table of real numbers, got {called(X)}, which is still to be computed: collect it."
@@ -85,17 +85,17 @@ def _refuse_others(X: Any) -> None:
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])
         raise ValueError(f"X has more than one column {twice!r}: give each its own name.")
-    kinds = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", ())  # of each column of a frame
-    for k, kind in enumerate(kinds):
-        if re.match(r"<m8|date|time|period|duration", str(kind), flags=re.IGNORECASE):
+    dtypes = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", ())  # of each column of a frame
+    for k, dtype in enumerate(dtypes):
+        if re.match(r"<m8|date|time|period|duration", str(dtype), flags=re.IGNORECASE):
             raise TypeError(
-                f"X holds times ({kind}, in column {k}), and features are numbers: subtract a first time and divide by a "
+                f"X holds times ({dtype}, in column {k}), and features are numbers: subtract a first time and divide by a "
                 "unit, such as a day, that makes them comparable with the other features."
             )
 
 
 def unlike_columns(X: Any, names: Sequence[str] = ()) -> str:
-    """What is told of columns if a few of them, or a few of their values, would decide which rows are similar."""
+    """A message if a few columns, or a few outlying values, would dominate the distances; "" otherwise."""
     low, high = _extremes(X)
     with np.errstate(over="ignore"):
         ranges = high - low
@@ -105,16 +105,16 @@ def unlike_columns(X: Any, names: Sequence[str] = ()) -> str:
     factor = ranges.max() / np.quantile(ranges[ranges > 0], 0.25, method="lower")
     if factor > UNLIKE_RANGES:
         return f"Columns of X differ in range by a factor of {_rounded(factor)}"
-    far = ranges / units_of(X[looked_at(X)[:SOME_ROWS]])[1]
-    worst = int(far.argmax())
-    if far[worst] <= OUTLYING:
+    spread = ranges / units_of(X[looked_at(X)[:SOME_ROWS]])[1]
+    worst = int(spread.argmax())
+    if spread[worst] <= OUTLYING:
         return ""
     name = repr(names[worst]) if len(names) else worst
-    return f"Column {name} of X has values {_rounded(far[worst])} times as far apart as most of them are"
+    return f"Column {name} of X has values {_rounded(spread[worst])} times as far apart as most of them are"
 
 
 def _extremes(X: Any) -> tuple[Array, Array]:
-    """The least and the largest value of each column, of a store in one pass."""
+    """Minimum and maximum of each column; a store is read in one pass."""
     parts = (block for _, block in X.blocks()) if isinstance(X, Tall) else (X,)
     lows, highs = zip(*((part.min(axis=0), part.max(axis=0)) for part in parts), strict=True)
     return np.min(lows, axis=0), np.max(highs, axis=0)
@@ -125,33 +125,33 @@ def _rounded(factor: float) -> str:
 
 
 def fingerprints(X: Any) -> list[bytes]:
-    """16 bytes for each row of a dense or CSR matrix: of what is not zero, so equal for equal rows of either kind."""
-    found = []
+    """A 16-byte hash of the nonzero entries of each row, the same for dense and CSR matrices."""
+    hashes = []
     for first in range(0, X.shape[0], BLOCK_ROWS):
         block = csr_array(X[first : first + BLOCK_ROWS], copy=True)
-        block.sum_duplicates()  # and sort the columns
+        block.sum_duplicates()  # also sorts the column indices
         block.eliminate_zeros()
-        parts = [np.split(each, block.indptr[1:-1]) for each in (block.indices.astype(np.int64), block.data)]
-        contents = (where.tobytes() + what.tobytes() for where, what in zip(*parts, strict=True))
-        found += [blake2b(content, digest_size=16).digest() for content in contents]
-    return found
+        parts = [np.split(array, block.indptr[1:-1]) for array in (block.indices.astype(np.int64), block.data)]
+        contents = (columns.tobytes() + values.tobytes() for columns, values in zip(*parts, strict=True))
+        hashes += [blake2b(content, digest_size=16).digest() for content in contents]
+    return hashes
 
 
 def warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:
-    """Say which labeled rows, given by their fingerprints, are alike in every feature and labeled differently."""
+    """Warn of the first two labeled rows with equal fingerprints but different labels."""
     first: dict[bytes, tuple[int, int]] = {}
-    for row, i, label in zip(rows, labels.nodes, labels.y, strict=True):
-        j, other = first.setdefault(row, (i, label))
+    for fingerprint, i, label in zip(rows, labels.nodes, labels.y, strict=True):
+        j, other = first.setdefault(fingerprint, (i, label))
         if label != other:
-            told = (
+            message = (
                 "Rows {} and {} are the same in every feature but have different classes: the data cannot decide "
             )
-            warn(RowWarning(told + "between rows like these.", j, i))
+            warn(RowWarning(message + "between rows like these.", j, i))
             return
 
 
 def average_equal(values: Array, rows: list[bytes]) -> Array:
-    """The values with those of rows that are alike in every feature replaced by their mean."""
+    """Replace the values of rows with equal fingerprints by their mean."""
     if len(set(rows)) == len(rows):
         return values
     _, group = np.unique(np.array(rows, dtype=np.dtype((np.void, 16))), return_inverse=True)

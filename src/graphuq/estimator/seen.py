@@ -1,4 +1,4 @@
-"""A table of features in; what needs no label out: its graph, eigenpairs and columns, and where new rows lie among them."""
+"""A table of features in; what depends on no label out: graph, eigenpairs, feature columns, new rows' places."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
 
-# A new row has at least the prior variance that all but this share of the rows of fit have.
+# The prior variance of a new row is at least this quantile of the prior variances of the rows of fit.
 LEAST_QUANTILE = 0.05
-# A file mapped to memory is read in blocks if it would fill more than this share of what is free.
+# A memory-mapped file is read in blocks if it would fill more than this share of the free memory.
 LARGE_SHARE = 0.25
-# Graphs that features in a store can have: others compare all pairs.
+# Graphs available for features in a store; the others compare all pairs.
 TALL_GRAPHS = ("cosine", "nystrom", "knn")
 
 
 def read_rows(classifier: GraphClassifier, X: Any) -> Any:
-    """Features as numbers: in memory, or, of a store or a file that would fill it, where they lie."""
+    """Validate the features: an array in memory, or a `Tall` for a store or a large memory-mapped file."""
     large = isinstance(X, np.memmap) and 8.0 * X.size > LARGE_SHARE * room()
     if not large and not is_store(X):
         return read_features(classifier, X, ensure_min_samples=2)
@@ -49,12 +49,12 @@ def read_rows(classifier: GraphClassifier, X: Any) -> Any:
     if len(X) < 2:
         raise ValueError(f"X has {len(X)} row, and a graph needs two.")
     classifier.n_features_in_ = X.shape[1]
-    classifier.__dict__.pop("feature_names_in_", None)  # of a table that was fitted before
+    classifier.__dict__.pop("feature_names_in_", None)  # from an earlier fit
     return X
 
 
 def remember(X: Any, labeled: Nodes) -> Any:
-    """Features whose rows that are asked for again and again are read once: with a label, and such as stand for all."""
+    """Cache the rows of a store that are read repeatedly: labeled rows and those sampled to represent all."""
     if not isinstance(X, Tall):
         return X
     n_rows = X.shape[0]
@@ -63,16 +63,16 @@ def remember(X: Any, labeled: Nodes) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """All of a table that needs no label.
+    """The part of a fit that depends on no label.
 
     Attributes:
-        graph, spectrum: of all rows.
-        has_features: whether rows are features, and not weights to the rows of the table.
-        linear, columns: the function of the features that a learned prior has, and its columns at all rows.
-        fingerprints: of each row; none of a store, where no row is looked up again.
+        graph, spectrum: similarity graph of all rows and its eigenpairs.
+        has_features: whether rows of X are features; False if they are precomputed weights.
+        linear, columns: the feature term of a learned prior, and its columns evaluated at all rows.
+        fingerprints: hash of each row; empty for a store, whose rows are never matched.
         store: the features, if they are in a store.
-        seed: of all that is random.
-        seconds: that each part took.
+        seed: random seed of the fit.
+        seconds: time taken by each stage.
     """
 
     graph: Graph | LowRankGraph
@@ -87,7 +87,7 @@ class Seen:
 
     @classmethod
     def of(cls, classifier: GraphClassifier, X: Any, tell: Callable[[str], None]) -> Seen:
-        """By the settings of a classifier; `tell` is called with what begins."""
+        """Build by the settings of a classifier; `tell` is called with the name of each stage."""
         seconds: dict[str, float] = {}
         store = X if isinstance(X, Tall) else None
         tell(f"graph of {X.shape[0]:,} rows, {X.shape[1]:,} features")
@@ -106,7 +106,7 @@ class Seen:
         return cls(graph, modes, has_features, linear, columns, rows, seed, seconds, store)
 
     def more_modes(self, classifier: GraphClassifier, found: Spectrum, factor: int = 4) -> Spectrum | None:
-        """So many times the modes found, up to those asked for; None if these are there."""
+        """A spectrum with `factor` times as many modes, up to `n_modes`; None if there are no more to compute."""
         wanted = min(classifier.n_modes, self.graph.n_nodes)
         if isinstance(self.graph, LowRankGraph) or found.n_modes >= wanted:
             return None
@@ -122,56 +122,56 @@ class Seen:
             return make_spectrum(classifier, self.graph, n_modes=n_modes, start=found)
 
     def marks(self, nodes: Nodes) -> list[bytes]:
-        """What tells some rows apart: their features, or, where weights are all that is known, which rows they are."""
+        """Keys that are equal for rows with equal features; for precomputed weights, the row numbers."""
         if self.store is not None:
             return fingerprints(self.store.rows(nodes))
-        if not self.has_features:  # twins, such as the leaves of a hub, have equal weights
+        if not self.has_features:  # distinct rows, such as the leaves of a hub, can have equal weights
             return [b"%d" % node for node in nodes]
         return [self.fingerprints[node] for node in nodes]
 
     def nodes(self, X: Any, *, labeled: Nodes) -> Nodes:
-        """The row of the table that each row of X is, of equal ones a labeled or else the first; -1 if none.
+        """Match each row of X to an equal row of the table, a labeled one or else the first; -1 if none.
 
-        Rows of weights are those of the table only all together: one alone may be that of a new twin.
+        Weights are matched only as a whole matrix: a single row could belong to a new row with equal weights.
         """
         if self.store is not None:
             return np.full(X.shape[0], -1)
         if not self.has_features:
             same = X.shape[0] == self.graph.n_nodes and fingerprints(X) == self.fingerprints
             return np.arange(X.shape[0]) if same else np.full(X.shape[0], -1)
-        known = {self.fingerprints[node]: int(node) for node in labeled[::-1]}
-        return np.array([known.get(row, self._first.get(row, -1)) for row in fingerprints(X)], dtype=np.int64)
+        given = {self.fingerprints[node]: int(node) for node in labeled[::-1]}
+        return np.array([given.get(row, self._first.get(row, -1)) for row in fingerprints(X)], dtype=np.int64)
 
     @cached_property
     def _first(self) -> dict[bytes, int]:
-        """The number of the first row that each fingerprint belongs to."""
+        """The first row with each fingerprint."""
         return {row: i for i, row in reversed(list(enumerate(self.fingerprints)))}
 
     def place(self, X: Any, *, learned: bool) -> NewRows:
-        """New rows as the posterior takes them, under a learned prior or another.
+        """Place new rows in the graph, in the form that the posterior takes, for a learned prior or another.
 
-        The eigenvectors take the values that the weights of a new row to those of the table give them (`spectrum.extend`).
+        Eigenvectors are extended to new rows through their weights to the rows of the table (`spectrum.extend`).
         """
-        like: Any = {}
+        extras: Any = {}
         if isinstance(self.graph, LowRankGraph):
             extended = spectrum.extend(self.spectrum, self.graph, X)
         elif self.graph.features is not None:
             placed = self.graph.place(X)
             extended = spectrum.extend_weights(self.spectrum, placed.weights)
-            like = {"nearest": placed.nearest, "share": placed.share}
+            extras = {"nearest": placed.nearest, "share": placed.share}
         elif self.has_features:
             raise TypeError("The graph was made from weights alone and cannot place new rows: fit them too.")
         else:
             extended = spectrum.extend_weights(self.spectrum, X)
         has_value = self._believed_modes.copy()
         if learned:
-            has_value[0], extended[:, 0] = True, 1.0  # as in the basis of the learned prior
+            has_value[0], extended[:, 0] = True, 1.0  # constant, as in the basis of the learned prior
         if learned and self.linear is not None:
-            columns, like["beyond"] = self.linear.within_reach(X)
-            like["slope"] = self.linear.n_bent
+            columns, extras["beyond"] = self.linear.within_reach(X)
+            extras["slope"] = self.linear.n_bent
             has_value = np.concatenate([np.ones(columns.shape[1], dtype=bool), has_value])
             extended = np.hstack([columns, extended])
-        return NewRows(extended, has_value, LEAST_QUANTILE, **like)
+        return NewRows(extended, has_value, LEAST_QUANTILE, **extras)
 
     @cached_property
     def _believed_modes(self) -> NDArray[np.bool_]:

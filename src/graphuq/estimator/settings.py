@@ -1,4 +1,4 @@
-"""The settings of a classifier in; whether they make sense, which make a difference, and what they stand for, out."""
+"""The parameters of a classifier in; checks of them, and the graph, spectrum and prior that they define, out."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
 
 GRAPHS = ("knn", "self_tuning", "gaussian", "nystrom", "cosine", "precomputed")
-# By distances, which are in the units of the columns.
+# Graphs built from distances, which depend on the units of the columns.
 COMPARES_COLUMNS = GRAPHS[:4]
 SCALES = ("auto", "robust", "none")
 PRIORS = ("learned", "matern", "approximate", "project", "full")
 INFERENCES = ("auto", "ep", "sample")
-# Residuals of the modes of a learned prior: smaller ones changed no probability by 5e-5 on seven data sets.
+# Eigensolver tolerance for a learned prior: a smaller one changed no probability by 5e-5 on seven data sets.
 LEARNED_TOLERANCE = 1e-3
-# Rows from which modes are found on demand; all of a smaller graph's take a fraction of a second.
+# Number of rows from which modes are computed on demand; on smaller graphs, all take a fraction of a second.
 ON_DEMAND_FROM = 2_000
-# Principal components of sparse features, such as counts of words, where none are asked for.
+# Default number of principal components for sparse features, such as word counts.
 SPARSE_COMPONENTS = 100
-# Landmarks of "nystrom", or all rows.
+# Landmarks of "nystrom"; at most the number of rows.
 N_LANDMARKS = 500
-# Bytes that finding a mode takes at each node: three blocks in single precision, a third wider, and two in double.
+# Eigensolver bytes per mode and node: three blocks in single precision, a third wider, and two in double.
 MODE_BYTES = 32
-# What a graph of nearest neighbors takes at each node, in copies of the features and of its neighbors.
+# Memory of building a k-nearest-neighbor graph, in copies of the features and of the neighbor matrix.
 NEIGHBOR_COPIES, NEIGHBOR_MATRICES = 2, 12
 MAY_BE_NONE = ("width", "gamma")
-# Numbers of one choice alone, and which. Others, such as `n_neighbors`, may stay while a search tries several graphs, and
-# those of the draws are for `draw` too.
+# Parameters that only these choices use. Others, such as `n_neighbors`, may stay set while a search tries several
+# graphs, and those of the sampler are also used by `draw`.
 OF_ONE_CHOICE = {
     "width": 'graph="gaussian" and graph="nystrom"',
     "tau": 'prior="matern"',
@@ -66,7 +66,7 @@ OF_ONE_CHOICE = {
 
 
 def check_settings(classifier: GraphClassifier) -> None:
-    """Refuse settings that do not exist, or are beyond reason, with a sentence that says what is allowed."""
+    """Raise an error that says what is allowed for parameters of an unknown value or out of range."""
     for name, value, allowed, other in (
         ("graph", classifier.graph, GRAPHS, "a function of X that makes a graph"),
         ("prior", classifier.prior, PRIORS, "a function of a spectrum that makes a prior"),
@@ -75,11 +75,11 @@ def check_settings(classifier: GraphClassifier) -> None:
         ("scale", classifier.scale, SCALES, None),
     ):
         named = isinstance(value, str)
-        told = f"must be one of {', '.join(allowed)}{f', or {other}' if other else ''}, got {called(value)}."
+        message = f"must be one of {', '.join(allowed)}{f', or {other}' if other else ''}, got {called(value)}."
         if (named or other is None) and not (named and value in allowed):
-            raise SettingError(name, told)
+            raise SettingError(name, message)
         if not named and name in ("graph", "prior") and not callable(value):
-            raise SettingTypeError(name, told)
+            raise SettingTypeError(name, message)
     if classifier.sampler is not None:
         expect_sampler(classifier.sampler)
     _random(classifier)
@@ -90,7 +90,7 @@ def check_settings(classifier: GraphClassifier) -> None:
     for name in ("width", "gamma", "epsilon", "tau", "alpha"):
         if (number := getattr(classifier, name)) is not None or name not in MAY_BE_NONE:
             expect_number(number, name)
-            # compared with u and eigenvalues, both of order one; a width is squared
+            # compared with u and with eigenvalues, both of order one; width is squared
             low, high = ("1e-150", "1e150") if name == "width" else ("1e-9", "1e9")
             if not float(low) <= number <= float(high):
                 raise SettingError(name, f"must lie between {low} and {high}, got {number}.")
@@ -103,21 +103,21 @@ def check_settings(classifier: GraphClassifier) -> None:
 
 
 def without_effect(classifier: GraphClassifier, n_classes: int | None = None) -> list[str]:
-    """The settings that make no difference, since others rule them out.
+    """The parameters that have no effect given the other ones.
 
-    With a number of classes, or those of a fit, also those that only another number would look at.
+    If the number of classes is given, or known from a fit, includes those without effect for this number.
     """
     graph, prior = classifier.graph, classifier.prior
     template = unlabeled(classifier.model, classifier)
-    # a model of a user's own takes no settings, and may offer no evidence
-    named = template is not classifier.model
+    # a model passed as an object takes no parameters, and may offer no evidence
+    by_name = template is not classifier.model
     n_classes = n_classes or len(getattr(classifier, "classes_", ()))
-    if named and n_classes:
+    if by_name and n_classes:
         template = replace(template, n_fields=1 if n_classes == 2 else n_classes)
-    taken = offer(template, "numbers") if named else ()
-    by_ep = prior == "learned" and named and has_evidence(template)
-    drawn = classifier.inference == "sample" or (classifier.inference == "auto" and not by_ep)
-    counts = {
+    parameters = offer(template, "numbers") if by_name else ()
+    by_ep = prior == "learned" and by_name and has_evidence(template)
+    samples = classifier.inference == "sample" or (classifier.inference == "auto" and not by_ep)
+    used = {
         "width": graph in ("gaussian", "nystrom"),
         "n_neighbors": graph in ("knn", "self_tuning"),
         "n_components": graph in COMPARES_COLUMNS,
@@ -125,59 +125,57 @@ def without_effect(classifier: GraphClassifier, n_classes: int | None = None) ->
         "n_modes": graph != "cosine" and prior != "full",
         "tau": prior == "matern",
         "alpha": prior == "matern",
-        "gamma": "gamma" in taken,
-        "epsilon": "epsilon" in taken,
-        "time_limit": drawn and classifier.inference == "auto",
-        **dict.fromkeys(("sampler", "n_steps", "n_chains"), drawn),
+        "gamma": "gamma" in parameters,
+        "epsilon": "epsilon" in parameters,
+        "time_limit": samples and classifier.inference == "auto",
+        **dict.fromkeys(("sampler", "n_steps", "n_chains"), samples),
     }
-    return [name for name, has_effect in counts.items() if not has_effect]
+    return [name for name, is_used in used.items() if not is_used]
 
 
 def refuse_unused(classifier: GraphClassifier) -> None:
-    """Refuse a number of a prior, a graph or a model that was not chosen."""
-    for name in _set_in_vain(classifier):
+    """Raise an error if a parameter is set whose graph, prior or model was not chosen."""
+    for name in _set_without_effect(classifier):
         if name in OF_ONE_CHOICE:
             raise SettingError(name, f"makes no difference here: it is for {OF_ONE_CHOICE[name]}. Leave it out.")
 
 
 def refuse_ignored(classifier: GraphClassifier, n_classes: int) -> None:
-    """Refuse what was set, and makes no difference with so many classes."""
-    for name in _set_in_vain(classifier, n_classes):
+    """Raise an error if a parameter is set that has no effect with this number of classes."""
+    for name in _set_without_effect(classifier, n_classes):
         raise SettingError(name, f"makes no difference here, with {n_classes} classes: leave it out.")
 
 
-def _set_in_vain(classifier: GraphClassifier, n_classes: int | None = None) -> list[str]:
-    """The settings without effect that are not as usual."""
-    usual = type(classifier)()
-    return [
-        name for name in without_effect(classifier, n_classes) if getattr(classifier, name) != getattr(usual, name)
-    ]
+def _set_without_effect(classifier: GraphClassifier, n_classes: int | None = None) -> list[str]:
+    """The parameters without effect that differ from their defaults."""
+    defaults, unused = type(classifier)(), without_effect(classifier, n_classes)
+    return [name for name in unused if getattr(classifier, name) != getattr(defaults, name)]
 
 
 def refuse_ignored_noise(model: Any) -> None:
-    """Refuse a number of a given model that a learned prior would learn instead."""
-    for each in fields(model) if is_dataclass(model) else ():
-        value = getattr(model, each.name)
-        if each.name in ("gamma", "delta") and value != each.default:
+    """Raise an error if a model object sets noise parameters that a learned prior would override."""
+    for parameter in fields(model) if is_dataclass(model) else ():
+        value = getattr(model, parameter.name)
+        if parameter.name in ("gamma", "delta") and value != parameter.default:
             raise SettingError(
                 "model",
-                f"has {each.name} = {value:g}, and a learned prior learns it instead: give gamma to GraphClassifier to fix "
+                f"has {parameter.name} = {value:g}, and a learned prior learns it instead: give gamma to GraphClassifier to fix "
                 "the noise, or choose another prior, such as 'matern', under which the model is taken as it is.",
             )
 
 
 def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.LowRankGraph:
-    """The similarity graph that a classifier asks for."""
-    named, (n_rows, n_features) = classifier.graph, X.shape
-    if callable(named):
-        made = named(X)
+    """Build the similarity graph."""
+    graph, (n_rows, n_features) = classifier.graph, X.shape
+    if callable(graph):
+        made = graph(X)
         made = made if isinstance(made, graphs.Graph | graphs.LowRankGraph) else graphs.precomputed(made)
         if made.n_nodes != n_rows:
             raise ValueError(f"The graph has {made.n_nodes} nodes and X has {n_rows} rows: they must be the same.")
         return made
-    if named == "precomputed":
+    if graph == "precomputed":
         return graphs.precomputed(X)
-    if named == "cosine":
+    if graph == "cosine":
         return graphs.cosine(X, progress=shows_bars(classifier))
     settings: dict[str, Any] = {
         "n_components": classifier.n_components,
@@ -185,14 +183,14 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
     }
     if classifier.n_components is None and issparse(X) and min(n_rows, n_features) > 2:
         settings["n_components"] = min(SPARSE_COMPONENTS, n_rows - 1, n_features - 1)
-    if named in ("gaussian", "nystrom"):
+    if graph in ("gaussian", "nystrom"):
         settings["tau"] = classifier.width
-    if named in ("knn", "nystrom"):
-        given = classifier.random_state  # the number itself, or one drawn
-        settings["seed"] = int(given) if isinstance(given, Integral) else seed_of(classifier)
-    if named == "gaussian":
+    if graph in ("knn", "nystrom"):
+        random_state = classifier.random_state  # used as it is if it is a number
+        settings["seed"] = int(random_state) if isinstance(random_state, Integral) else seed_of(classifier)
+    if graph == "gaussian":
         return graphs.gaussian(X, **settings)
-    if named == "nystrom":
+    if graph == "nystrom":
         return graphs.nystrom(X, n_landmarks=min(N_LANDMARKS, n_rows), progress=shows_bars(classifier), **settings)
     if isinstance(X, Tall):
         numbers = NEIGHBOR_COPIES * n_features + NEIGHBOR_MATRICES * classifier.n_neighbors
@@ -203,48 +201,48 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
         )
     n_neighbors = min(classifier.n_neighbors, n_rows - 1)
     if n_neighbors < classifier.n_neighbors:
-        told = f"is {classifier.n_neighbors:,}, and there are {n_rows:,} rows: all others are neighbors of each."
-        warn(SettingWarning("n_neighbors", told))
-    build = graphs.knn if named == "knn" else graphs.self_tuning
+        text = f"is {classifier.n_neighbors:,}, and there are {n_rows:,} rows: all others are neighbors of each."
+        warn(SettingWarning("n_neighbors", text))
+    build = graphs.knn if graph == "knn" else graphs.self_tuning
     return build(X, n_neighbors=n_neighbors, **settings)
 
 
 def _in_robust_units(classifier: GraphClassifier, X: Any) -> bool:
-    """Whether features are compared in robust units, which is told where nobody asked for it."""
-    looks = classifier.graph in ("knn", "self_tuning")
-    if classifier.scale != "auto" or issparse(X) or (isinstance(X, Tall) and not looks):
+    """Whether the graph compares features in robust units; warns if scale="auto" decides so."""
+    may_rescale = classifier.graph in ("knn", "self_tuning")
+    if classifier.scale != "auto" or issparse(X) or (isinstance(X, Tall) and not may_rescale):
         return bool(classifier.scale == "robust")
-    found = unlike_columns(X, getattr(classifier, "feature_names_in_", ()))
-    if found and not looks:
+    finding = unlike_columns(X, getattr(classifier, "feature_names_in_", ()))
+    if finding and not may_rescale:
         warn(
-            f'{found}, so that a few of them decide which rows are similar: use scale="robust", with a width of about 1, or '
+            f'{finding}, so that a few of them decide which rows are similar: use scale="robust", with a width of about 1, or '
             "bring columns to one scale first.",
         )
         return False
-    if found:
+    if finding:
         warn(
-            f'{found}: the graph compares them in robust units. Ask for that by scale="robust", or take them as they are by '
+            f'{finding}: the graph compares them in robust units. Ask for that by scale="robust", or take them as they are by '
             'scale="none", and nothing is said.',
         )
-    return bool(found)
+    return bool(finding)
 
 
 def seed_of(classifier: GraphClassifier) -> int:
-    """The seed of all draws in a fit."""
+    """The random seed of a fit."""
     return int(_random(classifier).randint(np.iinfo(np.int32).max))
 
 
 def _random(classifier: GraphClassifier) -> np.random.RandomState:
     try:
-        found: np.random.RandomState = check_random_state(classifier.random_state)
+        generator: np.random.RandomState = check_random_state(classifier.random_state)
     except (TypeError, ValueError):
-        told = "must be a whole number between 0 and 4294967295, a RandomState or None"
-        raise SettingError("random_state", f"{told}, got {called(classifier.random_state)}.") from None
-    return found
+        message = "must be a whole number between 0 and 4294967295, a RandomState or None"
+        raise SettingError("random_state", f"{message}, got {called(classifier.random_state)}.") from None
+    return generator
 
 
 def shows_bars(classifier: GraphClassifier) -> bool | None:
-    """Whether long stages show how far they are: in a file bars would be a mess."""
+    """Whether to show progress bars, if requested only in a terminal; None decides later."""
     return None if classifier.verbose is None else bool(classifier.verbose) and sys.stderr.isatty()
 
 
@@ -255,9 +253,9 @@ def make_spectrum(
     n_modes: int | None = None,
     start: Spectrum | None = None,
 ) -> Spectrum:
-    """Its eigenpairs, as many as the prior asks for, or fewer; found from those of a start."""
+    """Eigenpairs of the graph, `n_modes` or as many as the prior needs; `start` warm-starts the eigensolver."""
     if isinstance(graph, graphs.LowRankGraph):
-        most = classifier.n_modes if classifier.graph == "nystrom" else None  # of cosines there are few
+        most = classifier.n_modes if classifier.graph == "nystrom" else None  # a cosine graph has few modes
         return spectrum.low_rank(graph, at_most=most, progress=shows_bars(classifier))
     L = laplacian.normalized(graph)
     if classifier.prior == "full":
@@ -272,23 +270,23 @@ def make_spectrum(
 
 
 def first_modes(classifier: GraphClassifier, n_nodes: int) -> int:
-    """How many modes to begin with: few where a learned prior may do with few, of a graph on which more cost time."""
+    """Number of modes to compute first: a quarter of `n_modes` for a learned prior on a large graph."""
     on_demand = classifier.prior == "learned" and n_nodes >= ON_DEMAND_FROM
     return max(2, classifier.n_modes // 4) if on_demand else int(classifier.n_modes)
 
 
 def modes_that_fit(n_nodes: int) -> int:
-    """How many modes there is memory for."""
+    """Number of modes that fit into memory."""
     return int(room() / (MODE_BYTES * n_nodes))
 
 
 def make_prior(classifier: GraphClassifier, modes: Spectrum) -> GaussianPrior:
-    """The prior that a classifier asks for, if it is not to be learned."""
+    """Build the prior, unless it is to be learned."""
     if callable(classifier.prior):
-        made: GaussianPrior = classifier.prior(modes)
-        expect(made, GaussianPrior, "What the function given as prior returns", "a prior, such as prior.matern's")
-        return made
+        own: GaussianPrior = classifier.prior(modes)
+        expect(own, GaussianPrior, "What the function given as prior returns", "a prior, such as prior.matern's")
+        return own
     if classifier.prior == "matern":
         return priors.matern(modes, tau=classifier.tau, alpha=classifier.alpha)
-    named: GaussianPrior = getattr(priors, classifier.prior)(modes)
-    return named
+    prior: GaussianPrior = getattr(priors, classifier.prior)(modes)
+    return prior

@@ -1,4 +1,4 @@
-"""The calls in progress in; an error out where one of them, of scikit-learn, counts unlabeled rows as a class."""
+"""The call stack in; an error out if a scikit-learn wrapper on it treats unlabeled rows as a class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from graphuq.classes import holds_mark
 
-# What takes every value of y for a class, and numbers them or learns from their numbers: -1 too. All else passes y on.
+# Wrappers that treat every value of y, including -1, as a class. All others pass y on unchanged.
 COUNTING = (
     "sklearn.calibration",
     "sklearn.ensemble",
@@ -22,36 +22,36 @@ COUNTING = (
 
 
 def refuse_wrappers() -> None:
-    """An error where a wrapper has taken the mark of unlabeled rows for a class: its answers would be wrong.
+    """Raise an error if a wrapper treats the mark of unlabeled rows as a class, which makes predictions wrong.
 
-    What reaches `fit` does not tell: the classes have other numbers there, and with several jobs the call of the wrapper
-    is in another process. So this is asked where a wrapper copies the classifier, and where it asks a fitted one.
+    `fit` cannot detect this: the wrapper has renumbered the classes and, with several jobs, runs in another
+    process. So the check is made when a wrapper clones the classifier and when it calls a fitted one.
     """
-    told = [_told(frame) for frame, _ in walk_stack(None) if _counts(frame)]
-    if told:
+    wrappers = [_name(frame) for frame, _ in walk_stack(None) if _counts_mark(frame)]
+    if wrappers:
         raise TypeError(
-            f"GraphClassifier is inside of {told[-1]}, which counts the mark of unlabeled rows as a class: use "
+            f"GraphClassifier is inside of {wrappers[-1]}, which counts the mark of unlabeled rows as a class: use "
             "GraphClassifier without it, or give it labeled rows only."
         )
 
 
-def _counts(frame: FrameType) -> bool:
-    return _call(frame).startswith(COUNTING) and any(map(holds_mark, _classes_in(frame.f_locals)))
+def _counts_mark(frame: FrameType) -> bool:
+    return _qualified_name(frame).startswith(COUNTING) and any(map(holds_mark, _classes_in(frame.f_locals)))
 
 
-def _call(frame: FrameType) -> str:
+def _qualified_name(frame: FrameType) -> str:
     return f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}"
 
 
-def _told(frame: FrameType) -> str:
-    """What the call is of, as a user wrote it."""
-    return type(frame.f_locals["self"]).__name__ if "self" in frame.f_locals else _call(frame)
+def _name(frame: FrameType) -> str:
+    """The name of the wrapper, as a user writes it."""
+    return type(frame.f_locals["self"]).__name__ if "self" in frame.f_locals else _qualified_name(frame)
 
 
-def _classes_in(names: dict[str, Any]) -> Iterator[Any]:
-    """The classes that a call knows, by the names scikit-learn has for them."""
+def _classes_in(variables: dict[str, Any]) -> Iterator[Any]:
+    """The classes known to a call, under the variable names that scikit-learn uses."""
     for owner in ("self", "le"):
-        yield getattr(names.get(owner), "classes_", None)
-    yield names.get("classes")
-    if isinstance(names.get("Y"), np.ndarray):  # of a chain; one versus rest has codes in a sparse matrix
-        yield names["Y"]
+        yield getattr(variables.get(owner), "classes_", None)
+    yield variables.get("classes")
+    if isinstance(variables.get("Y"), np.ndarray):  # a classifier chain; one-vs-rest has codes in a sparse matrix
+        yield variables["Y"]
