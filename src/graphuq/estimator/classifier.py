@@ -343,7 +343,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     @property
     def transduction_(self) -> NDArray[Any]:
         """Predicted class of every row of `fit`."""
-        return self.classes_[uncertainty.most_probable(self.label_distributions_)]
+        probability = self.label_distributions_  # first: it checks that the classifier is fitted
+        return self.classes_[uncertainty.most_probable(probability)]
 
     @property
     def n_iter_(self) -> int:
@@ -354,7 +355,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Most probable class of each row, whether from `fit` or new."""
-        return self.classes_[uncertainty.most_probable(self.predict_proba(X))]
+        probability = self.predict_proba(X)  # first: it checks that the classifier is fitted
+        return self.classes_[uncertainty.most_probable(probability)]
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities, shape (n_rows, n_classes), columns as in `classes_`."""
