@@ -1,7 +1,7 @@
-"""Named arrays and facts in; one file that is written whole, checked when it is read, and never executed, out.
+"""Named arrays and JSON facts in; one file, written atomically, verified when read and never executed, out.
 
-The file is an uncompressed NPZ: NumPy opens it. One member, `facts`, is JSON with the format; the comment at its very
-end is the SHA-256 of every byte before.
+The file is an uncompressed NPZ that NumPy can open. Its member `facts` is JSON and names the format; the ZIP
+comment at the very end is the SHA-256 of all preceding bytes.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from graphuq.memory import NoRoom, check_room, size_in_words
 
 Arrays = dict[str, NDArray[Any]]
 
-# Bytes that one of a member of a ZIP file unpacks to at most.
+# Largest possible ratio of unpacked to packed size, by ZIP compression method.
 UNPACKED = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
 
-SEAL = 64  # bytes of the checksum
+SEAL = 64  # bytes of the checksum, in hex
 
 
 class Pickled(Exception):
-    """An array holds objects, which could run code when they are loaded."""
+    """An array holds pickled objects, which could run code when loaded."""
 
 
 def write(path: Path, form: str, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write one file, whole or not at all."""
-    kept = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    told = json.dumps(dict(facts), allow_nan=False)
-    body = json.dumps({"format": form, "facts": told}).encode()
+    """Write one file atomically."""
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    encoded = json.dumps(dict(facts), allow_nan=False)
+    body = json.dumps({"format": form, "facts": encoded}).encode()
     with whole_file(path) as part, part.open("w+b") as file:
-        np.savez(file, facts=np.frombuffer(body, dtype=np.uint8), **kept)  # type: ignore[arg-type]
+        np.savez(file, facts=np.frombuffer(body, dtype=np.uint8), **contiguous)  # type: ignore[arg-type]
         with zipfile.ZipFile(file, "a") as members:
             members.comment = b"0" * SEAL
         seal = _digest(file)
@@ -51,9 +51,9 @@ def write(path: Path, form: str, facts: Mapping[str, Any], arrays: Mapping[str, 
 
 
 def read(path: Path, form: str, what: str, *, mapped: Container[str] = ()) -> tuple[dict[str, Any], Arrays]:
-    """The facts and arrays of a file, or a sentence that says what is wrong with it; `what` is "a spectrum", say.
+    """Read facts and arrays; errors say what is wrong with the file, where `what` is e.g. "a spectrum".
 
-    Arrays of the names in `mapped` stay where they lie, and are read when they are looked at.
+    Arrays named in `mapped` are memory-mapped.
     """
     with told_if_damaged(path, f"{path} is not {what} of graphuq, or is damaged"):
         try:
@@ -61,21 +61,21 @@ def read(path: Path, form: str, what: str, *, mapped: Container[str] = ()) -> tu
         except Pickled as error:
             raise ValueError(error) from None
         head = json.loads(arrays.pop("facts").tobytes())
-        found, told = str(head["format"]), str(head["facts"])
+        stored, encoded = str(head["format"]), str(head["facts"])
         with path.open("rb") as file:
-            whole = _digest(file) == file.read()
-    if found != form:
-        raise ValueError(f"{path} holds the format {found!r}, and this version reads {form!r}: make it again.")
-    if not whole:
+            intact = _digest(file) == file.read()
+    if stored != form:
+        raise ValueError(f"{path} holds the format {stored!r}, and this version reads {form!r}: make it again.")
+    if not intact:
         raise ValueError(f"{path} was changed or damaged after it was written: its checksum is another.")
-    return dict(json.loads(told)), arrays
+    return dict(json.loads(encoded)), arrays
 
 
 @contextmanager
 def told_if_damaged(path: Path, told: str) -> Iterator[None]:
-    """What is wrong with a file in a sentence; that there is no memory for it is nothing wrong.
+    """Turn any exception from reading a damaged file into a ValueError, except for lack of memory.
 
-    Where bytes are not what they should be, those who read them raise nearly every kind of exception.
+    On corrupt bytes, the readers raise nearly every kind of exception.
     """
     try:
         yield
@@ -89,76 +89,76 @@ def told_if_damaged(path: Path, told: str) -> Iterator[None]:
 
 
 def read_npz(path: Path, *, mapped: Container[str] = ()) -> Arrays:
-    """The arrays of an NPZ file; objects raise `Pickled` and are not loaded. What else is wrong `told_if_damaged` tells."""
+    """Read an NPZ file without unpickling: objects raise `Pickled`. Use within `told_if_damaged`."""
     if not os.path.isfile(path) and os.path.exists(path) and not os.path.isdir(path):
-        raise ValueError("it is no regular file")  # reading a pipe would wait for ever
+        raise ValueError("it is no regular file")  # reading a pipe would block forever
     arrays: Arrays = {}
-    # opened here, since np.load leaves a damaged file open
+    # opened here because np.load leaves a damaged file open
     with open(path, "rb") as stream, zipfile.ZipFile(stream) as members:
         check_members(members, apart=mapped)
         for name in members.namelist():
             if not name.endswith(".npy"):
                 raise ValueError(f"it holds more than arrays: {name[:80]!r}")
-        for each in members.infolist():
-            name = each.filename.removesuffix(".npy")
-            with members.open(each) as member:
-                laid_out = _check_heading(member, each)
-                if name in mapped and each.compress_type == zipfile.ZIP_STORED:
-                    arrays[name] = _map(path, stream, each.header_offset, member.tell(), *laid_out)
+        for entry in members.infolist():
+            name = entry.filename.removesuffix(".npy")
+            with members.open(entry) as member:
+                layout = _read_header(member, entry)
+                if name in mapped and entry.compress_type == zipfile.ZIP_STORED:
+                    arrays[name] = _map(path, stream, entry.header_offset, member.tell(), *layout)
                     continue
-            with members.open(each) as member:
+            with members.open(entry) as member:
                 arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
-                if member.read(1):  # at the end of a member its checksum is compared
-                    raise ValueError(f"{each.filename[:80]!r} holds more than its heading says")
+                if member.read(1):  # reading to the end also verifies the checksum
+                    raise ValueError(f"{entry.filename[:80]!r} holds more than its heading says")
     return arrays
 
 
 def _map(
-    path: Path, stream: IO[bytes], first: int, heading: int, shape: Any, turned: bool, kind: Any
+    path: Path, stream: IO[bytes], header_offset: int, npy_header: int, shape: Any, fortran: bool, dtype: Any
 ) -> NDArray[Any]:
-    """An array where it lies in the file, behind the headings of its member and its own."""
-    stream.seek(first)
+    """Memory-map an array, which starts after the ZIP header of its member and its NPY header."""
+    stream.seek(header_offset)
     name, extra = struct.unpack_from("<HH", stream.read(30), 26)
-    start = first + 30 + name + extra + heading
-    return np.memmap(path, kind, "r", start, shape, "F" if turned else "C")
+    start = header_offset + 30 + name + extra + npy_header
+    return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
 
 
 def check_members(members: zipfile.ZipFile, *, apart: Container[str] = ()) -> None:
-    """Refuse a ZIP file that is encrypted, larger unpacked than the memory that is left, or that has lost a member."""
+    """Raise an error for a ZIP file that is encrypted, lacks a member, or does not fit into memory unpacked."""
     assert members.fp is not None  # it is open
-    members.fp.seek(-22 - len(members.comment), os.SEEK_END)  # the record at its end, which counts the members
+    members.fp.seek(-22 - len(members.comment), os.SEEK_END)  # end-of-directory record, with the number of members
     (count,) = struct.unpack_from("<H", members.fp.read(22), 10)
-    if count not in (len(members.infolist()), 0xFFFF):  # or more than this field holds
+    if count not in (len(members.infolist()), 0xFFFF):  # 0xFFFF: more than the field can hold
         raise zipfile.BadZipFile(f"it counts {count} members, and {len(members.infolist())} are found")
-    if any(each.flag_bits & 1 for each in members.infolist()):
+    if any(entry.flag_bits & 1 for entry in members.infolist()):
         raise ValueError("it is encrypted")
     size = members.fp.seek(0, os.SEEK_END)
-    for each in members.infolist():
-        if max(each.compress_size, each.file_size / UNPACKED.get(each.compress_type, np.inf)) > size:
-            raise zipfile.BadZipFile(f"it promises more than it holds: {each.filename[:80]!r}")
-    unpacked = [each for each in members.infolist() if each.filename.removesuffix(".npy") not in apart]
+    for entry in members.infolist():
+        if max(entry.compress_size, entry.file_size / UNPACKED.get(entry.compress_type, np.inf)) > size:
+            raise zipfile.BadZipFile(f"it promises more than it holds: {entry.filename[:80]!r}")
+    unpacked = [entry for entry in members.infolist() if entry.filename.removesuffix(".npy") not in apart]
     name = os.path.basename(str(members.filename))
-    check_room(sum(each.file_size for each in unpacked), f"{name}, unpacked,", "Free some.")
+    check_room(sum(entry.file_size for entry in unpacked), f"{name}, unpacked,", "Free some.")
 
 
-def _check_heading(member: Any, entry: zipfile.ZipInfo) -> tuple[Any, bool, Any]:
-    """How an array is laid out; refuse objects, and what promises more than the member holds, before room is made for it."""
+def _read_header(member: Any, entry: zipfile.ZipInfo) -> tuple[Any, bool, Any]:
+    """Read shape, Fortran order and dtype of an array; reject objects, and sizes beyond the member's."""
     version = np.lib.format.read_magic(member)
-    heading = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, turned, dtype = heading(member)
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read_header(member)
     if dtype.hasobject:
         name = entry.filename.removesuffix(".npy")
         raise Pickled(f"pickled objects in {name!r}, which can run code when they are loaded")
     if int(np.prod(shape, dtype=object)) * dtype.itemsize > entry.file_size:
         raise ValueError(f"{entry.filename[:80]!r} holds less than its heading says")
-    return shape, turned, dtype
+    return shape, fortran, dtype
 
 
 def _digest(file: IO[bytes]) -> bytes:
-    """The checksum of all but the seal, where the file then stands."""
-    left, digest = file.seek(0, os.SEEK_END) - SEAL, hashlib.sha256()
+    """The SHA-256 of all but the seal, in hex; leaves the file positioned at the seal."""
+    remaining, digest = file.seek(0, os.SEEK_END) - SEAL, hashlib.sha256()
     file.seek(0)
-    while left > 0 and (part := file.read(min(left, 2**20))):
-        digest.update(part)
-        left -= len(part)
+    while remaining > 0 and (chunk := file.read(min(remaining, 2**20))):
+        digest.update(chunk)
+        remaining -= len(chunk)
     return digest.hexdigest().encode()

@@ -1,7 +1,8 @@
-"""A name in; a file or folder that is there whole or not at all, whatever happens meanwhile, out.
+"""A path in; a file or folder that is written atomically, even if the process is killed, out.
 
-What is written stands under a hidden name until it is whole. A process holds a lock on it while it lives, so what a
-killed one left is known by its lock being free: the next that writes the same target puts it right.
+Output is written under a hidden name and renamed when complete. The writing process holds a lock on it, so
+leftovers of a killed process are recognized by their free lock, and the next process that writes the same target
+cleans them up.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from typing import IO
 
 try:
     import fcntl
-except ImportError:  # on Windows nothing is locked
+except ImportError:  # no locking on Windows
     fcntl = None  # type: ignore[assignment]
 
-LOCK, NEW, OLD = "lock", "new", "old"  # in the hidden folder of a folder that is being written
-HELD = ".lock"  # in a folder that is written piece by piece
+LOCK, NEW, OLD = "lock", "new", "old"  # names in the hidden working folder of `whole_folder`
+HELD = ".lock"  # lock file in a folder that is written piece by piece
 
 
 class InUseError(OSError):
     """Another process holds the file."""
 
 
-def _in_use(target: Path) -> ValueError:
+def _in_use_error(target: Path) -> ValueError:
     return ValueError(f"Another process is writing {target}: wait for it, or choose another folder.")
 
 
 def lock(path: Path) -> IO[bytes]:
-    """The file, opened to add to it (and made, if need be), and locked until it is closed or the process ends."""
+    """Open a file for appending, creating it if needed, and lock it until it is closed or the process ends."""
     while True:
         file = path.open("a+b")
         try:
@@ -50,26 +51,26 @@ def lock(path: Path) -> IO[bytes]:
 
 
 def refuse_irregular(target: Path) -> None:
-    """Refuse to replace a folder, a pipe or a device: it is no file of ours, and cannot be had back."""
+    """Raise an error if the target is a folder, pipe or device, which must not be replaced."""
     if target.exists() and not target.is_file():
         raise ValueError(f"{target} is not a regular file, so it is not replaced: choose another name.")
 
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
-    """A name to write to, which becomes `target` if all goes well and vanishes if not.
+    """Yield a temporary path that is renamed to `target` on success and removed on failure.
 
-    It is one of its own, so that two processes may write the same file at once: the last one stays. Of a link
-    the file that it points to is written.
+    The path is unique, so that several processes may write the same file at once: the last one wins. If the target
+    is a symbolic link, the file it points to is written.
     """
     refuse_irregular(target)
     target = Path(os.path.realpath(target))
-    for left in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}.part"):
-        with suppress(OSError), lock(left):
-            left.unlink()
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}.part"):
+        with suppress(OSError), lock(leftover):
+            leftover.unlink()
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        with _lock_own(part):
+        with _lock_new(part):
             yield part
             os.replace(part, target)
     except OSError as error:
@@ -79,21 +80,24 @@ def whole_file(target: Path) -> Iterator[Path]:
             part.unlink()
 
 
-def _lock_own(path: Path) -> IO[bytes]:
-    """The same for a file that only another which tidies up may hold, for a moment."""
+def _lock_new(path: Path) -> IO[bytes]:
+    """Lock a new file; another process that is cleaning up may hold it briefly, so retry."""
     while True:
         with suppress(InUseError):
             return lock(path)
 
 
 def check_target(out: Path | None, force: bool, *read: Path, by: str = "--force") -> None:
-    """Whether a file may be written, or replaced `by` so much, asked before any work; what is read is never replaced."""
+    """Check before any work that `out` may be written; raise an error otherwise.
+
+    An existing file is replaced only by `force`, which messages call `by`; the files being `read` never are.
+    """
     if out is None and force:
         raise ValueError("--force replaces what --out names, and that is not given: leave it out.")
     if out is None:
         return
     refuse_irregular(out)
-    if any(out.exists() and each.exists() and out.samefile(each) for each in read):
+    if any(out.exists() and source.exists() and out.samefile(source) for source in read):
         raise ValueError(f"{out} is what is read here, and would be lost: choose another name.")
     if out.exists() and not force:
         raise ValueError(f"{out} exists already: choose another name, or replace it with {by}.")
@@ -105,11 +109,11 @@ def check_target(out: Path | None, force: bool, *read: Path, by: str = "--force"
 def whole_folder(
     target: Path, *, replace: bool = False, foreign: Callable[[Path], str | None] = lambda old: None
 ) -> Iterator[Path]:
-    """A folder to write into, which becomes `target` if all goes well and vanishes if not.
+    """Yield a temporary folder that is renamed to `target` on success and removed on failure.
 
-    What exists is left as it is, unless `replace` is set and `foreign`, which names the first thing in a folder that
-    is not ours, finds nothing. What appears at `target` meanwhile is kept, and the new folder gets another name.
-    One process at a time writes a target. Of a link the folder that it points to is written.
+    An existing target is replaced only if `replace` is set and `foreign`, which names the first entry of a folder
+    that is not ours, returns None. A target that appears meanwhile is kept, and the new folder gets another name.
+    One process at a time writes a target. If the target is a symbolic link, the folder it points to is written.
     """
     target = Path(os.path.realpath(target))
     if target == target.parent:
@@ -118,16 +122,16 @@ def whole_folder(
         with _working_folder(target) as work:
             if target.exists() and not replace:
                 raise ValueError(f"{target} exists already: choose another folder, or replace it with --force.")
-            if target.exists() and (found := foreign(target) if target.is_dir() else target.name):
+            if target.exists() and (entry := foreign(target) if target.is_dir() else target.name):
                 raise ValueError(
-                    f"{target} holds something that graphuq did not write, {found}: it is not replaced."
+                    f"{target} holds something that graphuq did not write, {entry}: it is not replaced."
                 )
             (work / NEW).mkdir()
             yield work / NEW
             target.parent.mkdir(parents=True, exist_ok=True)
-            _put(work, target, replace, foreign)
+            _move_into_place(work, target, replace, foreign)
     except InUseError:
-        raise _in_use(target) from None
+        raise _in_use_error(target) from None
     except OSError as error:
         cause = error.__cause__ if isinstance(error.__cause__, OSError) else error  # whole_file names its own file
         raise ValueError(f"{target} could not be written, and nothing was: {cause.strerror or cause}.") from error
@@ -135,25 +139,25 @@ def whole_folder(
 
 @contextmanager
 def made_folder(target: Path) -> Iterator[None]:
-    """A folder, made with those above it if need be; it, and those that were made, vanish if they stay empty."""
-    made = [each for each in target.parents if not each.exists()]
+    """Create a folder and its parents if needed; on exit, remove it and the created parents if they are empty."""
+    created = [folder for folder in target.parents if not folder.exists()]
     target.mkdir(parents=True, exist_ok=True)
     try:
         yield
     finally:
         with suppress(OSError):
-            for each in (target, *made):
-                each.rmdir()
+            for folder in (target, *created):
+                folder.rmdir()
 
 
 @contextmanager
 def held_folder(target: Path) -> Iterator[None]:
-    """A folder that is written piece by piece, by one process at a time; one that stays empty vanishes."""
+    """Lock a folder that one process at a time writes piece by piece; on exit, remove it if it is empty."""
     with made_folder(target):
         try:
             file = lock(target / HELD)
         except InUseError:
-            raise _in_use(target) from None
+            raise _in_use_error(target) from None
         with file:
             try:
                 yield
@@ -163,17 +167,17 @@ def held_folder(target: Path) -> Iterator[None]:
 
 
 def recover(target: Path) -> None:
-    """Put right what a killed `whole_folder` left: an old folder that was moved away comes back, the rest is removed."""
+    """Clean up after a killed `whole_folder`: restore an old folder that was moved away, remove the rest."""
     target = Path(os.path.realpath(target))
-    if _work(target).is_dir():
-        with suppress(OSError), _working_folder(target):  # or it is being written at this moment
+    if _working_path(target).is_dir():
+        with suppress(OSError), _working_folder(target):  # an error means that it is being written right now
             pass
 
 
-def _put(work: Path, target: Path, replace: bool, foreign: Callable[[Path], str | None]) -> None:
-    """Give the new folder its name; what stands there now is moved away, or kept if it is not ours to replace."""
+def _move_into_place(work: Path, target: Path, replace: bool, foreign: Callable[[Path], str | None]) -> None:
+    """Rename the new folder to `target`; replace an old one, or keep it if it is not ours to replace."""
     if replace and target.is_dir():
-        target.rename(work / OLD)  # first, so that nothing is added to it while it is looked at
+        target.rename(work / OLD)  # first, so that nothing is added while it is checked
         if foreign(work / OLD) is None:
             (work / NEW).rename(target)
             shutil.rmtree(work / OLD)
@@ -186,16 +190,16 @@ def _put(work: Path, target: Path, replace: bool, foreign: Callable[[Path], str 
     raise ValueError(f"{target} appeared or was added to meanwhile, so it is kept: the result is in {other}.")
 
 
-def _work(target: Path) -> Path:
-    """Beside the target, or in the first folder above that exists."""
+def _working_path(target: Path) -> Path:
+    """The path of the hidden working folder: beside the target, or in its first existing parent."""
     home = next(parent for parent in target.parents if parent.exists())
     return home / f".{'+'.join(target.relative_to(home).parts)}.part"
 
 
 @contextmanager
 def _working_folder(target: Path) -> Iterator[Path]:
-    """A hidden, locked folder beside the target, emptied first of what a killed process left in it."""
-    work = _work(target)
+    """Yield the hidden working folder, locked and cleared of leftovers of a killed process."""
+    work = _working_path(target)
     held = None
     while held is None:
         work.mkdir(exist_ok=True)
@@ -213,7 +217,7 @@ def _working_folder(target: Path) -> Iterator[Path]:
 
 
 def _tidy(work: Path, target: Path) -> None:
-    """Remove what is unfinished or replaced; an old folder whose successor did not take its place stays the user's."""
+    """Remove unfinished and replaced folders; restore an old folder that was not replaced after all."""
     if (work / OLD).exists():
         if not target.exists():
             (work / OLD).rename(target)
