@@ -1,12 +1,12 @@
-"""Graph-based classification with few labels, and how sure we are of every answer.
+"""Graph-based classification with few labels and quantified uncertainty.
 
     A = graph.gaussian(X, tau=1.25)                      # features -> weights
     S = spectrum.dense(laplacian.normalized(A))          # weights -> eigenpairs
     mu0 = prior.full(S)                                  # eigenpairs -> Gaussian prior
     post = sample(mu0, models.Probit(nodes, y))          # labels -> posterior
-    post.label_mean()                                    # how sure we are of every node
+    post.label_mean()                                    # mean label, and so the certainty, of every node
 
-Parts are imported when they are first used, so that importing the package is quick.
+Submodules are imported lazily, so that importing the package is fast.
 """
 
 from importlib import import_module
@@ -64,7 +64,7 @@ _HOMES = {
     "sample": "inference.run",
 }
 
-# These and the modules; a list that type checkers can read.
+# The names in _HOMES and the submodules, as a literal list that type checkers can read.
 __all__ = [
     "HMC", "NUTS", "PCN", "Draws", "EffectiveSize", "EllipticalSlice", "GaussianPosterior", "GraphClassifier", "LabeledKFold",
     "LabeledScorer", "Mixture",

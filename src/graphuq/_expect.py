@@ -1,4 +1,4 @@
-"""What a person gave in; the same if it is of the right kind, or one sentence that says what was expected, out."""
+"""A user's argument in; its validated value out, or an error that says in one sentence what was expected."""
 
 from __future__ import annotations
 
@@ -14,58 +14,61 @@ from numpy.typing import NDArray
 
 
 class AboutSetting(Exception):
-    """What is told of a setting: its name, which may be another at a shell, and the rest of the sentence."""
+    """A message about a parameter: its name, which the command line translates, and the rest, `text`."""
 
-    def __init__(self, name: str, told: str) -> None:
-        super().__init__(f"{name} {told}")
-        self.name, self.told = name, told
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name} {text}")
+        self.name, self.text = name, text
 
     def __reduce__(self) -> Any:
-        return type(self), (self.name, self.told)
+        return type(self), (self.name, self.text)
 
 
 class SettingError(AboutSetting, ValueError):
-    """A setting that is refused."""
+    """A parameter has an invalid value."""
 
 
 class SettingWarning(AboutSetting, UserWarning):
-    """A setting that is not taken as it was given."""
+    """A parameter is not used as given."""
 
 
 class SettingTypeError(SettingError, TypeError):
-    """A setting of another kind than expected."""
+    """A parameter has the wrong type."""
 
 
 class AboutRows(Exception):
-    """What is told of rows, counted from 0: `told` has {} where each of them stands, for those who know their names."""
+    """A message about rows, numbered from 0.
 
-    def __init__(self, told: str, *rows: int) -> None:
-        super().__init__(told.format(*rows))
-        self.told, self.rows = told, rows
+    `template` has {} in place of each row, so that row names can be filled in instead.
+    """
+
+    def __init__(self, template: str, *rows: int) -> None:
+        super().__init__(template.format(*rows))
+        self.template, self.rows = template, rows
 
     def __reduce__(self) -> Any:
-        return type(self), (self.told, *self.rows)
+        return type(self), (self.template, *self.rows)
 
 
 class RowError(AboutRows, ValueError):
-    """Rows that are refused."""
+    """Rows are invalid."""
 
     def after(self, n_rows: int) -> RowError:
-        """The same of rows that come after so many others."""
-        return RowError(self.told, *(n_rows + row for row in self.rows))
+        """The same error with row numbers shifted by `n_rows`."""
+        return RowError(self.template, *(n_rows + row for row in self.rows))
 
 
 class RowWarning(AboutRows, UserWarning):
-    """Rows to look at."""
+    """Rows that deserve a look."""
 
 
-LARGEST_SEED = 2**63 - 1  # of JAX
-LARGEST_COUNT = 2**31 - 1  # of anything that is drawn or stepped
-LARGEST_SCALE = 1e150  # whose square, and one over it, are numbers too
+LARGEST_SEED = 2**63 - 1  # the largest that JAX takes
+LARGEST_COUNT = 2**31 - 1  # of draws, steps and the like
+LARGEST_SCALE = 1e150  # its square and the reciprocal of that are finite and nonzero
 
 
 def called(value: object) -> str:
-    """What an object is called in an error: its type, not its contents."""
+    """How an error message names an object: scalars by value, anything else by its type."""
     if value is None or isinstance(value, str | bool | int | float | complex):
         return repr(value)[:60]
     kind = value.__name__ + " itself" if isinstance(value, type) else type(value).__name__
@@ -73,44 +76,44 @@ def called(value: object) -> str:
 
 
 def why(error: BaseException) -> str:
-    """What an error of another library says, in one line."""
+    """The message of another library's error, in one line."""
     return " ".join(str(error).rstrip(".").split())[:200] or type(error).__name__
 
 
 def expect(value: object, kind: type | tuple[type, ...], name: str, such_as: str) -> None:
-    """Refuse an object of another kind."""
+    """Raise a TypeError unless the value has the given type."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {such_as}, got {called(value)}.")
 
 
 def expect_sampler(sampler: object, name: str = "sampler") -> None:
-    """Refuse what is no sampler."""
+    """Raise a TypeError unless the object has the methods of a sampler."""
     if isinstance(sampler, type) or not hasattr(sampler, "prepare"):
         raise TypeError(f"{name} takes a sampler such as PCN() or NUTS(), got {called(sampler)}.")
-    lacking = [
-        each for each in ("init", "warm_step", "step", "draw") if not callable(getattr(sampler, each, None))
+    missing = [
+        method for method in ("init", "warm_step", "step", "draw") if not callable(getattr(sampler, method, None))
     ]
-    if lacking:
+    if missing:
         raise TypeError(
             f"{name} must have the functions prepare, init, warm_step, step and draw, and {called(sampler)} has no "
-            f"{' and no '.join(lacking)}. One whose warm-up adapts nothing says warm_step = step."
+            f"{' and no '.join(missing)}. One whose warm-up adapts nothing says warm_step = step."
         )
 
 
 def expect_posterior(posterior: object) -> None:
-    """Refuse what is no posterior."""
+    """Raise a TypeError unless the object is a posterior."""
     if isinstance(posterior, type) or not hasattr(posterior, "label_mean"):
         raise TypeError(f"posterior must be a Posterior, as sample(prior, model) makes, got {called(posterior)}.")
 
 
 def expect_path(path: Any, name: str = "path") -> Path:
-    """The name of a file."""
+    """Validate a file name; return it as a `Path`."""
     expect(path, (str, PathLike), name, "the name of a file")
     return Path(path)
 
 
 def expect_one_of(value: Any, allowed: Iterable[str], name: str) -> str:
-    """One of a few words."""
+    """Validate one of the allowed words."""
     *others, last = map(repr, allowed)
     if not isinstance(value, str) or repr(value) not in (*others, last):
         kind = SettingError if isinstance(value, str) else SettingTypeError
@@ -119,7 +122,7 @@ def expect_one_of(value: Any, allowed: Iterable[str], name: str) -> str:
 
 
 def expect_between(value: Any, name: str, most: float, *, included: bool = False) -> float:
-    """A number above 0 and below, or up to, so much."""
+    """Validate a number above 0 and below `most`, or up to it if `included`."""
     allowed = f"(0, {most:g}{']' if included else ')'}"
     expect(value, Real, name, f"a number in {allowed}")
     if not 0 < value < most and not (included and value == most):
@@ -128,42 +131,42 @@ def expect_between(value: Any, name: str, most: float, *, included: bool = False
 
 
 def expect_numbers(values: Any, name: str) -> NDArray[np.float64]:
-    """Real numbers as float64: neither text, times or complex numbers, nor entries that are masked."""
+    """Convert real numbers to float64; raise an error for text, times, complex numbers and masked entries."""
     refuse_masked(values, name)
     if values is None:
         raise TypeError(f"{name} must be real numbers, got None.")
-    found = _array(values)
+    array = _array(values)
     try:
-        if found.dtype.kind not in "biuf":
-            if found.dtype.kind != "O" or any(isinstance(each, str | complex) for each in found.ravel()[:1000]):
+        if array.dtype.kind not in "biuf":
+            if array.dtype.kind != "O" or any(isinstance(entry, str | complex) for entry in array.ravel()[:1000]):
                 raise TypeError
-            found = found.astype(np.float64)
+            array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        what = f"{found.dtype}" if found.ndim else called(values)
-        raise TypeError(f"{name} must be real numbers, got {what}.") from None
-    return np.asarray(found, dtype=np.float64)
+        given = f"{array.dtype}" if array.ndim else called(values)
+        raise TypeError(f"{name} must be real numbers, got {given}.") from None
+    return np.asarray(array, dtype=np.float64)
 
 
 def expect_field(u: Any, n_nodes: int) -> NDArray[np.float64]:
-    """u at all nodes, shape (n_nodes,) or (n_nodes, n_fields)."""
-    found = expect_numbers(u, "u")
-    if found.ndim == 0 or found.shape[0] != n_nodes or not np.isfinite(found).all():
-        raise ValueError(f"u must have a finite value for each of {n_nodes} nodes, got the shape {found.shape}.")
-    return found
+    """Validate u at all nodes, shape (n_nodes,) or (n_nodes, n_fields)."""
+    field = expect_numbers(u, "u")
+    if field.ndim == 0 or field.shape[0] != n_nodes or not np.isfinite(field).all():
+        raise ValueError(f"u must have a finite value for each of {n_nodes} nodes, got the shape {field.shape}.")
+    return field
 
 
 def _array(values: Any) -> NDArray[Any]:
-    """As an array; rows of unequal lengths, and what cannot be one, as objects, which no one takes for numbers."""
+    """Convert to an array; of dtype object for rows of unequal lengths and anything that fails to convert."""
     try:
         return np.asarray(values)
     except ValueError:
         return np.array([*values, None], dtype=object)[:-1]
-    except Exception:  # an object that says how it becomes an array may fail in any way
+    except Exception:  # a custom __array__ can raise anything
         return np.array(object())
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """Refuse entries that are masked: most functions would read what lies under the mask."""
+    """Raise an error for masked entries: most functions would read the data under the mask."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(
             f"{name} has masked entries, {int(np.ma.count_masked(values))} of {values.size}: fill them in."
@@ -171,10 +174,10 @@ def refuse_masked(values: Any, name: str) -> None:
 
 
 def expect_number(value: Any, name: str, *, zero: bool = False) -> float:
-    """A finite number above 0, or from 0 on."""
+    """Validate a finite number above 0, or also 0 if `zero`."""
     try:
         number = float(value) if isinstance(value, Real) else np.nan
-    except OverflowError:  # a whole number of 400 digits
+    except OverflowError:  # an integer of 400 digits
         number = np.inf
     if not 0 <= number < np.inf or (number == 0 and not zero):
         kind = SettingError if isinstance(value, Real) else SettingTypeError
@@ -183,7 +186,7 @@ def expect_number(value: Any, name: str, *, zero: bool = False) -> float:
 
 
 def expect_scale(value: Any, name: str) -> float:
-    """A number above 0 that can be squared, and divided by."""
+    """Validate a positive number whose square and reciprocal neither overflow nor underflow."""
     number = expect_number(value, name)
     if not 1 / LARGEST_SCALE <= number <= LARGEST_SCALE:
         raise SettingError(name, f"must lie between {1 / LARGEST_SCALE:g} and {LARGEST_SCALE:g}, got {number:g}.")
@@ -191,13 +194,13 @@ def expect_scale(value: Any, name: str) -> float:
 
 
 def expect_flag(value: Any, name: str) -> bool:
-    """Yes or no."""
+    """Validate a bool."""
     expect(value, (bool, np.bool_), name, "True or False")
     return bool(value)
 
 
 def expect_whole(value: Any, name: str, least: float = 1, most: float = np.inf) -> int:
-    """A whole number of at least, and at most, so much."""
+    """Validate an integer between `least` and `most`."""
     try:
         if isinstance(value, bool | np.bool_ | np.ndarray):
             raise TypeError
@@ -213,7 +216,7 @@ def expect_whole(value: Any, name: str, least: float = 1, most: float = np.inf) 
 
 
 def expect_count(value: Any, name: str, most: int, what: str, *, least: int = 1) -> int:
-    """A whole number of what there are only so many of."""
+    """Validate an integer up to `most`, the number of things available, described by `what`."""
     number = expect_whole(value, name, -np.inf)
     if not least <= number <= most:
         raise SettingError(name, f"must lie between {least} and {most}, {what}, got {number}.")
@@ -221,7 +224,7 @@ def expect_count(value: Any, name: str, most: int, what: str, *, least: int = 1)
 
 
 def expect_nodes(nodes: Any, n_nodes: int, name: str = "Nodes", *, once: bool = False) -> NDArray[np.int64]:
-    """Nodes asked for, as numbers, perhaps each once: given as such, or as one yes or no for each node."""
+    """Validate node numbers, or a boolean mask of all nodes; return numbers, which must be distinct if `once`."""
     refuse_masked(nodes, name.lower())
     chosen = np.atleast_1d(_array(nodes))
     if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iub"):
@@ -241,16 +244,16 @@ def expect_nodes(nodes: Any, n_nodes: int, name: str = "Nodes", *, once: bool = 
 
 
 def expect_in_graph(nodes: NDArray[np.int64], n_nodes: int) -> None:
-    """Refuse nodes that a graph does not have."""
+    """Raise an error for nodes that are not in the graph."""
     if nodes.max() >= n_nodes:
         raise ValueError(f"Node {nodes.max()} is not in the graph, whose nodes are 0 to {n_nodes - 1}.")
 
 
 def expect_generator(seed: Any) -> np.random.Generator:
-    """Random numbers of a seed, or from a generator that has one."""
+    """A random generator: the given one, or a new one with the given seed."""
     return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(expect_seed(seed))
 
 
 def expect_seed(seed: Any) -> int:
-    """A seed that JAX takes."""
+    """Validate a seed within the range of JAX."""
     return expect_whole(seed, "seed", 0, LARGEST_SEED)

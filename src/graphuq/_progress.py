@@ -1,7 +1,7 @@
-"""Whether to show how far things are in; a progress bar, or one that shows nothing, out: tqdm is imported where shown.
+"""Whether to show progress in; a tqdm bar, or a silent one, out; tqdm is imported only if shown.
 
-Yes and no are said as True and False. None leaves it to where we are: what takes over a second is shown to a person
-who looks on, at a terminal or in a notebook, and taken off the screen when it is done.
+True always shows progress and False never. None shows stages that take over a second, if standard error is a
+terminal or the session is interactive (a notebook), and clears their bars when they are done.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from graphuq._expect import expect
 
 LONG = 1.0  # seconds
 
-_telling: ContextVar[Callable[[str], None] | None] = ContextVar("telling", default=None)
+_current_tell: ContextVar[Callable[[str], None] | None] = ContextVar("telling", default=None)
 
 
 def looked_on() -> bool:
-    """Whether a person sees what this process says: it is no worker's, no thread's, and goes to no file."""
+    """Whether a person sees the output: main process and thread, in a terminal or an interactive session."""
     first = current_process().name == "MainProcess" and current_thread() is main_thread()
     return first and (hasattr(sys, "ps1") or (sys.stderr is not None and sys.stderr.isatty()))
 
 
 class _Silent:
-    """A bar that nobody sees: it counts, and says nothing."""
+    """A progress bar that counts but shows nothing."""
 
     disable, n = True, 0
 
     def update(self, n: int = 1) -> None:
-        """So much further."""
+        """Advance by n."""
         self.n += n
 
 
 def progress_bar(
     total: int, *, shown: bool | None, unit: str, desc: str | None = None, steady: bool = True
 ) -> Any:
-    """A bar of so many units, on standard error; what is left is told where they take steps of one length."""
+    """A progress bar on standard error; it estimates the remaining time if steps take equally long (`steady`)."""
     expect(shown, (bool, np.bool_, type(None)), "progress", "True, False or None")
     if not (looked_on() if shown is None else shown):
         return nullcontext(_Silent())
     from tqdm.auto import tqdm
 
-    told = None if steady else f"{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} {unit}s, {{elapsed}}"
-    settings = {"total": total, "unit": unit, "desc": desc, "bar_format": told}
+    bar_format = None if steady else f"{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} {unit}s, {{elapsed}}"
+    settings = {"total": total, "unit": unit, "desc": desc, "bar_format": bar_format}
     if shown:
         return tqdm(**settings)
     began = time.monotonic()
 
-    class Late(tqdm):  # tqdm's own delay does not hold for what it says beside
+    class Late(tqdm):  # tqdm's own delay does not apply to its postfix
         def display(self, *what: Any, **more: Any) -> Any:
             return super().display(*what, **more) if time.monotonic() - began > LONG else None
 
@@ -64,11 +64,11 @@ def progress_bar(
 
 @contextmanager
 def stages_told(shown: bool | None) -> Iterator[Callable[[str], None]]:
-    """A function that tells, in a line on standard error, what begins; a None tells nothing within the first second.
+    """Yield a function that announces stages on standard error; with None, only after the first second.
 
-    Inside another of these it is that one's.
+    Nested uses share the outermost function.
     """
-    if (outer := _telling.get()) is not None:
+    if (outer := _current_tell.get()) is not None:
         yield outer
         return
     if not (looked_on() if shown is None else shown):
@@ -81,23 +81,23 @@ def stages_told(shown: bool | None) -> Iterator[Callable[[str], None]]:
 
     def tell(stage: str) -> None:
         last[:] = [stage]
-        if not waiting.is_alive():
+        if not timer.is_alive():
             write(stage)
 
     last: list[str] = []
-    waiting = Timer(LONG, lambda: write(last[0]))
-    waiting.daemon = True
+    timer = Timer(LONG, lambda: write(last[0]))
+    timer.daemon = True
     if not shown:
-        waiting.start()
-    before = _telling.set(tell)
+        timer.start()
+    token = _current_tell.set(tell)
     try:
         yield tell
     finally:
-        _telling.reset(before)
-        waiting.cancel()
+        _current_tell.reset(token)
+        timer.cancel()
 
 
 def restart(bar: Any, n: int) -> None:
-    """Count time from here, at n: what came before, to compile say, tells nothing of what is left."""
+    """Restart the clock of a bar at count n, so that time spent before, e.g. compiling, enters no estimate."""
     bar.reset()
     bar.initial = bar.n = bar.last_print_n = n

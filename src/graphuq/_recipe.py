@@ -1,4 +1,4 @@
-"""A function of data and settings in; the same, which called without the data keeps the settings for later, out."""
+"""A function of data and settings in; one that can be called with settings alone, for data to come later, out."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def recipe(build: F) -> F:
-    """``knn(X, n_neighbors=20)`` makes a graph, ``knn(n_neighbors=20)`` a function of X that does."""
-    known = signature(build)
-    first = next(iter(known.parameters))
+    """Make the data optional: ``knn(X, n_neighbors=20)`` is a graph, ``knn(n_neighbors=20)`` a function of X."""
+    declared = signature(build)
+    first = next(iter(declared.parameters))
 
     @wraps(build)
-    def made(*data: Any, **settings: Any) -> Any:
+    def build_or_bind(*data: Any, **settings: Any) -> Any:
         if data or first in settings:
             return build(*data, **settings)
-        known.bind_partial(**settings)  # a setting that does not exist is refused now, not when data come
+        declared.bind_partial(**settings)  # an unknown setting fails now, not when called with data
         return partial(build, **settings)
 
-    return cast(F, made)
+    return cast(F, build_or_bind)

@@ -80,13 +80,13 @@ def vague(spread: Mapping[str, float]) -> list[str]:
     ]
 
 
-def as_the_shell_says(told: BaseException | str, names: Sequence[str]) -> str:
+def as_the_shell_says(message: BaseException | str, names: Sequence[str]) -> str:
     """What the library says, with options where it names settings, and what the rows are called where it counts them."""
-    if isinstance(told, AboutSetting):
-        return f"{OPTIONS.get(told.name, told.name)} {_with_options(told.told)}"
-    if isinstance(told, AboutRows):
-        return told.told.format(*(printable(names[row]) if names else row for row in told.rows))
-    return _with_options(str(told))
+    if isinstance(message, AboutSetting):
+        return f"{OPTIONS.get(message.name, message.name)} {_with_options(message.text)}"
+    if isinstance(message, AboutRows):
+        return message.template.format(*(printable(names[row]) if names else row for row in message.rows))
+    return _with_options(str(message))
 
 
 def _with_options(sentence: str) -> str:
