@@ -1,1 +1,1 @@
-"""Tables on disk: CSV, TSV, Excel, Parquet and NPZ files to numbers, and answers back to CSV."""
+"""CSV, TSV, Excel, Parquet and NPZ files in; numbers out; and predictions back to CSV."""

@@ -1,4 +1,4 @@
-"""A table and the roles of its columns in; what a person may have overlooked out: notes, never refusals."""
+"""A table and the roles of its columns in; notes, never errors, on what a user may have overlooked out."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from graphuq.app.tables.read import Table
 from graphuq.classes import Labels, alike
 from graphuq.estimator.rows import fingerprints
 
-MANY_LEVELS = 50  # that categories seldom have
-ENOUGH_LABELS = 10  # with fewer, many a column tells the classes apart by chance
+MANY_LEVELS = 50  # more than categories usually have
+ENOUGH_LABELS = 10  # with fewer, a column may separate the classes by chance
 
 
 def notes_on(
     table: Table, features: Sequence[str], categories: Sequence[str], labels: Labels, *, named: bool = False
 ) -> list[str]:
-    """Columns that count or name rows, which may have names already, give the answer away, or write one thing in two ways."""
+    """Notes on columns that number or name the rows, leak the class, or spell one category in several ways."""
     notes = []
     for name in features:
         column = table.column(name)
         if column.ndim > 1:
             continue
-        if _counts(column):
-            let = "" if named else f"let it name them (--id {quote(name)}), or "
+        if _is_counter(column):
+            naming = "" if named else f"let it name them (--id {quote(name)}), or "
             notes.append(
-                f"Column {name!r} counts the rows, which tells nothing of them: {let}leave it out (--drop {quote(name)})."
+                f"Column {name!r} counts the rows, which tells nothing of them: {naming}leave it out (--drop {quote(name)})."
             )
         elif gives_away(table.text(name), labels):
             notes.append(
@@ -52,43 +52,43 @@ def notes_on(
 
 
 def filled_in(table: Table, names: Sequence[str]) -> list[str]:
-    """How many missing cells were made up, in how many rows and columns."""
+    """A note on the number of imputed cells, and of rows and columns with them."""
     columns = [table.column(name).reshape(table.n_rows, -1) for name in names]
     gaps = [np.isnan(each) if each.dtype.kind == "f" else each == "" for each in columns]
     by_column = np.concatenate([each.sum(axis=0) for each in gaps])
     n_cells, n_columns = int(by_column.sum()), np.count_nonzero(by_column)
     n_rows = int(np.any([each.any(axis=1) for each in gaps], axis=0).sum())
-    told = f"Missing values are filled in and then taken for known: {n_cells:,}, in {n_rows:,} of the rows and {n_columns:,} of the columns."
+    note = f"Missing values are filled in and then taken for known: {n_cells:,}, in {n_rows:,} of the rows and {n_columns:,} of the columns."
     if any(each.dtype.kind != "f" and gap.any() for each, gap in zip(columns, gaps, strict=True)):
-        told += " A missing category becomes the most frequent one."
-    return [told] if n_cells else []
+        note += " A missing category becomes the most frequent one."
+    return [note] if n_cells else []
 
 
 def copied(X: NDArray[np.float64], labels: Labels) -> list[str]:
-    """A note where most labels are those of copies: each is predicted from its copy, and no check can show otherwise."""
-    times = Counter(rows := fingerprints(X[labels.nodes]))
-    n = sum(times[row] > 1 for row in rows)
-    if n <= len(rows) / 2:
+    """A note if most labeled rows are duplicates: each is predicted from its copy, and checks cannot tell."""
+    counts = Counter(rows := fingerprints(X[labels.nodes]))
+    n_copies = sum(counts[row] > 1 for row in rows)
+    if n_copies <= len(rows) / 2:
         return []
     return [
-        f"{n:,} of the {len(rows):,} labeled rows are the same as another labeled one in every feature: if rows were "
+        f"{n_copies:,} of the {len(rows):,} labeled rows are the same as another labeled one in every feature: if rows were "
         "copied, keep one of each, or its label counts more than once and the check of the probabilities is too kind."
     ]
 
 
-def _counts(column: NDArray[Any]) -> bool:
-    """Whole numbers in steps of one, in any order."""
+def _is_counter(column: NDArray[Any]) -> bool:
+    """Whether a column holds consecutive integers, in any order."""
     if column.dtype.kind != "f" or len(column) < MIN_UNIQUE:
         return False
     return bool((np.diff(np.sort(column)) == 1).all())
 
 
 def gives_away(text: NDArray[Any], labels: Labels) -> bool:
-    """Whether a column is the class under another name: one value for each class, over all rows and the labeled ones."""
-    told = text[labels.nodes]
-    if (told == labels.classes[labels.y].astype(str)).all():
+    """Whether a column is the class under another name: one value per class, in all rows and the labeled ones."""
+    labeled = text[labels.nodes]
+    if (labeled == labels.classes[labels.y].astype(str)).all():
         return True
     values = np.unique(text[text != ""].astype(str))
-    pairs = set(zip(told, labels.y.tolist(), strict=True))
+    pairs = set(zip(labeled, labels.y.tolist(), strict=True))
     n_values = len({value for value, _ in pairs})
-    return len(told) >= ENOUGH_LABELS and len(pairs) == labels.n_classes == len(values) == n_values
+    return len(labeled) >= ENOUGH_LABELS and len(pairs) == labels.n_classes == len(values) == n_values

@@ -1,4 +1,4 @@
-"""Columns of a table in; a matrix of numbers, and the same map for new tables, out."""
+"""Columns of a table in; a matrix of numbers, and an encoding that applies to new tables, out."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from graphuq.app.tables.read import Table
 
 Array = NDArray[np.float64]
 
-LARGEST = 1e100  # distances between rows are sums of squares, which end at 1e308
-MOST_TOLD = 8  # columns, or rows, that a sentence names
-SEVERAL_WORDS = 4  # a cell, and it is a sentence rather than the name of something
-MIN_UNIQUE, NEARLY = 10, 0.9  # so many rows, of which such a share differs, hold names
+LARGEST = 1e100  # distances are sums of squares, which overflow at 1e308
+MOST_TOLD = 8  # columns or rows listed in a message
+SEVERAL_WORDS = 4  # cells with this many words are sentences rather than names
+MIN_UNIQUE, NEARLY = 10, 0.9  # a column with this many rows, of which this share is distinct, holds names
 
 _NUMBER = r"[+-]?[\d.,'’\s]*\d[\d.,'’\s]*"
 _UNIT = "numbers with a unit, or with marks between digits"
@@ -37,13 +37,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Feature:
-    """How one column becomes numbers: as they are, or for a category a 0 or 1 for each of its levels.
+    """Encoding of one column: numbers unchanged, categories one-hot.
 
     Attributes:
-        name: of the column.
-        width: numbers a row: 1, or for a column of an NPZ file the product of its shape.
-        levels: of a category; empty for numbers.
-        fill: what a missing cell becomes, or None where missing cells are refused.
+        name: name of the column.
+        width: numbers per row: 1, or for a column of an NPZ file the product of its shape.
+        levels: levels of a category; empty for numbers.
+        fill: value that replaces missing cells; None if these raise an error.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Feature:
     fill: float | str | None = None
 
     def encode(self, table: Table, *, ignore_unknown: bool = False) -> Array:
-        """The numbers of this column, shape (n_rows, width or n_levels)."""
+        """Encode this column, shape (n_rows, width or n_levels)."""
         values, gaps = _cells(table, self.name, is_category=bool(self.levels), fitted=True)
         if not self.levels and values[0].size != self.width:
             raise ColumnError(
@@ -66,31 +66,31 @@ class Feature:
             values = np.where(gaps, self.fill, values)
         if not self.levels:
             return values.reshape(table.n_rows, -1)
-        if not ignore_unknown and (told := self.unknown(table)):
-            raise ColumnError(f"{told}, which it did not in the fit", "--unknown ignore")
+        if not ignore_unknown and (message := self.unknown(table)):
+            raise ColumnError(f"{message}, which it did not in the fit", "--unknown ignore")
         return (values[:, None] == np.array(self.levels)).astype(float)
 
     def unknown(self, table: Table) -> str:
-        """Which categories that the fit had not a column holds, and in which rows; "" where there are none."""
+        """A message on categories that were not in the fit and their rows; "" if there are none."""
         if not self.levels:
             return ""
         text = table.text(self.name)
         rows = np.flatnonzero(~np.isin(text, (*self.levels, "")))
         if not rows.size:
             return ""
-        told = ", ".join(table.called(row) for row in rows[:MOST_TOLD])
-        told += " and others" if len(rows) > MOST_TOLD else ""
-        return f"column {self.name!r} holds {text[rows[0]]!r} or other new categories in row{'s' * (len(rows) > 1)} {told}"
+        listed = ", ".join(table.called(row) for row in rows[:MOST_TOLD])
+        listed += " and others" if len(rows) > MOST_TOLD else ""
+        return f"column {self.name!r} holds {text[rows[0]]!r} or other new categories in row{'s' * (len(rows) > 1)} {listed}"
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a table becomes a matrix: its features, in order."""
+    """Encoding of a table as a matrix: its features, in order."""
 
     features: tuple[Feature, ...]
 
     def encode(self, table: Table, *, ignore_unknown: bool = False) -> Array:
-        """The matrix, shape (n_rows, n_numbers); a category that the fit had not is 0 in all, or refused."""
+        """Encode a table, shape (n_rows, n_numbers); a new category is all zeros, or an error."""
         names = [feature.name for feature in self.features]
         for name in names:
             table.expect(name, besides=names)
@@ -99,22 +99,22 @@ class Encoding:
 
     @property
     def of_single_numbers(self) -> bool:
-        """Whether no column holds many numbers a row, such as pixels, whose scales belong together."""
+        """Whether no column holds several numbers per row, such as pixels, which share one scale."""
         return all(feature.width == 1 for feature in self.features)
 
     def unknown(self, table: Table) -> list[str]:
-        """For each column with categories that the fit had not: which, and in which rows."""
-        found = (feature.unknown(table) for feature in self.features)
-        return [f"C{told[1:]}: ignored." for told in found if told]
+        """A note for each column with categories that were not in the fit."""
+        messages = (feature.unknown(table) for feature in self.features)
+        return [f"C{message[1:]}: ignored." for message in messages if message]
 
     def to_json(self) -> list[dict[str, Any]]:
-        """For `from_json`."""
+        """The encoding as JSON values, for `from_json`."""
         return [asdict(feature) for feature in self.features]
 
     @classmethod
     def from_json(cls, features: list[dict[str, Any]]) -> Encoding:
-        """The encoding that `to_json` described."""
-        return cls(tuple(Feature(**{**each, "levels": tuple(each["levels"])}) for each in features))
+        """Invert `to_json`."""
+        return cls(tuple(Feature(**{**feature, "levels": tuple(feature["levels"])}) for feature in features))
 
 
 def fit_encoding(
@@ -126,40 +126,40 @@ def fit_encoding(
     named: bool = False,
     impute: str | None = None,
 ) -> Encoding:
-    """Decide how columns become numbers.
+    """Choose the encoding of each column; raise one error that covers all unusable columns.
 
-    `answers` are columns that are the class itself, and the option that each is better given as; `named` says whether
-    another column names the rows. For missing numbers `impute` takes the "median" or "mean" of a column, and for a category
-    its most frequent value; None refuses them.
+    `answers` maps columns that equal the class to the option that suits them better; `named` says whether another
+    column names the rows. `impute` replaces missing numbers by the "median" or "mean" of their column, and missing
+    categories by the most frequent one; with None they are an error.
     """
     better = answers or {}
 
-    def made(name: str) -> Feature:
+    def encode_column(name: str) -> Feature:
         if name in better and name not in categories:
             raise ColumnError(f"column {name!r} holds the class of every labeled row", better[name])
         return _feature(table, name, name in categories, impute)
 
-    return Encoding(tuple(each_column(made, names, named=named)))
+    return Encoding(tuple(each_column(encode_column, names, named=named)))
 
 
 def scaling_in_words(encoding: Encoding, X: Array, *, robust: bool) -> str:
-    """In which units features were compared, in words."""
-    widths = [len(each.levels) or each.width for each in encoding.features]
+    """Describe the units in which features were compared."""
+    widths = [len(feature.levels) or feature.width for feature in encoding.features]
     varies = [np.ptp(block, axis=0).any() for block in np.split(X, np.cumsum(widths)[:-1], axis=1)]
 
-    def what(feature: Feature, differs: bool) -> str:
+    def describe(feature: Feature, differs: bool) -> str:
         if not differs:
             return "constant, which tells no rows apart"
         if feature.levels:
             return "of categories turned into 0 and 1"
         return f"of numbers compared {'in robust units' if robust else 'as they are'}"
 
-    counts = Counter(map(what, encoding.features, varies))
-    return "; ".join(f"{n} column{'s' if n > 1 else ''} {told}" for told, n in counts.items())
+    counts = Counter(map(describe, encoding.features, varies))
+    return "; ".join(f"{n} column{'s' if n > 1 else ''} {kind}" for kind, n in counts.items())
 
 
 class ColumnError(ValueError):
-    """What is wrong with one column, and the options that would help."""
+    """A column cannot be used; `options` are command-line options that would help."""
 
     def __init__(self, what: str, *options: str) -> None:
         super().__init__(what)
@@ -167,35 +167,38 @@ class ColumnError(ValueError):
 
 
 def each_column(work: Callable[[S], T], columns: Sequence[S], *, named: bool = True) -> list[T]:
-    """The work on every column, or one sentence on all that cannot be used; one of them may name rows without a name."""
-    done, problems = [], []
-    for each in columns:
+    """Apply `work` to every column; raise one error on all failures, with options that would help.
+
+    If rows are not `named` yet, --id may be among these options.
+    """
+    results, problems = [], []
+    for column in columns:
         try:
-            done.append(work(each))
+            results.append(work(column))
         except ColumnError as error:
             problems.append(error)
     if not problems:
-        return done
-    told = [str(error) for error in problems[:MOST_TOLD]]
+        return results
+    messages = [str(error) for error in problems[:MOST_TOLD]]
     if len(problems) > MOST_TOLD:
-        told.append(f"and so on, {len(problems)} columns in all")
+        messages.append(f"and so on, {len(problems)} columns in all")
     options = _one_id(dict.fromkeys(option for error in problems for option in error.options), named)
     categories = [option for option in options if option.startswith("--category")]
     if len(categories) > MOST_TOLD:
         options = ["--category all", *(option for option in options if option not in categories)]
-    sentence = "; ".join(told)
+    sentence = "; ".join(messages)
     help_ = f" This would work: {' '.join(options)}." if options else ""
     raise ValueError(f"{sentence[0].upper()}{sentence[1:]}.{help_}")
 
 
 def _one_id(options: Iterable[str], named: bool) -> list[str]:
-    """The same with --id at most once, and not where rows have names: other columns of names are left out."""
-    found = []
+    """Keep --id at most once, and not if rows are named already; replace any other by --drop."""
+    kept = []
     for option in options:
         is_id = option.startswith("--id ")
-        found.append(f"--drop {option.removeprefix('--id ')}" if is_id and named else option)
+        kept.append(f"--drop {option.removeprefix('--id ')}" if is_id and named else option)
         named = named or is_id
-    return found
+    return kept
 
 
 def _feature(table: Table, name: str, is_category: bool, impute: str | None) -> Feature:
@@ -209,16 +212,16 @@ def _feature(table: Table, name: str, is_category: bool, impute: str | None) -> 
         raise ColumnError(f"{_gap(table, name, gaps)}{counted}", "--impute median")
     if is_category:
         levels, counts = np.unique(present, return_counts=True)
-        usual = None if impute is None else str(levels[counts.argmax()])
-        return Feature(name, levels=tuple(str(level) for level in levels), fill=usual)
-    middle = None if impute is None else float(np.median(present) if impute == "median" else present.mean())
-    return Feature(name, width=values[0].size, fill=middle)
+        most_frequent = None if impute is None else str(levels[counts.argmax()])
+        return Feature(name, levels=tuple(str(level) for level in levels), fill=most_frequent)
+    typical = None if impute is None else float(np.median(present) if impute == "median" else present.mean())
+    return Feature(name, width=values[0].size, fill=typical)
 
 
 def _cells(
     table: Table, name: str, *, is_category: bool, fitted: bool = False
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """The categories or numbers of a column, and which of them are missing."""
+    """The categories or numbers of a column, and a mask of missing ones."""
     if is_category:
         text = table.text(name)
         return text, text == ""
@@ -232,14 +235,14 @@ def _gap(table: Table, name: str, gaps: NDArray[np.bool_]) -> str:
 
 
 def _numeric(table: Table, name: str, *, fitted: bool) -> Array:
-    """A column as numbers, none of them too large to compute with; NaN where a cell is missing."""
+    """A column as numbers, with NaN for missing cells; raise an error for text and for too large numbers."""
     values = table.column(name)
     if values.dtype.kind != "f":
         wrong = [cell for cell in values if cell and not _is_number(cell)]
         if wrong and fitted:
             raise ColumnError(f"column {name!r} holds text ({str(wrong[0])[:40]!r}), and held numbers in the fit")
         if wrong:
-            raise _text(table, name, wrong)
+            raise _text_error(table, name, wrong)
         values = np.array([float(cell) if cell else np.nan for cell in values])
     large = np.abs(values) > LARGEST
     if large.any():
@@ -251,40 +254,40 @@ def _numeric(table: Table, name: str, *, fitted: bool) -> Array:
     return values
 
 
-def _text(table: Table, name: str, wrong: list[str]) -> ColumnError:
-    """What text in a column may be: a few cells among numbers, names of rows, or categories."""
+def _text_error(table: Table, name: str, wrong: list[str]) -> ColumnError:
+    """The error for a column with text: stray cells, dates, units, sentences, names or categories."""
     values, drop = table.column(name), f"--drop {quote(name)}"
-    present, told = int(np.sum(values != "")), repr(str(wrong[0])[:40])
+    present, example = int(np.sum(values != "")), repr(str(wrong[0])[:40])
     if len(wrong) < present / 2:
         many = f"{len(wrong):,} of {present:,} cells"
         if all(re.fullmatch(_NUMBER, cell) for cell in wrong):
             return ColumnError(
-                f"column {name!r} holds {_UNIT} ({told}) in {many}: write plain numbers instead", drop
+                f"column {name!r} holds {_UNIT} ({example}) in {many}: write plain numbers instead", drop
             )
-        return ColumnError(f"column {name!r} holds numbers, and text ({told}) in {many}: empty those", drop)
-    names = present >= MIN_UNIQUE and len(set(values)) > NEARLY * present
+        return ColumnError(f"column {name!r} holds numbers, and text ({example}) in {many}: empty those", drop)
+    are_names = present >= MIN_UNIQUE and len(set(values)) > NEARLY * present
     for pattern, (what, such_as) in _WRITTEN_AS.items():
         if all(re.fullmatch(pattern, cell) for cell in wrong):
             return ColumnError(
-                f"column {name!r} holds {what} ({told}): write plain numbers instead{such_as}", drop
+                f"column {name!r} holds {what} ({example}): write plain numbers instead{such_as}", drop
             )
-    if names and len({re.sub(f"^{_NUMBER}", "", cell) for cell in wrong}) == 1:  # as "5 kg", "7 kg"
-        return ColumnError(f"column {name!r} holds {_UNIT} ({told}): write plain numbers instead", drop)
+    if are_names and len({re.sub(f"^{_NUMBER}", "", cell) for cell in wrong}) == 1:  # as "5 kg", "7 kg"
+        return ColumnError(f"column {name!r} holds {_UNIT} ({example}): write plain numbers instead", drop)
     if np.median([len(cell.split()) for cell in wrong]) >= SEVERAL_WORDS:
         return ColumnError(
-            f"column {name!r} holds free text ({told}), which is compared by the words in it: turn it into numbers, as "
+            f"column {name!r} holds free text ({example}), which is compared by the words in it: turn it into numbers, as "
             "scikit-learn's TfidfVectorizer does, and save those as an NPZ file or fit them in Python; or leave it out",
             drop,
         )
-    if names:
+    if are_names:
         once = len(set(values)) == len(values) == present
         return ColumnError(
-            f"column {name!r} holds another text in {'' if once else 'nearly '}every row ({told}), as names (--id) do",
+            f"column {name!r} holds another text in {'' if once else 'nearly '}every row ({example}), as names (--id) do",
             f"--id {quote(name)}" if once else drop,
         )
     if len({*values, ""}) == 2:
-        return ColumnError(f"column {name!r} holds one text ({told}), which tells no rows apart", drop)
-    return ColumnError(f"column {name!r} holds text ({told})", f"--category {quote(name)}")
+        return ColumnError(f"column {name!r} holds one text ({example}), which tells no rows apart", drop)
+    return ColumnError(f"column {name!r} holds text ({example})", f"--category {quote(name)}")
 
 
 def _is_number(cell: str) -> bool:
@@ -292,4 +295,4 @@ def _is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return "_" not in cell  # which float() reads over
+    return "_" not in cell  # float() would ignore it

@@ -1,6 +1,6 @@
-"""A CSV, TSV, Excel, Parquet or NPZ file in; named columns out, or one sentence that says what is wrong with it.
+"""A CSV, TSV, Excel, Parquet or NPZ file in; named columns, or a one-sentence error, out.
 
-No cell is ever run: NPZ files with pickled objects are refused, formulas and HTML are text like any other.
+No cell is ever executed: NPZ files with pickled objects raise an error, and formulas and HTML are plain text.
 """
 
 from __future__ import annotations
@@ -32,29 +32,27 @@ from graphuq.app.tables.text import (
 from graphuq.classes import names_listed
 
 EXCEL = (".xlsx", ".xlsm")
-EXACT = 2**53  # up to here a float64 holds every whole number
-CLOSE = (
-    0.75  # names so alike, as difflib has it, may be meant for each other; at its usual 0.6 "kind" is like "id"
-)
+EXACT = 2**53  # float64 represents all integers up to here
+CLOSE = 0.75  # difflib similarity of names suggested for each other; at its default 0.6 "kind" is close to "id"
 
-# The columns of a file; of those that were text, their cells; and notes on what had to be guessed.
+# The columns of a file; the cells of those read as text; and notes on what had to be guessed.
 Content = tuple[dict[str, NDArray[Any]], dict[str, list[str]], list[str]]
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Named columns of one length.
+    """Named columns of equal length.
 
     Attributes:
         source: the file, for messages.
-        columns: a column of numbers is float64 with NaN where a cell is missing, a column of text is an
-            array of str objects with "" there, and so is one of whole numbers with more digits than float64 has.
-            In an NPZ file a column may hold many numbers a row, or a picture.
-        missing_words: of a column of cells read as text, the words such as "NA" that count as missing, and in how
-            many rows each stands; an empty cell is no word.
-        notes: what had to be guessed of how the file is written.
-        row_names: what rows are called; by default they are counted from 1.
-        marks: how to write a CSV file that opens where this table does.
+        columns: numbers are float64 with NaN for missing cells; text, and integers with more digits than float64
+            can represent, are arrays of str objects with "" for missing cells. In an NPZ file a column may hold
+            several numbers per row, or a picture.
+        missing_words: for each column read as text, the words such as "NA" that count as missing, with the number
+            of rows of each; empty cells are not counted.
+        notes: what had to be guessed about the format of the file.
+        row_names: names of the rows; by default numbers from 1.
+        marks: format marks for a CSV file that opens in the same programs as this table.
     """
 
     source: Path
@@ -70,25 +68,25 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def column(self, name: str) -> NDArray[Any]:
-        """One column, or an error that suggests a like one."""
+        """One column; raise an error that suggests a similar name if there is none."""
         self.expect(name)
         return self.columns[name]
 
     def expect(self, name: str, *, besides: Collection[str] = ()) -> None:
-        """Refuse a name that is not there, with the nearest that is, unless that one is known to be something else."""
+        """Raise an error if there is no such column, suggesting the closest name that is not in `besides`."""
         if name in self.columns:
             return
-        others = {each.casefold(): each for each in self.columns if each not in besides}
+        others = {other.casefold(): other for other in self.columns if other not in besides}
         near = get_close_matches(name.casefold(), others, n=1, cutoff=CLOSE)
         hint = f"did you mean {others[near[0]]!r}?" if near else f"there are {names_listed(list(self.columns))}."
         raise ValueError(" ".join([f"{self.source.name} has no column {name!r}: {hint}", *self.notes]))
 
     def called(self, row: int) -> str:
-        """What a row is called."""
+        """The name of a row."""
         return self.row_names[row] if self.row_names else str(row + 1)
 
     def text(self, name: str) -> NDArray[Any]:
-        """One column as text, whole numbers without a point, "" where a cell is missing."""
+        """One column as text: integers without a decimal point, "" for missing cells."""
         column = self.column(name)
         if column.ndim != 1:
             raise ValueError(f"{name!r} holds {column.shape[1:]} numbers a row, where one value is needed.")
@@ -106,9 +104,9 @@ def _digits(value: float) -> str:
 def read_table(
     path: Path, *, separator: str | None = None, sheet: str | None = None, like: Marks | None = None
 ) -> Table:
-    """Read a file by the ending of its name; of an Excel file one sheet, by default the first.
+    """Read a file in the format of its suffix; of an Excel file one sheet, by default the first.
 
-    `like` are the marks of a table that this one is written like, if there is one.
+    `like` are the marks of a table in the same format, if known.
     """
     kind = ending(path)
     if not path.exists():
@@ -153,10 +151,10 @@ def _read_npz(path: Path) -> Content:
             raise ValueError(f"{name!r} of {path.name} is a single value: each row needs one of its own.")
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} {n}" for name, n in lengths.items())
-        raise ValueError(f"The arrays of {path.name} differ in length: {told}. Each needs one entry a row.")
-    words = {name: array for name, array in arrays.items() if array.dtype.kind == "U" and array.ndim == 1}
-    cells = {name: [str(cell).strip() for cell in array] for name, array in words.items()}
+        listed = ", ".join(f"{name} {n}" for name, n in lengths.items())
+        raise ValueError(f"The arrays of {path.name} differ in length: {listed}. Each needs one entry a row.")
+    texts = {name: array for name, array in arrays.items() if array.dtype.kind == "U" and array.ndim == 1}
+    cells = {name: [str(cell).strip() for cell in array] for name, array in texts.items()}
     text, notes = columns_of(cells)
     columns = {name: text[name] if name in cells else _plain(path, name, arrays[name]) for name in arrays}
     return columns, cells, notes
@@ -173,7 +171,7 @@ def _plain(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _whole_numbers(values: list[int | None]) -> NDArray[Any]:
-    """Numbers, or text where a float64 would change one."""
+    """Integers as float64, or as text if float64 cannot represent one of them."""
     if any(value is not None and abs(value) > EXACT for value in values):
         return np.array(["" if value is None else str(value) for value in values], dtype=object)
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
@@ -187,10 +185,10 @@ def _read_parquet(path: Path) -> Content:
         raise ValueError("Parquet files need pyarrow: pip install 'graphuq[parquet]'.") from None
     with archive.told_if_damaged(path, f"{path.name} is not a Parquet file, or is damaged"):
         table = parquet.ParquetFile(path).read()
-        found = [column.to_pylist() for column in table.columns]
+        contents = [column.to_pylist() for column in table.columns]
     check_names(path, table.column_names)
     columns: dict[str, NDArray[Any]] = {}
-    for name, column, values in zip(table.column_names, table.columns, found, strict=True):
+    for name, column, values in zip(table.column_names, table.columns, contents, strict=True):
         kind = column.type
         if pyarrow.types.is_integer(kind):
             columns[name] = _whole_numbers(values)
@@ -202,7 +200,7 @@ def _read_parquet(path: Path) -> Content:
 
 
 def _read_excel(path: Path, sheet: str | None = None) -> Content:
-    """One sheet, by default the first, its first line the names."""
+    """Read one sheet, by default the first, whose first line holds the names."""
     try:
         from openpyxl.reader.excel import ExcelReader
     except ImportError:
@@ -210,14 +208,14 @@ def _read_excel(path: Path, sheet: str | None = None) -> Content:
 
     class Reader(ExcelReader):
         def read_chartsheet(self, *where: Any) -> None:
-            """A chart has no rows, and openpyxl fails at one that is empty."""
+            """Skip charts: they have no rows, and openpyxl fails on an empty one."""
 
-    told = f"{path.name} is not an Excel file, is locked by a password, or is damaged"
-    with archive.told_if_damaged(path, told), path.open("rb") as stream:
+    message = f"{path.name} is not an Excel file, is locked by a password, or is damaged"
+    with archive.told_if_damaged(path, message), path.open("rb") as stream:
         archive.check_members(zipfile.ZipFile(stream))
         reader = Reader(stream, read_only=True, data_only=True)
         reader.read()
-        sheets = [each.title for each in reader.wb.worksheets]
+        sheets = [worksheet.title for worksheet in reader.wb.worksheets]
         chosen = sheets[0] if sheets and sheet is None else sheet
         lines = _lines(reader.wb[chosen]) if chosen in sheets else []
         n_empty = 0
@@ -237,7 +235,7 @@ def _read_excel(path: Path, sheet: str | None = None) -> Content:
     longest = max(map(len, lines), default=0)
     lines = [line + [""] * (longest - len(line)) for line in lines]
     cells, notes = by_column(path, lines[0] if lines else [], lines[1:])
-    columns, more = columns_of(cells)
+    columns, number_notes = columns_of(cells)
     if n_empty:
         notes.append(
             f"Formulas of {path.name} that have no value are read as empty cells ({n_empty}): if they should have one, open the "
@@ -247,17 +245,17 @@ def _read_excel(path: Path, sheet: str | None = None) -> Content:
         notes.append(
             f"{path.name} has {len(sheets)} sheets, and the first, {chosen!r}, was read: --sheet names another."
         )
-    return columns, cells, notes + more
+    return columns, cells, notes + number_notes
 
 
 def _lines(sheet: Any) -> list[list[Any]]:
-    """The cells of a sheet, which may say that it is smaller than it is, and whose lines may differ in length."""
+    """All cells of a sheet, whose declared size may be too small and whose lines may differ in length."""
     sheet.reset_dimensions()
     return [list(line) for line in sheet.values]
 
 
 def _cell(value: Any) -> str:
-    """A cell of a spreadsheet as text."""
+    """Format a spreadsheet cell as text."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer() and abs(value) <= EXACT:

@@ -1,4 +1,4 @@
-"""The bytes of a text file in; its cells, and what was guessed of how they are written, out."""
+"""The bytes of a text file in; its cells, with notes on the format that was guessed, out."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from graphuq.memory import check_room
 
 PACKED = ".gz"
 PIECE = 2**24  # bytes unpacked at a time
-TAKES = 10  # bytes of memory, at least, for a byte of text: decoded, in cells and in numbers
+TAKES = 10  # bytes of memory per byte of text, at least: decoded, as cells and as numbers
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 OTHERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "#n/a"})
-N_LOOKED_AT = 50  # lines that tell the separator
+N_LOOKED_AT = 50  # lines from which the separator is guessed
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is a prefix of it
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")  # 1,234 may be meant as well
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")  # ambiguous: 1,234 or 1.234
 _POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 
 
 class Marks(NamedTuple):
-    """What stands between cells, in numbers and first of all: answers written alike open where a table does."""
+    """The format marks of a CSV file; predictions written with them open in the same programs as the table."""
 
     separator: str = ","
     decimal: str = "."
-    first: str = ""  # the mark of UTF-8, without which Excel takes a file for Windows-1252
-    points: tuple[tuple[str, bool], ...] = ()  # columns with points in numbers, and whether these part thousands
+    first: str = ""  # byte order mark, without which Excel assumes Windows-1252
+    points: tuple[tuple[str, bool], ...] = ()  # columns with points, and whether these separate thousands
 
 
 USUAL = Marks()
@@ -54,16 +54,16 @@ MARK = "\ufeff"
 def read_text(
     path: Path, separator: str | None, like: Marks | None = None
 ) -> tuple[dict[str, NDArray[Any]], dict[str, list[str]], list[str], Marks]:
-    """Columns, their cells as they stand in the file, notes on what it does not say itself, and its marks.
+    """Read columns, their original cells, notes on what was guessed, and the format marks.
 
-    `like` are those of a table that this one is written like, if there is one.
+    `like` are the marks of a table in the same format, if known.
     """
     if separator is not None and len(separator) != 1:
         raise ValueError(f"The separator must be one character, got {separator!r}.")
     text, notes, mark = _decoded(path)
     usual = SEPARATORS[ending(path)]
-    if told := re.match(r"sep=(.)\r?\n", text):  # Excel's own line
-        separator, text = separator or told[1], text[told.end() :]
+    if declared := re.match(r"sep=(.)\r?\n", text):  # a line that Excel writes and reads
+        separator, text = separator or declared[1], text[declared.end() :]
     chosen = separator or _separator(text, usual)
     if separator is None and chosen != usual:
         notes.append(f"The cells of {path.name} are taken to stand between {OTHERS[chosen]}.")
@@ -82,14 +82,14 @@ def read_text(
             rows.append([cell.strip() for cell in row])
     except csv.Error as error:
         raise ValueError(f"{path.name} is not well-formed: line {lines.line_num}: {error}.") from None
-    cells, nameless = by_column(path, names, rows)
-    columns, more = columns_of(cells, commas=chosen == ";", like=like)
+    cells, name_notes = by_column(path, names, rows)
+    columns, number_notes = columns_of(cells, commas=chosen == ";", like=like)
     marks = _marks(columns, cells, chosen, usual)._replace(first=mark)
-    return columns, cells, [*notes, *nameless, *more], marks
+    return columns, cells, [*notes, *name_notes, *number_notes], marks
 
 
 def _marks(columns: dict[str, NDArray[Any]], cells: dict[str, list[str]], separator: str, usual: str) -> Marks:
-    """Those of a CSV file; semicolons alone tell of decimal commas too, and tabs are not looked for in a CSV file."""
+    """Marks for a CSV file: semicolons without decimal points suggest decimal commas; tabs are not used in CSV."""
     numbers = [cell for name, column in columns.items() if column.dtype.kind == "f" for cell in cells[name]]
     comma = any("," in cell for cell in numbers) or (separator == ";" and not any("." in cell for cell in numbers))
     points = tuple(
@@ -101,9 +101,9 @@ def _marks(columns: dict[str, NDArray[Any]], cells: dict[str, list[str]], separa
 
 
 def by_column(path: Path, names: list[str], rows: list[list[str]]) -> tuple[dict[str, list[str]], list[str]]:
-    """The cells of each column, without empty ones at the end, as after a separator that closes every line.
+    """The cells of each column, without empty last columns, as after a trailing separator on every line.
 
-    Columns without a name, such as the index that pandas writes, are named by their place, with a note on each.
+    Columns without a name, such as the index that pandas writes, are named by their position, with a note on each.
     """
     while names and not names[-1] and not any(row[len(names) - 1] for row in rows):
         names.pop()
@@ -117,7 +117,7 @@ def by_column(path: Path, names: list[str], rows: list[list[str]]) -> tuple[dict
 
 
 def check_names(path: Path, names: Sequence[str]) -> None:
-    """Every column has a name of its own."""
+    """Raise an error unless every column has a unique name."""
     repeated = [name for k, name in enumerate(names) if name in names[:k]]
     if repeated and repeated[0]:
         raise ValueError(f"{path.name} has more than one column {repeated[0]!r}: give each its own name.")
@@ -126,13 +126,13 @@ def check_names(path: Path, names: Sequence[str]) -> None:
 
 
 def ending(path: Path) -> str:
-    """How a name ends; of a file packed by gzip, how it would end unpacked."""
+    """The suffix of a file name, ignoring a final .gz."""
     last = path.suffix.lower()
     return Path(path.stem).suffix.lower() if last == PACKED else last
 
 
 def _bytes(path: Path) -> bytes:
-    """What a file holds, unpacked, if there is memory for it: that is known piece by piece, as a file may lie."""
+    """The unpacked bytes of a file; memory is checked chunk by chunk, because a declared size may be wrong."""
     content = io.BytesIO()
     try:
         with gzip.open(path) if path.suffix.lower() == PACKED else path.open("rb") as stream:
@@ -145,16 +145,16 @@ def _bytes(path: Path) -> bytes:
 
 
 def _decoded(path: Path) -> tuple[str, list[str], str]:
-    """The text, notes, and the mark that answers of the same spreadsheet begin with."""
+    """The text, notes, and the byte order mark that predictions for the same program should begin with."""
     content = _bytes(path)
-    told = next((name for mark, name in _BOMS if content.startswith(mark)), None)
-    if told is None and (nulls := content[:4000].count(0)) > len(content[:4000]) / 4:
-        told = "utf-16-le" if content[1:4000:2].count(0) > nulls / 2 else "utf-16-be"
+    codec = next((name for mark, name in _BOMS if content.startswith(mark)), None)
+    if codec is None and (nulls := content[:4000].count(0)) > len(content[:4000]) / 4:
+        codec = "utf-16-le" if content[1:4000:2].count(0) > nulls / 2 else "utf-16-be"
     try:
-        text = content.decode(told or "utf-8")
+        text = content.decode(codec or "utf-8")
     except UnicodeDecodeError as error:
-        if told is not None:
-            raise ValueError(f"{path.name} is not whole: it begins as {told} text and goes on as none.") from None
+        if codec is not None:
+            raise ValueError(f"{path.name} is not whole: it begins as {codec} text and goes on as none.") from None
         bad = f"byte 0x{error.object[error.start]:02x} is not"
         try:
             text = content.decode("cp1252")
@@ -166,11 +166,11 @@ def _decoded(path: Path) -> tuple[str, list[str], str]:
         return text, [note], MARK
     if "\0" in text:
         raise ValueError(f"{path.name} is no text: it holds zero bytes. Save it as CSV in UTF-8.")
-    return text, [], MARK if told else ""
+    return text, [], MARK if codec else ""
 
 
 def _separator(text: str, usual: str) -> str:
-    """What gives lines one number of cells, two or more: the usual one if it does, else the one that gives most."""
+    """Guess the separator: it gives all lines the same number of cells, two or more; prefer the usual one."""
 
     def n_cells(separator: str) -> int:
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
@@ -189,67 +189,67 @@ def _separator(text: str, usual: str) -> str:
 def columns_of(
     cells: dict[str, list[str]], *, commas: bool = False, like: Marks | None = None
 ) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Each column as numbers where every cell that is not missing is one, else as text; and notes on commas and points.
+    """Parse each column as numbers if all its nonmissing cells are numbers, else as text; add notes on marks.
 
     Args:
         cells: text by column.
-        commas: whether 1,234 is 1.234 rather than unclear.
-        like: how a table is written that this one is like.
+        commas: whether 1,234 means 1.234 rather than being ambiguous.
+        like: marks of a table in the same format, if known.
     """
     columns = {name: _parse(column) for name, column in cells.items()}
     text = {name: column for name, column in columns.items() if column.dtype.kind == "O"}
     if not commas:
         commas = any(_with_commas(column, unclear=False) is not None for column in text.values())
-    found = {name: each for name in text if (each := _with_commas(text[name], unclear=commas)) is not None}
+    changed = {name: parsed for name in text if (parsed := _with_commas(text[name], unclear=commas)) is not None}
     notes = []
-    if found:
-        example = next(cell for cell in text[next(iter(found))] if "," in cell)
+    if changed:
+        example = next(cell for cell in text[next(iter(changed))] if "," in cell)
         notes.append(f"Numbers such as {example!r} are taken to have a decimal comma.")
     pointed = {
         name: max(cells[name], key=lambda cell: cell.count("."), default="")
-        for name in columns.keys() - found.keys()
+        for name in columns.keys() - changed.keys()
     }
     whole = {
-        name: each
+        name: parsed
         for name in cells
-        if "." in pointed.get(name, "") and (each := _with_points(cells[name])) is not None
+        if "." in pointed.get(name, "") and (parsed := _with_points(cells[name])) is not None
     }
-    known = USUAL if like is None else like
-    parted = bool(found) or known.decimal == "," or any(pointed[name].count(".") > 1 for name in whole)
+    marks = USUAL if like is None else like
+    thousands = bool(changed) or marks.decimal == "," or any(pointed[name].count(".") > 1 for name in whole)
     for name, numbers in whole.items():
         example = pointed[name]
-        if dict(known.points).get(name, parted):
-            found[name] = numbers
+        if dict(marks.points).get(name, thousands):
+            changed[name] = numbers
             notes.append(f"Points as in {example!r} in column {name!r} are taken to part thousands.")
-        elif commas and name not in dict(known.points):
+        elif commas and name not in dict(marks.points):
             notes.append(
                 f"Column {name!r} holds numbers such as {example!r}, taken as {float(example):g}: if the point parts "
                 "thousands, write them without it."
             )
-    return columns | found, notes
+    return columns | changed, notes
 
 
 def _with_commas(column: NDArray[Any], *, unclear: bool) -> NDArray[np.float64] | None:
-    """Numbers with a decimal comma; None where a cell is none, or where all may be thousands and that is unclear."""
+    """Parse numbers with decimal commas; None if one is not, or if all may be thousands and not `unclear`."""
     cells = [cell for cell in column if "," in cell]
     if not cells or not all(map(_COMMA.fullmatch, cells)) or any("," not in c and "." in c for c in column):
         return None
     if not unclear and all(map(_THOUSANDS.fullmatch, cells)):
         return None
-    found = _parse([cell.replace(".", "").replace(",", ".") for cell in column])
-    return found if found.dtype.kind == "f" else None
+    numbers = _parse([cell.replace(".", "").replace(",", ".") for cell in column])
+    return numbers if numbers.dtype.kind == "f" else None
 
 
 def _with_points(cells: Sequence[str]) -> NDArray[np.float64] | None:
-    """Whole numbers whose points part thousands; None where a cell can be no such number."""
+    """Parse integers whose points separate thousands; None if a cell is no such number."""
     if not all(_POINTS.fullmatch(cell) for cell in cells if "." in cell):
         return None
-    found = _parse([cell.replace(".", "") for cell in cells])
-    return found if found.dtype.kind == "f" else None
+    numbers = _parse([cell.replace(".", "") for cell in cells])
+    return numbers if numbers.dtype.kind == "f" else None
 
 
 def is_missing(cell: str) -> bool:
-    """Whether a cell says that there is no value."""
+    """Whether a cell stands for a missing value."""
     return cell.lower() in MISSING
 
 
@@ -262,8 +262,8 @@ def _parse(cells: list[str]) -> NDArray[Any]:
 
 
 def _number(cell: str) -> float:
-    # 007 is a name and not 7, nor 005.113 a number, and a float has 15 digits; float() would read 1_000
-    cell = cell.replace("\u2212", "-")  # as word processors write a minus
+    # 007 and 005.113 are names, not numbers; floats have 15 digits; float() would accept 1_000
+    cell = cell.replace("\u2212", "-")  # the minus sign of word processors
     if "_" in cell or re.fullmatch(r"[+-]?(0\d+(\.\d+)?|\d{16,})", cell):
         raise ValueError
     return float(cell)
