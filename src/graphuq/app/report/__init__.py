@@ -1,4 +1,4 @@
-"""A fitted classifier in; a page that people look at out."""
+"""A fitted classifier in; an HTML report out."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def write_report(
 
     target, n_rows = expect_path(path), classifier.graph_.n_nodes
     check_target(target, force, by="force=True")
-    named = getattr(X, "columns", None)  # a data frame may hold text too, which is only shown
-    cells = None if X is None else expect_numbers(X, "X") if named is None else np.asarray(X, dtype=object)
+    framed = getattr(X, "columns", None)  # of a data frame, which may also hold text, for display only
+    cells = None if X is None else expect_numbers(X, "X") if framed is None else np.asarray(X, dtype=object)
     if cells is not None and cells.ndim != 2:
         raise ValueError(f"X must be the table of fit, got the shape {cells.shape}.")
     if title is not None:
@@ -46,33 +46,33 @@ def write_report(
         expect(truth, Collection, "truth", "a list of classes")
     if columns is None:
         width = 0 if cells is None else cells.shape[1]
-        known = getattr(classifier, "feature_names_in_", range(1, width + 1)) if named is None else named
-        columns = list(known)[:width]
+        available = getattr(classifier, "feature_names_in_", range(1, width + 1)) if framed is None else framed
+        columns = list(available)[:width]
     for what, given in (("names", names), ("X", X), ("truth", truth)):
         if given is not None and (n := given.shape[0] if hasattr(given, "shape") else len(given)) != n_rows:
             raise ValueError(f"{what} must have one entry for each of the {n_rows} rows of fit, got {n}.")
-    right = None
+    true_class = None
     if truth is not None:
         labels = read_labels(truth, classes=classifier.classes_)
-        right = np.full(n_rows, -1)
-        right[labels.nodes] = labels.y
+        true_class = np.full(n_rows, -1)
+        true_class[labels.nodes] = labels.y
     n_shown = n_columns_shown(n_rows, len(columns))
     rows = TableRows(
         names=[str(row) for row in (range(n_rows) if names is None else names)],
         columns=[str(name) for name in columns][:n_shown],
         cells=[] if cells is None else [[_cell(cell) for cell in row[:n_shown]] for row in cells],
         n_left_out=len(columns) - n_shown,
-        truth=right,
+        truth=true_class,
     )
-    told = title or f"The class of {n_rows:,} rows, from {len(classifier.labels_.nodes):,} known"
-    page = render(collect(classifier, rows, title=told, settings={}))
+    heading = title or f"The class of {n_rows:,} rows, from {len(classifier.labels_.nodes):,} known"
+    page = render(collect(classifier, rows, title=heading, settings={}))
     with whole_file(target) as part:
         part.write_text(page, encoding="utf-8")
     return target
 
 
 def _cell(cell: Any) -> str:
-    """A number, text or a time as it stands on the page; a gap is empty."""
+    """Format a number, text or time for the page; a missing value is empty."""
     if is_missing(cell):
         return ""
     return f"{cell:.4g}" if isinstance(cell, Real) and not isinstance(cell, bool) else str(cell)[:200]

@@ -1,6 +1,6 @@
-"""A fitted classifier in; every number and sentence of its report, ready to be shown, out.
+"""A fitted classifier in; all numbers and sentences of its report, ready to be shown, out.
 
-Nothing is inferred here: all comes from the classifier and its posterior, of whichever kind.
+No inference happens here: everything comes from the classifier and its posterior, of whichever kind.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from graphuq.posterior.left_out import MAX_LEFT_OUT, SelfCheck, self_check, susp
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
 
-MAX_POINTS = 4000  # dots that a browser draws and searches at once on a phone
-MAX_CELLS = 16  # cells of a row that fit beside a pointer
-# Cells of a row that are told when asked for, and of all rows, which are kept in memory: of more rows fewer columns.
+MAX_POINTS = 4000  # dots that a browser on a phone can draw and search instantly
+MAX_CELLS = 16  # cells of a row in a tooltip
+# Cells of a row that can be unfolded, and cells of all rows kept in memory: more rows have fewer columns.
 MAX_COLUMNS, MOST_CELLS = 100, 1_000_000
 N_NEAREST = 3
-N_TOLD = 5  # classes whose probability is told at a row
+N_TOLD = 5  # classes whose probability is given at a row
 N_LISTED = 20
 N_MARGINALS = 6  # least and most certain, as in Fig. 7 of the paper
 IN_WORDS = {
@@ -51,15 +51,15 @@ IN_WORDS = {
 
 @dataclass(frozen=True, eq=False)
 class TableRows:
-    """What people know the rows of a classifier by.
+    """How the rows of a classifier are presented to people.
 
     Attributes:
-        names: one name a row.
+        names: one name per row.
         columns: names of the features to show; see `n_columns_shown`.
-        cells: their values as text, one list a row.
-        n_left_out: how many more features there are.
-        pictures: gray values 0 to 255, shape (n_rows, height, width), where rows are images.
-        truth: the number of the true class as in `classes_` where it is known, else -1, shape (n_rows,).
+        cells: their values as text, one list per row.
+        n_left_out: number of features that are not shown.
+        pictures: gray values 0 to 255, shape (n_rows, height, width), if rows are images.
+        truth: index of the true class in `classes_`, -1 where unknown, shape (n_rows,).
     """
 
     names: Sequence[str] = field(repr=False)
@@ -71,28 +71,29 @@ class TableRows:
 
 
 def n_columns_shown(n_rows: int, n_columns: int) -> int:
-    """How many features of a table to show."""
+    """Number of features of a table to show."""
     return min(n_columns, MAX_COLUMNS, max(MAX_CELLS, MOST_CELLS // n_rows))
 
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What a report says: sentences, tables for the page, and numbers for its plots.
+    """The contents of a report: sentences, tables, and the numbers behind its plots.
 
     Attributes:
-        self_check: what leaving out each label shows; None where that is unknown.
-        truth_check: what the truth shows; None where it is not known.
-        nodes: what is told of each row that is drawn or listed: `p` holds pairs of a class and its probability, the
-            most probable first; `label` and `truth` are -1 where there is none; `error` is None without draws.
-        found: rows without a label of each most probable class.
-        nearest: the labeled rows most like each one that is listed or suspicious, nearest first; none where rows have no
-            features.
-        graph_weight: of a learned prior the share of the average in which the graph counts; of any other prior 1.
-        convergence: of draws: what is watched, at which row, R-hat, effective draws, and in the tails.
-        components: of a mixture: weight, prior, and settings of the model.
-        suspicious: None where labels are not checked.
-        rests_on: in words how the answers follow from the hyper-parameters.
-        confusion: counts by true class, in rows, and most probable class.
+        self_check: verdict of leave-one-out over the labels; None if not available.
+        truth_check: verdict against the true classes; None if they are unknown.
+        nodes: data of each row that is drawn or listed: `p` holds pairs of a class and its probability, the most
+            probable first; `label` and `truth` are -1 if there is none; `error` is None without draws.
+        found: number of unlabeled rows predicted in each class.
+        nearest: the labeled rows most similar to each row that is listed or suspicious, nearest first; empty if
+            rows have no features.
+        graph_weight: for a learned prior, total weight of the mixture components that use the graph; 1 otherwise.
+        convergence: for draws: monitored quantity, its row, R-hat, effective sample size in the bulk and in the
+            tails.
+        components: for a mixture: weight, prior, and parameters of the model.
+        suspicious: None if labels were not checked.
+        rests_on: how the predictions depend on the hyper-parameters, in words.
+        confusion: counts by true class (rows) and predicted class (columns).
     """
 
     title: str
@@ -132,14 +133,14 @@ def collect(
     notes: Sequence[str] = (),
     comparison: Sequence[Sequence[str]] = (),
 ) -> Content:
-    """Compute what the report shows of a fitted classifier.
+    """Compute the contents of the report of a fitted classifier.
 
-    `settings` are facts about the run that the classifier does not know, `notes` what was warned of in the fit, and
-    `comparison` is a table of other models, its head first.
+    `settings` are facts about the run that the classifier does not know, `notes` the warnings of the fit, and
+    `comparison` is a table of other models, its header first.
     """
     posterior, labels, p = classifier.posterior_, classifier.labels_, classifier.label_distributions_
     classes = tuple(str(name) for name in classifier.classes_)
-    answer = uncertainty.most_probable(p)
+    predicted = uncertainty.most_probable(p)
     unlabeled = np.setdiff1d(np.arange(len(p)), labels.nodes)
     ranked = uncertainty.ranked(p, among=unlabeled)
     least, most = ranked[:N_LISTED], ranked[::-1][:N_LISTED]
@@ -149,26 +150,26 @@ def collect(
         judged = calibration.summary(p[known], rows.truth[known])
         confusion = calibration.confusion(p[known], rows.truth[known])
     diagnosis = posterior.diagnostics()
-    suspicious, checked = _doubts(posterior)
-    doubted = np.array([each.node for each in suspicious or ()], dtype=np.int64)
-    nearest = _nearest(classifier, np.concatenate([least, most, doubted]), shown)
-    # pictures of these first, where a page cannot carry all
-    first = list(dict.fromkeys([*least, *most, *doubted, *(node for near in nearest.values() for node in near)]))
-    uses_graph, uses_features = _uses(classifier)
+    suspicious, left_out_check = _check_labels(posterior)
+    doubtful = np.array([label.node for label in suspicious or ()], dtype=np.int64)
+    nearest = _nearest(classifier, np.concatenate([least, most, doubtful]), shown)
+    # their pictures come first, in case the page cannot hold all
+    first = list(dict.fromkeys([*least, *most, *doubtful, *(node for near in nearest.values() for node in near)]))
+    uses_graph, uses_features = _weights_of_parts(classifier)
     traces, convergence = [], []
     if isinstance(posterior, Draws) and isinstance(diagnosis, Diagnostics):
-        traces = plots.traces(posterior, diagnosis, answer)
+        traces = plots.traces(posterior, diagnosis, predicted)
         convergence = _convergence(diagnosis, classes, rows)
     return Content(
         title=title,
         classes=classes,
         sentences=sentences(
-            classes, labels.counts(), p, unlabeled, judged, suspicious, diagnosis.converged, checked
+            classes, labels.counts(), p, unlabeled, judged, suspicious, diagnosis.converged, left_out_check
         ),
-        self_check=None if checked is None else str(checked),
+        self_check=None if left_out_check is None else str(left_out_check),
         truth_check=None if judged is None else by_the_truth(judged),
         tiles=tiles(p, len(labels.nodes), unlabeled, judged),
-        found=np.bincount(answer[unlabeled], minlength=len(classes)).tolist(),
+        found=np.bincount(predicted[unlabeled], minlength=len(classes)).tolist(),
         least_certain=least,
         most_certain=most,
         nodes=_nodes(shown, classifier, rows),
@@ -205,7 +206,7 @@ def collect(
 
 
 def _shown(ranked: Nodes, labeled: Nodes) -> Nodes:
-    """The nodes that are drawn: all, or the labeled, the least and most certain, and some others."""
+    """The nodes to draw: all, or the labeled, the least and most certain, and a random sample of the others."""
     if ranked.size + labeled.size <= MAX_POINTS:
         return np.sort(np.concatenate([ranked, labeled]))
     extremes = np.concatenate([ranked[:500], ranked[-N_LISTED:]])
@@ -215,26 +216,27 @@ def _shown(ranked: Nodes, labeled: Nodes) -> Nodes:
 
 
 def _nodes(shown: Nodes, classifier: GraphClassifier, rows: TableRows) -> list[dict[str, Any]]:
-    """One entry for each node that is drawn or listed."""
+    """The entry of each node that is drawn or listed."""
     p = classifier.label_distributions_[shown]
-    given = np.full(classifier.graph_.n_nodes, -1)
-    given[classifier.labels_.nodes] = classifier.labels_.y
-    truth = np.full_like(given, -1) if rows.truth is None else rows.truth
-    answer, margin, variance = uncertainty.most_probable(p), uncertainty.margin(p), uncertainty.label_variance(p)
-    error = _errors(classifier, shown, answer)
-    # The answer comes first, whatever else is equally probable.
-    order = np.argsort(np.where(np.arange(p.shape[1]) == answer[:, None], -2.0, -p), axis=1, kind="stable")
+    label = np.full(classifier.graph_.n_nodes, -1)
+    label[classifier.labels_.nodes] = classifier.labels_.y
+    truth = np.full_like(label, -1) if rows.truth is None else rows.truth
+    predicted = uncertainty.most_probable(p)
+    margin, variance = uncertainty.margin(p), uncertainty.label_variance(p)
+    error = _errors(classifier, shown, predicted)
+    # The predicted class comes first, even if another is equally probable.
+    order = np.argsort(np.where(np.arange(p.shape[1]) == predicted[:, None], -2.0, -p), axis=1, kind="stable")
     return [
         {
             "node": int(node),
             "name": rows.names[node],
             "p": [[int(k), round(float(p[i, k]), 6)] for k in order[i, :N_TOLD]],
-            "class": int(answer[i]),
-            "confidence": round(float(p[i, answer[i]]), 6),
+            "class": int(predicted[i]),
+            "confidence": round(float(p[i, predicted[i]]), 6),
             "margin": round(float(margin[i]), 4),
             "variance": round(float(variance[i]), 4),
             "error": error[i],
-            "label": int(given[node]),
+            "label": int(label[node]),
             "truth": int(truth[node]),
             "cells": list(rows.cells[node][:MAX_CELLS]) if rows.cells else [],
         }
@@ -243,30 +245,30 @@ def _nodes(shown: Nodes, classifier: GraphClassifier, rows: TableRows) -> list[d
 
 
 def _nearest(classifier: GraphClassifier, listed: Nodes, shown: Nodes) -> dict[int, list[int]]:
-    """The labeled rows at the least distance from each of some rows, as far as they are drawn; not the row itself."""
+    """The nearest labeled rows of each listed row, among those that are drawn and without the row itself."""
     features = getattr(classifier.graph_, "features", None)
     labeled = np.intersect1d(classifier.labels_.nodes, shown)
     if features is None or not len(labeled):
         return {}
-    found = nearest_among(features.points, listed, labeled, N_NEAREST + 1).tolist()
+    neighbors = nearest_among(features.points, listed, labeled, N_NEAREST + 1).tolist()
     return {
         node: [other for other in near if other != node][:N_NEAREST]
-        for node, near in zip(listed.tolist(), found, strict=True)
+        for node, near in zip(listed.tolist(), neighbors, strict=True)
     }
 
 
-def _errors(classifier: GraphClassifier, shown: Nodes, answer: Nodes) -> list[float | None]:
-    """The Monte-Carlo error of the probability of the answer; None where there are no draws, or too few to tell."""
+def _errors(classifier: GraphClassifier, shown: Nodes, predicted: Nodes) -> list[float | None]:
+    """Monte Carlo error of the probability of the predicted class; None without draws, or with too few."""
     if not isinstance(classifier.posterior_.components[0], Draws):
         return [None] * len(shown)
-    error = classifier.label_errors_[shown, answer]
-    return [round(float(each), 5) if np.isfinite(each) else None for each in error]
+    error = classifier.label_errors_[shown, predicted]
+    return [round(float(value), 5) if np.isfinite(value) else None for value in error]
 
 
 def _convergence(
     diagnosis: Diagnostics, classes: Sequence[str], rows: TableRows
 ) -> list[tuple[str, str, float, float, float]]:
-    """What is watched, by name: u, or of several fields that of a class."""
+    """Convergence statistics, with the names of monitored quantities: u, or u of a class."""
     fields = {f"u{k}": f"u of {name}" for k, name in enumerate(classes)}
     numbers = zip(
         diagnosis.names, diagnosis.nodes, diagnosis.r_hat, diagnosis.ess_bulk, diagnosis.ess_tail, strict=True
@@ -284,22 +286,22 @@ def _convergence(
 
 
 def _components(posterior: Posterior) -> list[tuple[float, str, str]]:
-    """The hyper-parameters that are averaged over, the heaviest first."""
+    """Weight, prior and model parameters of each mixture component, heaviest first."""
     if not isinstance(posterior, Mixture):
         return []
 
     def numbers(model: Any) -> str:
-        found = {name: value for name, value in vars(model).items() if isinstance(value, float)}
-        return ", ".join(f"{name} {value:.3g}" for name, value in found.items())
+        parameters = {name: value for name, value in vars(model).items() if isinstance(value, float)}
+        return ", ".join(f"{name} {value:.3g}" for name, value in parameters.items())
 
     return [
-        (float(weight), each.prior.name, numbers(each.model))
-        for weight, each in zip(posterior.weights, posterior.components, strict=True)
+        (float(weight), component.prior.name, numbers(component.model))
+        for weight, component in zip(posterior.weights, posterior.components, strict=True)
     ]
 
 
-def _doubts(posterior: Posterior) -> tuple[list[Suspicious] | None, SelfCheck | None]:
-    """Labels that the others speak against, and what leaving each out shows; None where unknown, or where it takes long."""
+def _check_labels(posterior: Posterior) -> tuple[list[Suspicious] | None, SelfCheck | None]:
+    """Suspicious labels and the self-check by leave-one-out; None if unavailable or too slow."""
     model = posterior.model
     if not (offers(model, "sites") and offers(model, "y")) or len(model.nodes) > MAX_LEFT_OUT:
         return None, None
@@ -312,22 +314,22 @@ def _doubts(posterior: Posterior) -> tuple[list[Suspicious] | None, SelfCheck | 
     return clear, self_check(posterior, left_out=left_out)
 
 
-def _uses(classifier: GraphClassifier) -> tuple[float, float]:
-    """By weight, the shares of the choices averaged over whose prior has the graph, and a function of the features."""
+def _weights_of_parts(classifier: GraphClassifier) -> tuple[float, float]:
+    """Total weights of the mixture components whose prior uses the graph, and a function of the features."""
     posterior, columns = classifier.posterior_, classifier._seen.columns
     if not classifier._learned:
         return 1.0, 0.0
-    # the columns of a learned prior, see `learned_basis`: features, the constant, eigenvectors
+    # columns of a learned prior (`learned_basis`): features, the constant, eigenvectors
     n_linear = 0 if columns is None else columns.shape[1]
-    priors = [each.prior for each in posterior.components]
+    priors = [component.prior for component in posterior.components]
     weights = posterior.weights if isinstance(posterior, Mixture) else np.ones(1)
-    graph = [each.first + each.n_modes > n_linear + 1 for each in priors]
-    features = [each.first < n_linear for each in priors]
+    graph = [prior.first + prior.n_modes > n_linear + 1 for prior in priors]
+    features = [prior.first < n_linear for prior in priors]
     return round(float(weights @ graph), 9), round(float(weights @ features), 9)
 
 
 def _rests_on(posterior: Posterior, uses_graph: float, uses_features: float) -> str:
-    """What the numbers of the model are to the answers."""
+    """A sentence on how the predictions depend on the hyper-parameters."""
     if not isinstance(posterior, Mixture) or len(posterior.components) == 1:
         return "Numbers of the model."
     return (
@@ -338,12 +340,12 @@ def _rests_on(posterior: Posterior, uses_graph: float, uses_features: float) -> 
 
 
 def _hyperparameters(classifier: GraphClassifier) -> list[tuple[str, str, str]]:
-    """Name, value, and where it comes from."""
+    """Name, value and origin of each hyper-parameter."""
     spread = classifier.hyperparameter_spread_
     in_units_of_noise = isinstance(classifier.posterior_, Mixture) and classifier.gamma is None
 
     def source(name: str) -> str:
-        if spread.get(name, 1.0) < 1.001:  # a factor of 1: all that are averaged over have the same value
+        if spread.get(name, 1.0) < 1.001:  # the same value in all mixture components
             return "the unit of the others" if name == "gamma" and in_units_of_noise else "fixed, not learned"
         if spread[name] < VAGUE:
             return f"learned, to a factor of {spread[name]:.2g}"
@@ -356,7 +358,7 @@ def _hyperparameters(classifier: GraphClassifier) -> list[tuple[str, str, str]]:
 
 
 def _settings(classifier: GraphClassifier, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What else was set, and facts about the run; the numbers of the model stand among the hyper-parameters."""
+    """Parameters that have an effect and facts about the run, without the hyper-parameters."""
     posterior, modes = classifier.posterior_, classifier.spectrum_
     first = posterior.components[0]
     how = "expectation propagation"

@@ -1,7 +1,7 @@
-"""The content of a report in; one HTML page that needs nothing else, not even a network, out.
+"""The content of a report in; one self-contained HTML page that works offline out.
 
-Whatever comes from a user's table is escaped by the template, or set as text by the script. As a second fence the
-page carries a policy that lets no other script run and loads nothing.
+Everything from a user's table is escaped by the template, or set as text by the script. As a second line of
+defense, the page's content security policy allows no other script and loads nothing.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from graphuq.app.report.palette import SHAPES, variables
 from graphuq.app.wording import percent, share
 from graphuq.posterior.left_out import MAX_LEFT_OUT
 
-GENERATOR = '<meta name="generator" content="graphuq'  # how a page of ours is known
-MAX_LEGEND = 12  # classes of a legend that are shown without asking
-MAX_MATRIX = 20  # classes of a confusion matrix that a person can read
-MAX_TOLD, MAX_NAME = 4, 30  # values of a row that are told in a table, and letters of the names of their columns
+GENERATOR = '<meta name="generator" content="graphuq'  # identifies a page as ours
+MAX_LEGEND = 12  # classes of the legend that are not folded
+MAX_MATRIX = 20  # classes of a readable confusion matrix
+MAX_TOLD, MAX_NAME = 4, 30  # values of a row in a table, and letters of their column names
 LITTLE = 0.1  # weight of the graph below which its map is folded
-# Heads of columns that hold numbers.
+# Headers of numeric columns.
 NUMERIC = {
     "probability", "its probability", "error", "R-hat", "effective draws", "in the tails", "weight", "value", "rows",
 }  # fmt: skip
 
 
 def render(content: Content) -> str:
-    """The page as text."""
+    """Render the page as HTML text."""
     style, *scripts = (_file(name) for name in ("page.css", "draw.js", "page.js"))
     script = "".join(scripts)
     n_classes = len(content.classes)
@@ -80,7 +80,7 @@ def render(content: Content) -> str:
         data=_json({**content.plots, "nodes": content.nodes}),
         version=__version__,
     )
-    return page.encode("utf-8", "replace").decode("utf-8")  # a file may have a name that is no text
+    return page.encode("utf-8", "replace").decode("utf-8")  # a file name may not be valid text
 
 
 @cache
@@ -95,30 +95,30 @@ def _file(name: str) -> str:
 
 
 def _json(data: dict[str, Any]) -> str:
-    """The numbers for the script; no text in them can end the element they stand in."""
+    """JSON for the script, escaped so that no text in it can close the surrounding element."""
     text = json.dumps(data, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _parts(sentence: str) -> list[tuple[str, str | None]]:
-    """A sentence of ours apart from the names between its curly quotes."""
+    """Split a sentence into its own text and the names between curly quotes."""
     pieces = re.split("“(.*?)”", sentence)
     return [(pieces[i], pieces[i + 1] if i + 1 < len(pieces) else None) for i in range(0, len(pieces), 2)]
 
 
 def _about(columns: list[str], cells: list[str]) -> str:
-    """The first values of a row."""
+    """The first values of a row, as text."""
     names = [name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…" for name in columns]
-    told = [f"{name}\u00a0{cell[:40] or 'missing'}" for name, cell in zip(names, cells, strict=False)]
-    return ", ".join(told[:MAX_TOLD]) + (", …" if len(told) > MAX_TOLD else "")
+    values = [f"{name}\u00a0{cell[:40] or 'missing'}" for name, cell in zip(names, cells, strict=False)]
+    return ", ".join(values[:MAX_TOLD]) + (", …" if len(values) > MAX_TOLD else "")
 
 
 def _rows_note(content: Content) -> str:
-    told, like = "Labeled rows are left out. Press a heading to sort.", "the labeled rows most like it"
+    intro, similar = "Labeled rows are left out. Press a heading to sort.", "the labeled rows most like it"
     if content.rows.cells:
-        beside = f", beside those of {like}" if content.nearest else ""
-        return f"{told} Press the values of a row to see all of them{beside}."
-    return f"{told} Beside each: {like}." if content.nearest else told
+        beside = f", beside those of {similar}" if content.nearest else ""
+        return f"{intro} Press the values of a row to see all of them{beside}."
+    return f"{intro} Beside each: {similar}." if content.nearest else intro
 
 
 def _map_note(content: Content) -> str:
@@ -136,11 +136,11 @@ def _map_note(content: Content) -> str:
 
 
 def _map_caveat(weight: float) -> str:
-    """A sentence where the answers do not come from the graph that the map shows."""
+    """A caveat if the graph shown by the map has little or no weight in the predictions."""
     if weight >= LITTLE:
         return ""
-    told, follow = (f"{share(weight)} of the", "hardly follow") if weight else ("no", "do not follow")
-    return f"The graph has {told} weight in the learned prior: the answers {follow} this map."
+    amount, follow = (f"{share(weight)} of the", "hardly follow") if weight else ("no", "do not follow")
+    return f"The graph has {amount} weight in the learned prior: the answers {follow} this map."
 
 
 def _stripes(n: int) -> str:
@@ -148,19 +148,19 @@ def _stripes(n: int) -> str:
 
 
 def _legend(content: Content) -> dict[str, list[int]]:
-    """Every class; the rarer ones of many only when asked for."""
+    """The classes of the legend, the rarer of many folded."""
     order = sorted(range(len(content.classes)), key=lambda k: -content.found[k])
     return {"first": sorted(order[:MAX_LEGEND]), "rest": order[MAX_LEGEND:]}
 
 
 def _groups(content: Content) -> list[tuple[str, list[tuple[int, int]]]]:
-    """Which marginals are of the least, and of the most certain rows: number of the plot, and row."""
-    found = [(k, each["node"]) for k, each in enumerate(content.plots["marginals"])]
-    return [("Least certain", found[:N_MARGINALS]), ("Most certain", found[N_MARGINALS:])]
+    """The marginals of the least and of the most certain rows, as pairs of plot number and row."""
+    marginals = [(k, marginal["node"]) for k, marginal in enumerate(content.plots["marginals"])]
+    return [("Least certain", marginals[:N_MARGINALS]), ("Most certain", marginals[N_MARGINALS:])]
 
 
 def _mistakes(content: Content) -> list[tuple[int, int, int]] | None:
-    """Of many classes the most frequent mistakes: truth, answer and count; None where a matrix shows all."""
+    """The most frequent mistakes (true class, predicted class, count); None for few classes, shown as a matrix."""
     counts, n_classes = content.confusion, len(content.classes)
     if counts is None or n_classes <= MAX_MATRIX:
         return None

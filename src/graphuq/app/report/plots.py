@@ -25,12 +25,13 @@ N_TRACES = 2
 
 
 def embedding(modes: Spectrum, p: Array, shown: Nodes) -> dict[str, Any]:
-    """Coordinates in the first eigenvectors that tell nodes apart: those after the constant ones.
+    """Coordinates of nodes on the map: the first nonconstant eigenvectors.
 
-    Of a graph in pieces an eigenvector is zero on all but one: first come the pieces side by side, each by its own. Of
-    more than two classes no two eigenvectors show all groups: before all others come two sums of the leading ones,
-    q(x)^T Q^T P A, those nearest to where the probabilities P put a row between the corners A of a polygon, one for each
-    class.
+    On a disconnected graph each eigenvector is zero on all connected components but one, so the components are
+    first laid out side by side, each by its own eigenvectors. With more than two classes, no two eigenvectors
+    separate all groups, so the map starts with two linear combinations of the leading ones, q(x)^T Q^T P A: the
+    projections of the points where the probabilities P place each row between the corners A of a polygon, one
+    corner per class.
     """
     n_classes = p.shape[1]
     first = min(modes.n_components, max(modes.n_modes - 2, 0))
@@ -47,36 +48,36 @@ def embedding(modes: Spectrum, p: Array, shown: Nodes) -> dict[str, Any]:
 
 
 def _side_by_side(modes: Spectrum) -> Array:
-    """Every piece of a graph in a square of its own, as large as it has nodes: shape (n_nodes, 2)."""
+    """Lay out each connected component in its own square, with area by number of nodes; shape (n_nodes, 2)."""
     n_pieces = modes.n_components
     null = modes.vectors[:, :n_pieces]
-    # Rows of the null space point in one direction within a piece, and in another in every other.
-    length = np.linalg.norm(null, axis=1, keepdims=True)  # 0 on pieces that the modes do not reach
+    # Rows of the null space have the same direction within a component, and different ones across components.
+    length = np.linalg.norm(null, axis=1, keepdims=True)  # 0 on components that the modes do not cover
     directions = np.round(null / np.where(length > 0, length, 1), 6)
     _, piece, sizes = np.unique(directions, axis=0, return_inverse=True, return_counts=True)
     place, corner, height = np.zeros((modes.n_nodes, 2)), np.zeros(2), 0.0
     width = 1.2 * np.sqrt(modes.n_nodes)
     for k in np.argsort(-sizes, kind="stable"):
-        mine, side = np.flatnonzero(piece.ravel() == k), float(np.sqrt(sizes[k]))
+        members, side = np.flatnonzero(piece.ravel() == k), float(np.sqrt(sizes[k]))
         if corner[0] and corner[0] + side > width:  # the next shelf
             corner, height = np.array([0.0, corner[1] + 1.15 * height]), 0.0
-        place[mine] = corner + side * _within(modes.vectors[mine, n_pieces:])
+        place[members] = corner + side * _in_unit_square(modes.vectors[members, n_pieces:])
         corner, height = corner + np.array([1.15 * side, 0.0]), max(height, side)
     return place
 
 
-def _within(vectors: Array) -> Array:
-    """Nodes of one piece in the unit square, by the first two eigenvectors that live on it; on a circle if there are none."""
-    lives = np.flatnonzero(np.ptp(vectors, axis=0) > 1e-6)[:2] if vectors.size else np.empty(0, dtype=int)
-    if len(lives) < 2:
+def _in_unit_square(vectors: Array) -> Array:
+    """Place one component in the unit square, by the first two eigenvectors that vary on it or on a circle."""
+    varying = np.flatnonzero(np.ptp(vectors, axis=0) > 1e-6)[:2] if vectors.size else np.empty(0, dtype=int)
+    if len(varying) < 2:
         angle = 2 * np.pi * np.arange(len(vectors)) / len(vectors)
         return 0.5 + 0.4 * np.column_stack([np.cos(angle), np.sin(angle)])
-    own = vectors[:, lives]
+    own = vectors[:, varying]
     return np.asarray((own - own.min(axis=0)) / np.ptp(own, axis=0))
 
 
 def _corners(p: Array) -> Array:
-    """Corners of a polygon, shape (n_classes, 2); classes between which rows are in doubt lie side by side."""
+    """Corners of a polygon, shape (n_classes, 2); classes that are often confused are adjacent."""
     doubt = p.T @ p
     order = [int(np.argmax(np.max(doubt - np.diag(np.diag(doubt)), axis=1)))]
     while len(order) < len(doubt):
@@ -87,22 +88,22 @@ def _corners(p: Array) -> Array:
 
 
 def confidence(p: Array) -> dict[str, Any]:
-    """How many rows of each class are how sure, from the least that is possible, 1 / n_classes, to 1."""
+    """Histogram of the confidence of each class, from its minimum 1 / n_classes to 1."""
     n_classes = p.shape[1]
     edges = np.linspace(1 / n_classes, 1, 21)
-    found, sure = uncertainty.most_probable(p), np.maximum(uncertainty.confidence(p), edges[0])
-    counts = [np.histogram(sure[found == k], edges)[0].tolist() for k in range(n_classes)]
+    predicted, sure = uncertainty.most_probable(p), np.maximum(uncertainty.confidence(p), edges[0])
+    counts = [np.histogram(sure[predicted == k], edges)[0].tolist() for k in range(n_classes)]
     return {"edges": rounded(edges), "counts": counts}
 
 
 def marginals(posterior: Posterior, nodes: Nodes) -> list[dict[str, Any]]:
-    """Of two classes: histograms of u, or v, at some nodes, on one scale; of more classes none.
+    """For two classes, histograms of u (or v) at the given nodes on a common scale; empty for more classes.
 
-    An average over hyper-parameters has long tails: what lies beyond the scale is counted at its ends.
+    An average over hyper-parameters has long tails: draws beyond the scale are counted in the outermost bins.
     """
     if posterior.n_classes > 2 or not nodes.size:
         return []
-    draws = _speaks_for(posterior, nodes, np.ones(len(nodes), dtype=np.int64)).reshape(-1, len(nodes))
+    draws = _margin(posterior, nodes, np.ones(len(nodes), dtype=np.int64)).reshape(-1, len(nodes))
     reach = 4 * float(np.median(np.abs(draws))) or 1.0
     edges, draws = np.linspace(-reach, reach, 41), np.clip(draws, -reach, reach)
     return [
@@ -111,27 +112,27 @@ def marginals(posterior: Posterior, nodes: Nodes) -> list[dict[str, Any]]:
     ]
 
 
-def traces(posterior: Draws, diagnosis: Diagnostics, answer: Nodes) -> list[dict[str, Any]]:
-    """How far u speaks for the answer, along every chain, at the nodes of worst convergence."""
+def traces(posterior: Draws, diagnosis: Diagnostics, predicted: Nodes) -> list[dict[str, Any]]:
+    """Traces of the margin of u for the predicted class along every chain, at the nodes of worst convergence."""
     places = diagnosis.nodes[np.argsort(-diagnosis.r_hat, kind="stable")]
     nodes = np.array(list(dict.fromkeys(places[places >= 0].tolist()))[:N_TRACES], dtype=np.int64)
     step = max(1, posterior.n_draws // N_TRACE)
-    classes = np.ones_like(nodes) if posterior.n_classes == 2 else answer[nodes]
-    draws = _speaks_for(posterior, nodes, classes)[:, ::step]
+    classes = np.ones_like(nodes) if posterior.n_classes == 2 else predicted[nodes]
+    draws = _margin(posterior, nodes, classes)[:, ::step]
     return [
         {"node": int(node), "class": int(k), "step": step, "chains": [rounded(chain) for chain in draws[..., i]]}
         for i, (node, k) in enumerate(zip(nodes, classes, strict=True))
     ]
 
 
-def _speaks_for(posterior: Posterior, nodes: Nodes, classes: Nodes) -> NDArray[Any]:
-    """Draws of the field of one class at each node, less the largest of the others; of two classes u itself."""
+def _margin(posterior: Posterior, nodes: Nodes, classes: Nodes) -> NDArray[Any]:
+    """Draws of the margin: the field of one class minus the largest of the others; u itself for two classes."""
     u = posterior.latent(nodes)
     return lead(u[..., None] if u.ndim == 3 else u, classes)
 
 
 def reliability(found: Reliability) -> dict[str, Any]:
-    """The bins that hold anything."""
+    """The nonempty bins of a reliability diagram."""
     kept = found.counts > 0
     return {
         "left": rounded(found.edges[:-1][kept]),
@@ -143,7 +144,7 @@ def reliability(found: Reliability) -> dict[str, Any]:
 
 
 def pictures(gray: NDArray[np.uint8] | None, shown: Nodes) -> dict[str, Any] | None:
-    """Gray values of the nodes shown, as one string; only of the first, where a page cannot carry all."""
+    """Gray values of the shown nodes as one string; only the first ones if the page cannot hold all."""
     if gray is None:
         return None
     height, width = gray.shape[1:]
@@ -152,15 +153,15 @@ def pictures(gray: NDArray[np.uint8] | None, shown: Nodes) -> dict[str, Any] | N
 
 
 def packed(values: NDArray[Any]) -> str:
-    """The bytes of numbers as text."""
+    """Encode the bytes of an array as base64."""
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")
 
 
 def sureness(confidence: Any, n_classes: int) -> Any:
-    """The probability of the likeliest class on a scale from 0, where all are as likely, to 1."""
+    """Confidence rescaled from 0, all classes equally probable, to 1."""
     return np.clip((confidence - 1 / n_classes) / (1 - 1 / n_classes), 0, 1)
 
 
 def rounded(values: NDArray[Any]) -> list[float]:
-    """Four significant digits: enough for a plot."""
+    """Round to four significant digits, enough for a plot."""
     return [float(f"{value:.4g}") for value in np.asarray(values, dtype=float)]

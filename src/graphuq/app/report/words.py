@@ -1,4 +1,4 @@
-"""Numbers in; what the report says of them in words out."""
+"""Numbers in; the sentences of the report about them out."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Nodes = NDArray[np.int64]
 
 MAX_NAMED = 6  # classes that fit into a sentence
 SURE, UNSURE = 0.95, 0.7
-FEW_JUDGED = 30  # rows of known truth that prove little
+FEW_JUDGED = 30  # with fewer rows of known truth, the verdict is weak
 
 
 @dataclass(frozen=True)
 class Suspicious:
-    """A label that the others speak against: where, what was given, what is likelier, and P(given | all others)."""
+    """A label that contradicts the others: node, given class, likelier class, and P(given | all others)."""
 
     node: int
     given: int
@@ -42,41 +42,41 @@ def sentences(
     converged: bool,
     checked: SelfCheck | None = None,
 ) -> list[str]:
-    """What was asked, what the answer is, and what to beware of; names stand between curly quotes.
+    """The question, the result and its caveats, in sentences; class names are in curly quotes.
 
-    `given` are the labels of each class. Where it is known how right the answers are, `judged` says what probabilities are
-    worth; where it is not, `checked` has to do: how well each label is predicted from the others.
+    `given` counts the labels of each class. The quality of the probabilities is taken from `judged`, the
+    comparison with the truth, and, if that is missing or covers few rows, from `checked`, the leave-one-out check.
     """
     named = [f"“{name}”" for name in classes]
-    told = [
+    text = [
         f"Of {len(p):,} rows, {_given(named, given)}. The question was the class of the others, and how sure one can "
         "be of each."
     ]
     if len(unlabeled):
         confidence = uncertainty.confidence(p[unlabeled])
         sure, unsure = int(np.sum(confidence >= SURE)), int(np.sum(confidence < UNSURE))
-        look = f" and deserve{'s' if unsure == 1 else ''} a look" if unsure else ""
-        found = np.bincount(uncertainty.most_probable(p[unlabeled]), minlength=len(classes))
-        told.append(
-            f"The answer: {_answer(named, found)}. {_count(sure, 'has', 'have').capitalize()} a probability of "
-            f"{SURE:.0%} or more; {_count(unsure, 'has', 'have')} less than {UNSURE:.0%}{look}."
+        advice = f" and deserve{'s' if unsure == 1 else ''} a look" if unsure else ""
+        counts = np.bincount(uncertainty.most_probable(p[unlabeled]), minlength=len(classes))
+        text.append(
+            f"The answer: {_answer(named, counts)}. {_count(sure, 'has', 'have').capitalize()} a probability of "
+            f"{SURE:.0%} or more; {_count(unsure, 'has', 'have')} less than {UNSURE:.0%}{advice}."
         )
     if judged is not None:
-        told.append(by_the_truth(judged))
+        text.append(by_the_truth(judged))
     if checked is not None and (judged is None or judged.n_nodes < FEW_JUDGED):
-        told.append(str(checked))
+        text.append(str(checked))
     if suspicious:
         one = "s" if len(suspicious) == 1 else ""
-        told.append(
+        text.append(
             f"{len(suspicious):,} of the given labels contradict{one} the others: see Suspicious labels below."
         )
     if not converged:
-        told.append("The computation has not converged: read every number on this page as provisional.")
-    return told
+        text.append("The computation has not converged: read every number on this page as provisional.")
+    return text
 
 
 def by_the_truth(judged: Summary) -> str:
-    """Whether probabilities are too sure, too timid or about right, judged by true classes."""
+    """Say whether probabilities are over- or underconfident, judged by true classes."""
     known = f"the truth, which is known of {_rows(judged.n_nodes)} without a label"
     if judged.n_nodes < FEW_JUDGED:
         return (
@@ -92,25 +92,25 @@ def by_the_truth(judged: Summary) -> str:
 
 
 def _given(named: Sequence[str], given: NDArray[np.int64]) -> str:
-    """How many labels there were: of each class, or where there are many of a class at least and at most."""
+    """The number of labels per class or, for many classes, their minimum and maximum."""
     if len(named) <= MAX_NAMED:
         return f"{given.sum():,} had a class: {listed(f'{n:,} had {name}' for n, name in zip(given, named, strict=True))}"
     low, high = given.min(), given.max()
-    each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    return f"{given.sum():,} had one of {len(named)} classes, {each} row{'s' if high > 1 else ''} of each"
+    per_class = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{given.sum():,} had one of {len(named)} classes, {per_class} row{'s' if high > 1 else ''} of each"
 
 
-def _answer(named: Sequence[str], found: NDArray[np.int64]) -> str:
-    """How many rows are of each class, or which class is the most frequent and which the rarest."""
+def _answer(named: Sequence[str], counts: NDArray[np.int64]) -> str:
+    """The number of rows per class or, for many classes, the most frequent and the rarest class."""
     if len(named) <= MAX_NAMED:
         likely = "more likely" if len(named) == 2 else "most likely"
         return listed(
-            f"{_count(int(n), 'is', 'are')} {likely} {name}" for n, name in zip(found, named, strict=True)
+            f"{_count(int(n), 'is', 'are')} {likely} {name}" for n, name in zip(counts, named, strict=True)
         )
-    most, least = int(found.argmax()), int(found.argmin())
+    most, least = int(counts.argmax()), int(counts.argmin())
     return (
-        f"the most frequent class is {named[most]} with {_rows(found[most])}, the rarest {named[least]} with "
-        f"{_rows(found[least])}"
+        f"the most frequent class is {named[most]} with {_rows(counts[most])}, the rarest {named[least]} with "
+        f"{_rows(counts[least])}"
     )
 
 
@@ -119,14 +119,14 @@ def _rows(n: int) -> str:
 
 
 def _count(n: int, one: str, more: str) -> str:
-    """How many, and the verb that goes with it: "none has", "1 has", "2 have"."""
+    """A count with its verb: "none has", "1 has", "2 have"."""
     return f"{n:,} {more}" if n > 1 else f"{n or 'none'} {one}"
 
 
 def tiles(p: Array, n_labeled: int, unlabeled: Nodes, judged: Summary | None) -> list[tuple[str, str]]:
-    """A few numbers, and what each is."""
+    """Key numbers, each with its description."""
     sure = np.mean(uncertainty.confidence(p[unlabeled]) >= SURE) if len(unlabeled) else 1.0
-    told = [
+    numbers = [
         (f"{len(p):,}", "rows"),
         (f"{n_labeled:,}", "labeled"),
         *([(f"{p.shape[1]}", "classes")] if p.shape[1] > 2 else []),
@@ -134,13 +134,13 @@ def tiles(p: Array, n_labeled: int, unlabeled: Nodes, judged: Summary | None) ->
         (f"{uncertainty.mean_label_variance(p):.3f}", "mean uncertainty; 1 before any label"),
     ]
     if judged is not None:
-        told.append((share(judged.accuracy, 1), "right, where the truth is known"))
-    return told
+        numbers.append((share(judged.accuracy, 1), "right, where the truth is known"))
+    return numbers
 
 
 def measures(found: Summary) -> list[tuple[str, str]]:
-    """How right the answers are, by name."""
-    told = {
+    """Measures of accuracy and calibration, by name."""
+    values = {
         "rows with known truth, not labeled": f"{found.n_nodes:,}",
         "share right": f"{found.accuracy:.3f}",
         "log-loss": f"{found.log_loss:.3f}",
@@ -148,4 +148,4 @@ def measures(found: Summary) -> list[tuple[str, str]]:
         "expected calibration error": f"{found.equal_width.ece:.3f}",
         "a wrong answer is less sure than a right one with probability": f"{found.error_detection_auroc:.3f}",
     }
-    return [(name, value) for name, value in told.items() if value != "nan"]
+    return [(name, value) for name, value in values.items() if value != "nan"]
