@@ -1,1 +1,1 @@
-"""Files of people in, pages and folders for people out: the command line and what stands behind it."""
+"""User files in; reports and result folders out: the command line and its implementation."""

@@ -1,6 +1,6 @@
-"""The command line: words in, files and short tables out; bad input is one sentence and exit code 2.
+"""Command-line arguments in; files and short tables out; bad input gives a one-sentence error and exit code 2.
 
-Libraries are imported inside the commands, so that `graphuq --help` answers at once.
+Libraries are imported inside the commands to keep `graphuq --help` fast.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# Of commands whose words, --help too, are for a program of its own.
+# For commands that pass all arguments, including --help, on to another program.
 HANDED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -71,14 +71,14 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Classify the House of 1984 from five known members, and handwritten digits from five of each."""
-    from graphuq.app import demo as shown
+    from graphuq.app import demo as demonstration
 
     with one_sentence():
         silent = quiet or json
-        found = shown.run(
+        result = demonstration.run(
             out, seed=seed, tell=partial(tell, silent=silent), progress=sys.stderr.isatty() and not silent
         )
-    _print(found.as_json(), found.as_text(), json, quiet)
+    _print(result.as_json(), result.as_text(), json, quiet)
 
 
 @app.command()
@@ -129,9 +129,9 @@ def fit(
                 )
             classifier.scale = reading.scale.value
             cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
-            telling = partial(tell, silent=quiet or json)
-            found = large.fit_store(table, labels, classifier, out, tell=telling, **cluster)
-            _print(found, large.summary_in_words(found), json, quiet)
+            report_stage = partial(tell, silent=quiet or json)
+            result = large.fit_store(table, labels, classifier, out, tell=report_stage, **cluster)
+            _print(result, large.summary_in_words(result), json, quiet)
             return
         from graphuq.app.fitting import fit_folder
 
@@ -169,9 +169,9 @@ def predict(
         from graphuq.app.tables.write import write_csv
         from graphuq.files import whole_file
 
-        named: Any = (out, force, table, folder / "model.npz")
-        if not (table.is_dir() or table.suffix in (".npy", *large.PARQUET)):  # a table, whatever the model is
-            check_target(*named)
+        target: Any = (out, force, table, folder / "model.npz")
+        if not (table.is_dir() or table.suffix in (".npy", *large.PARQUET)):  # a table, whatever the model
+            check_target(*target)
         model = read(folder)
         if large.as_store(table, model):
             if (separator, sheet, unknown) != (None, None, Unknown.refuse):
@@ -179,17 +179,17 @@ def predict(
                     f"{table} is a store of numbers, taken as they are: leave out --separator, --sheet and --unknown."
                 )
             cluster: dict[str, Any] = {"scheduler": dask_scheduler, "workers": workers, "replace": force}
-            found = large.predict_store(table, model, out, **cluster, verbose=not (quiet or json))
-            _print(found, large.summary_in_words(found), json, quiet)
+            result = large.predict_store(table, model, out, **cluster, verbose=not (quiet or json))
+            _print(result, large.summary_in_words(result), json, quiet)
             return
         if dask_scheduler or workers:
             raise ValueError(
                 f"--dask-scheduler and --workers are for features in a store, and {table} is a table."
             )
-        check_target(*named)
-        ignored = unknown == Unknown.ignore
-        written: dict[str, Any] = {"separator": separator, "sheet": sheet}
-        answers, notes, marks = predict_table(model, table, **written, ignore_unknown=ignored)
+        check_target(*target)
+        ignore_unknown = unknown == Unknown.ignore
+        format_options: dict[str, Any] = {"separator": separator, "sheet": sheet}
+        answers, notes, marks = predict_table(model, table, **format_options, ignore_unknown=ignore_unknown)
         if out is not None:
             with whole_file(out) as part, part.open("w", encoding="utf-8", newline="") as file:
                 write_csv(file, answers, marks)
@@ -200,8 +200,8 @@ def predict(
             jsons.dumps([dict(zip(names, row, strict=True)) for row in zip(*answers.values(), strict=True)])
         )
     elif out is None:
-        eyes = sys.stdout.isatty()
-        write_csv(sys.stdout, _for_eyes(answers) if eyes else answers, marks._replace(first=""))
+        in_terminal = sys.stdout.isatty()
+        write_csv(sys.stdout, _for_eyes(answers) if in_terminal else answers, marks._replace(first=""))
     elif not quiet:
         typer.echo(f"{len(next(iter(answers.values()))):,} rows classified: {out}")
 
@@ -245,14 +245,14 @@ def data(
         if name not in loaders:
             raise ValueError(f"There is no data set {name!r}: choose one of {', '.join(loaders)}.")
         try:
-            found = loaders[name]()
+            dataset = loaders[name]()
         except (datasets.DatasetUnavailable, ImportError) as error:
             typer.echo(str(error), err=True)
             raise typer.Exit(1) from None
-    n_rows, n_features = found.X.shape
-    facts = {"name": name, "rows": n_rows, "features": n_features, "source": found.source}
-    told = f"{name}: {n_rows:,} rows of {n_features} features. {found.source}"
-    _print({**facts, "folder": str(datasets.data_folder())}, told, json, quiet)
+    n_rows, n_features = dataset.X.shape
+    facts = {"name": name, "rows": n_rows, "features": n_features, "source": dataset.source}
+    text = f"{name}: {n_rows:,} rows of {n_features} features. {dataset.source}"
+    _print({**facts, "folder": str(datasets.data_folder())}, text, json, quiet)
 
 
 @app.command(context_settings=HANDED_ON)
@@ -268,7 +268,7 @@ def bench(context: typer.Context) -> None:
 
 
 def _in_clone(package: str, *words: str) -> None:
-    """Run a package that comes with the repository alone, and exit as it does."""
+    """Run a package that is only in the repository, and exit with its return code."""
     with one_sentence():
         if not Path(package, "__main__.py").exists():
             raise ValueError(f"The {package} come with the repository: run this in the root of a clone.")
@@ -276,7 +276,7 @@ def _in_clone(package: str, *words: str) -> None:
 
 
 def _for_eyes(columns: dict[str, Sequence[Any]]) -> dict[str, list[Any]]:
-    """A table that goes to a terminal."""
+    """Make the text of a table safe to print to a terminal."""
     return {
         printable(name): [printable(cell) if isinstance(cell, str) else cell for cell in cells]
         for name, cells in columns.items()
@@ -284,28 +284,28 @@ def _for_eyes(columns: dict[str, Sequence[Any]]) -> dict[str, list[Any]]:
 
 
 def _note(notes: list[str], silent: bool) -> None:
-    for each in notes:
-        tell(f"Note: {each}", silent)
+    for note in notes:
+        tell(f"Note: {note}", silent)
 
 
-def _print(found: Any, words: str, json: bool, quiet: bool) -> None:
-    """The outcome, for a program or a person."""
+def _print(result: Any, text: str, json: bool, quiet: bool) -> None:
+    """Print the result as JSON or as text."""
     if json or not quiet:
-        typer.echo(jsons.dumps(found) if json else words)
+        typer.echo(jsons.dumps(result) if json else text)
 
 
 def _fit_in_words(summary: dict[str, Any], out: Path) -> str:
-    """The outcome, for a person."""
+    """The summary of a fit as text."""
     from graphuq.app.wording import percent
 
-    found, doubted = _found(summary["found"]), summary["suspicious_labels"]
+    classes, suspicious = _found(summary["found"]), summary["suspicious_labels"]
     width = min(max(len(each["row"]) for each in summary["least_certain"]), 40)
-    told = [
-        f"{summary['rows']:,} rows, {summary['labeled']:,} with a class. Of the others: {found}.",
+    lines = [
+        f"{summary['rows']:,} rows, {summary['labeled']:,} with a class. Of the others: {classes}.",
         f"Features: {summary['scaling']}.",
         summary["verdict"],
         summary["truth_check"] or summary["self_check"],
-        f"Labels that the others speak against: {doubted:,}, see the report." if doubted else "",
+        f"Labels that the others speak against: {suspicious:,}, see the report." if suspicious else "",
         "\nLeast certain:",
         *(
             f"  {printable(each['row']).ljust(width)}  {percent(each['probability']):>7}  {printable(each['class'])}"
@@ -313,18 +313,19 @@ def _fit_in_words(summary: dict[str, Any], out: Path) -> str:
         ),
         f"\nReport: {summary['report']}\nEvery row: {out / 'predictions.csv'}",
     ]
-    return "\n".join(line for line in told if line)
+    return "\n".join(line for line in lines if line)
 
 
 def _found(counts: dict[str, int], most: int = 8) -> str:
-    """How many rows of each class, or of the largest, in words."""
+    """The number of rows in each class, or in the largest `most` classes, as text."""
     from graphuq.classes import listed
 
     names = list(counts) if len(counts) <= most else sorted(counts, key=lambda name: -counts[name])[:most]
-    told = [f"{counts[name]:,} of class {printable(name)}" for name in names]
+    parts = [f"{counts[name]:,} of class {printable(name)}" for name in names]
     if len(counts) > most:
-        told.append(f"{sum(counts.values()) - sum(counts[name] for name in names):,} of {len(counts) - most} more")
-    return listed(told)
+        n_others = sum(counts.values()) - sum(counts[name] for name in names)
+        parts.append(f"{n_others:,} of {len(counts) - most} more")
+    return listed(parts)
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
-"""Two data sets that need no download in; the classes of all rows from a few labels, how sure they are, and reports out.
+"""Two data sets that need no download in; class probabilities of all rows from a few labels, with reports, out.
 
-The voting records of 1984 from five labels, by four models; and handwritten digits, ten classes, from five of each.
+The voting records of 1984 from five labels, with four models; and handwritten digits, ten classes, from five
+labels each.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from graphuq.files import refuse_irregular, whole_file
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# The prior that `graphuq fit` learns; then that of the paper, with the settings of its Fig. 7.
+# First the learned prior of `graphuq fit`, then the paper's prior, with the settings of its Fig. 7.
 _PAPER: dict[str, Any] = {"graph": "gaussian", "width": 1.25, "prior": "full"}
 MODELS: dict[str, dict[str, Any]] = {
     "probit, learned": {},
@@ -39,14 +40,14 @@ MODELS: dict[str, dict[str, Any]] = {
 MIDDLE = "#c8c8c4"
 VOTES = "Party of 435 members of the House of 1984, from 5 known"
 DIGITS = "1,797 handwritten digits, from 5 of each known"
-# The files, and what tells within their first bytes that they are ours.
+# The files, and the bytes near their beginning that identify them as ours.
 _PAGE, _PICTURE = GENERATOR.encode(), b"Software\0graphuq "
 MARKS = {"report.html": _PAGE, "voting.png": _PICTURE, "digits.html": _PAGE, "digits.png": _PICTURE}
 
 
 @dataclass(frozen=True)
 class Line:
-    """One model's result; without draws there is no R-hat."""
+    """The result of one model; R-hat is None without draws."""
 
     model: str
     accuracy: float
@@ -57,7 +58,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Member:
-    """One member whose party is least sure; rows are counted from 1, as on the command line."""
+    """One of the members whose party is least certain; rows are numbered from 1, as on the command line."""
 
     row: int
     probability: float
@@ -66,7 +67,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demonstration found."""
+    """The results of the demonstration."""
 
     lines: list[Line]
     least_certain: list[Member]
@@ -74,11 +75,11 @@ class Demo:
     files: list[Path]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain numbers and text."""
+        """The results as JSON values."""
         return {**asdict(self), "files": [str(file) for file in self.files]}
 
     def as_text(self) -> str:
-        """Two short tables, a sentence, and where the reports are."""
+        """The results as text: two short tables, the accuracy on digits, and the files written."""
         table = [
             f"{name:<16}" + "".join(f"{cell:>10}" for cell in cells) for name, *cells in comparison(self.lines)
         ]
@@ -94,21 +95,21 @@ class Demo:
 
 
 def comparison(lines: list[Line]) -> list[tuple[str, str, str, str, str]]:
-    """The models as a table of text, its head first."""
-    found = [("model", "accuracy", "Var(l)", "R-hat", "seconds")]
+    """The results of the models as a table of text, its header first."""
+    table = [("model", "accuracy", "Var(l)", "R-hat", "seconds")]
     for line in lines:
         r_hat = "no draws" if line.r_hat is None else f"{line.r_hat:.3f}"
-        found.append(
+        table.append(
             (line.model, f"{line.accuracy:.1%}", f"{line.mean_variance:.3f}", r_hat, f"{line.seconds:.1f}")
         )
-    return found
+    return table
 
 
 def run(
     out: Path, *, seed: int = 0, tell: Callable[[str], None] = lambda line: None, progress: bool = False
 ) -> Demo:
-    """Classify the House from three Democrats and two Republicans, and the digits; save a report and a picture of each."""
-    out.mkdir(parents=True, exist_ok=True)  # before any work, since it may fail
+    """Classify the House from three Democrats and two Republicans, and the digits; save reports and plots."""
+    out.mkdir(parents=True, exist_ok=True)  # first, because it may fail
     _refuse_foreign(out)
     votes = datasets.voting_records()
     party = np.array([votes.class_names[int(label)] for label in votes.y])
@@ -131,20 +132,20 @@ def run(
         truth=np.searchsorted(house.classes_, party),
     )
     settings = {"data": votes.source, "seed": seed}
-    page = collect(house, rows, title=VOTES, settings=settings, comparison=comparison(lines))
-    files = _write(page, _map(house, VOTES), out / "report.html", out / "voting.png")
+    content = collect(house, rows, title=VOTES, settings=settings, comparison=comparison(lines))
+    files = _write(content, _map(house, VOTES), out / "report.html", out / "voting.png")
     tell("digits ...")
-    accuracy, more = _digits(out, seed, progress)
+    accuracy, digit_files = _digits(out, seed, progress)
     democrat = list(house.classes_).index("Democrat")
-    unsure = [
+    least_certain = [
         Member(int(node) + 1, float(house.label_distributions_[node, democrat]), str(party[node]))
         for node in house.most_uncertain(10)
     ]
-    return Demo(lines, unsure, accuracy, files + more)
+    return Demo(lines, least_certain, accuracy, files + digit_files)
 
 
 def _fit(classifier: GraphClassifier, X: Any, truth: NDArray[Any], known: NDArray[np.int64]) -> float:
-    """Fit with the classes of some rows alone; the share of the others that is right."""
+    """Fit with the classes of the known rows only; return the accuracy on the others."""
     y = np.full(len(truth), None, dtype=object)
     y[known] = truth[known]
     with warnings.catch_warnings():
@@ -155,27 +156,27 @@ def _fit(classifier: GraphClassifier, X: Any, truth: NDArray[Any], known: NDArra
 
 
 def _digits(out: Path, seed: int, progress: bool) -> tuple[float, list[Path]]:
-    """The 8 x 8 digits that come with scikit-learn."""
+    """Classify the 8 x 8 digits of scikit-learn; return the accuracy and the files written."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    known, _ = datasets.few_labels(found.target, dict.fromkeys(range(10), 5), seed=seed)
+    digits = load_digits()
+    known, _ = datasets.few_labels(digits.target, dict.fromkeys(range(10), 5), seed=seed)
     classifier = GraphClassifier(random_state=seed, verbose=progress)
-    accuracy = _fit(classifier, found.data, found.target, known)
+    accuracy = _fit(classifier, digits.data, digits.target, known)
     rows = TableRows(
-        names=[f"digit {row}" for row in range(1, len(found.target) + 1)],
-        pictures=(found.images * (255 / 16)).astype(np.uint8),
-        truth=found.target,
+        names=[f"digit {row}" for row in range(1, len(digits.target) + 1)],
+        pictures=(digits.images * (255 / 16)).astype(np.uint8),
+        truth=digits.target,
     )
     source = (
         "Optical Recognition of Handwritten Digits (1998), UCI Machine Learning Repository, doi:10.24432/C50P49."
     )
-    page = collect(classifier, rows, title=DIGITS, settings={"data": source, "seed": seed})
-    return accuracy, _write(page, _map(classifier, DIGITS), out / "digits.html", out / "digits.png")
+    content = collect(classifier, rows, title=DIGITS, settings={"data": source, "seed": seed})
+    return accuracy, _write(content, _map(classifier, DIGITS), out / "digits.html", out / "digits.png")
 
 
 def _write(page: Content, figure: Figure, report: Path, picture: Path) -> list[Path]:
-    """The report and the picture of a fit."""
+    """Write the report and the plot of a fit."""
     text = render(page)
     with whole_file(report) as part:
         part.write_text(text, encoding="utf-8")
@@ -185,9 +186,9 @@ def _write(page: Content, figure: Figure, report: Path, picture: Path) -> list[P
 
 
 def _map(classifier: GraphClassifier, title: str) -> Figure:
-    """All rows in the plane, similar ones near each other: what was known, and what was found, faded where unsure.
+    """Plot all rows in the plane: the labels on the left, the predictions, paler where uncertain, on the right.
 
-    Two eigenvectors cannot show ten classes: the first eleven are laid out flat, so that neighbors stay neighbors.
+    Two eigenvectors cannot separate ten classes, so t-SNE embeds the first eleven.
     """
     from matplotlib.figure import Figure
     from sklearn.manifold import TSNE
@@ -195,33 +196,33 @@ def _map(classifier: GraphClassifier, title: str) -> Figure:
     p, labels, modes = classifier.label_distributions_, classifier.labels_, classifier.spectrum_
     first, n_classes = modes.n_components, len(classifier.classes_)
     position = modes.vectors[:, first : first + n_classes + 1] * np.sqrt(len(p))
-    place = TSNE(init="pca", random_state=0, max_iter=400).fit_transform(position)
+    points = TSNE(init="pca", random_state=0, max_iter=400).fit_transform(position)
     figure = Figure(figsize=(13, 6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.scatter(*place.T, s=10, color="#dedede")
-    right.scatter(*place.T, s=10, c=faded(p))
+    left.scatter(*points.T, s=10, color="#dedede")
+    right.scatter(*points.T, s=10, c=faded(p))
     for k, (name, color) in enumerate(zip(classifier.classes_, colors(n_classes), strict=True)):
-        mine = place[labels.nodes[labels.y == k]]
+        labeled = points[labels.nodes[labels.y == k]]
         for axes in (left, right):
-            axes.scatter(*mine.T, s=70, color=color, edgecolors="black", linewidths=1.2, label=str(name))
-    for axes, told in ((left, "Known before"), (right, "Found: the paler, the less sure")):
-        axes.set(title=told, xticks=[], yticks=[])
+            axes.scatter(*labeled.T, s=70, color=color, edgecolors="black", linewidths=1.2, label=str(name))
+    for axes, caption in ((left, "Known before"), (right, "Found: the paler, the less sure")):
+        axes.set(title=caption, xticks=[], yticks=[])
     right.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.suptitle(title)
     return figure
 
 
 def faded(p: NDArray[Any]) -> NDArray[np.float64]:
-    """The color of the likeliest class, mixed with gray where it is unsure, shape (n_nodes, 3)."""
+    """The color of the most probable class, mixed with gray where it is uncertain, shape (n_nodes, 3)."""
     from matplotlib.colors import to_rgb
 
     sure = sureness(uncertainty.confidence(p), p.shape[1])[:, None]
-    pure = np.array([to_rgb(each) for each in colors(p.shape[1])])[uncertainty.most_probable(p)]
+    pure = np.array([to_rgb(color) for color in colors(p.shape[1])])[uncertainty.most_probable(p)]
     return np.asarray(np.clip(sure * pure + (1 - sure) * to_rgb(MIDDLE), 0, 1))
 
 
 def _refuse_foreign(out: Path) -> None:
-    """Replace only what an earlier demonstration, or report, wrote."""
+    """Raise an error if a file to be replaced was not written by an earlier demonstration or report."""
     for name, mark in MARKS.items():
         path = out / name
         refuse_irregular(path)

@@ -1,4 +1,4 @@
-"""A table on disk in; a folder with every row's answer, the model and a report out; and answers for new tables."""
+"""A table on disk in; a folder with predictions, the model and a report out; and predictions for new tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from graphuq.stages import versions
 Array = NDArray[np.float64]
 
 N_LISTED = 10
-ROW = "row"  # what names rows in the answers where the table has no column for it
+ROW = "row"  # name of the row column of predictions if the table has none
 
 
 def fit_folder(
@@ -44,9 +44,10 @@ def fit_folder(
     replace: bool = False,
     tell: Callable[[str], None] = lambda stage: None,
 ) -> dict[str, Any]:
-    """Fit, and write predictions.csv, report.html, the model and run.json; returns a summary.
+    """Fit, and write predictions.csv, report.html, the model and run.json; return a summary.
 
-    `out` appears whole or not at all. `tell` is called with what begins, beside what a verbose classifier says itself.
+    `out` is written atomically. `tell` is called with the name of each stage, in addition to a verbose
+    classifier's output.
     """
     began = time.perf_counter()
     with whole_folder(out, replace=replace, foreign=folder.foreign) as part:
@@ -64,7 +65,7 @@ def fit_folder(
 def write_results(
     part: Path, question: Question, data: Data, classifier: GraphClassifier, *, notes: list[str], seconds: float
 ) -> dict[str, Any]:
-    """Write what a fitted classifier says of a table into a folder; returns a summary."""
+    """Write the results of a fitted classifier into a folder; return a summary."""
     record: dict[str, Any] = {
         "title": f"{question.label} of {len(data.X):,} rows in {question.table.name}, from {len(classifier.labels_.nodes):,} known",
         "table": question.table.name,
@@ -81,16 +82,16 @@ def write_results(
     content = _content(classifier, data.rows, record)
     record["diagnostics"] |= {
         "converged": content.converged,
-        "r_hat": _finite(max((each[2] for each in content.convergence), default=np.nan)),
-        "effective_draws": _finite(min((each[3] for each in content.convergence), default=np.nan)),
+        "r_hat": _finite(max((quantity[2] for quantity in content.convergence), default=np.nan)),
+        "effective_draws": _finite(min((quantity[3] for quantity in content.convergence), default=np.nan)),
         "verdict": content.verdict,
         "self_check": content.self_check,
         "truth_check": content.truth_check,
         "suspicious_labels": None if content.suspicious is None else len(content.suspicious),
     }
     with (part / folder.ANSWERS).open("w", encoding="utf-8", newline="") as file:
-        named = {question.row_id or ROW: data.rows.names}
-        write_csv(file, beside(named, _answers(classifier)), data.table.marks)
+        names = {question.row_id or ROW: data.rows.names}
+        write_csv(file, beside(names, _predictions(classifier)), data.table.marks)
     (part / folder.REPORT).write_text(render(content), encoding="utf-8")
     folder.write(part, classifier, data.rows, record)
     return _summary(classifier, content, record)
@@ -104,48 +105,48 @@ def predict_table(
     sheet: str | None = None,
     ignore_unknown: bool = False,
 ) -> tuple[dict[str, Sequence[Any]], list[str], Marks]:
-    """The answers of a model for the rows of a new table, by column; what there is to note; and how that table is written."""
+    """Predictions for the rows of a new table, by column; notes; and the format marks of that table."""
     classifier, _, record = model
-    written = record.get("marks")
-    like = None if written is None else Marks(decimal=written["decimal"], points=tuple(written["points"].items()))
+    stored = record.get("marks")
+    like = None if stored is None else Marks(decimal=stored["decimal"], points=tuple(stored["points"].items()))
     data = read_table(table, separator=separator, sheet=sheet, like=like)
-    row_id, known = record.get("row_id"), record.get("encoding")
+    row_id, stored_encoding = record.get("row_id"), record.get("encoding")
     row_id = row_id if row_id in data.columns else None
     names = row_names(data, row_id)
     data = replace(data, row_names=names)
-    encoding = Encoding.from_json(known) if known else _as_they_are(data, classifier)
+    encoding = Encoding.from_json(stored_encoding) if stored_encoding else _plain_encoding(data, classifier)
     X = encoding.encode(data, ignore_unknown=ignore_unknown)
     classifier = copy(classifier)
-    classifier.__dict__.pop("feature_names_in_", None)  # by which the columns were chosen
+    classifier.__dict__.pop("feature_names_in_", None)  # already used to select the columns
     with words_of_the_shell(names) as notes:
-        found = answers.at(classifier, *classifier.locate(X))  # of a row that was in the fit the answer there
-    columns = _columns(classifier.classes_, found.probability, found.error)
-    gaps = filled_in(data, [feature.name for feature in encoding.features])
-    told = [*data.notes, *gaps, *encoding.unknown(data), *notes]
-    return beside({row_id or ROW: names}, columns), told, data.marks
+        classes = answers.at(classifier, *classifier.locate(X))  # rows of the fit get their probabilities there
+    columns = _columns(classifier.classes_, classes.probability, classes.error)
+    filled_notes = filled_in(data, [feature.name for feature in encoding.features])
+    all_notes = [*data.notes, *filled_notes, *encoding.unknown(data), *notes]
+    return beside({row_id or ROW: names}, columns), all_notes, data.marks
 
 
-def _as_they_are(table: Table, classifier: GraphClassifier) -> Encoding:
-    """The columns that a fit in Python names; all of a table, where it has none of those, or the fit knew no names."""
-    known = list(getattr(classifier, "feature_names_in_", ()))
-    if not table.columns.keys().isdisjoint(known):
-        return Encoding(tuple(Feature(name) for name in known))
+def _plain_encoding(table: Table, classifier: GraphClassifier) -> Encoding:
+    """The encoding for a model fitted in Python: its named columns, or all columns if none of them is there."""
+    fit_names = list(getattr(classifier, "feature_names_in_", ()))
+    if not table.columns.keys().isdisjoint(fit_names):
+        return Encoding(tuple(Feature(name) for name in fit_names))
     widths = {name: int(np.prod(table.column(name).shape[1:])) for name in table.columns}
     if sum(widths.values()) != classifier.n_features_in_:
         raise ValueError(
             f"{table.source.name} has {sum(widths.values())} columns, and the fit has {classifier.n_features_in_}, which "
             "have no names: give the same features in their order, and no others."
         )
-    if _is_row(names := list(widths)) and table.source.suffix.lower() not in (".npz", *PARQUET):
+    if _is_data_row(names := list(widths)) and table.source.suffix.lower() not in (".npz", *PARQUET):
         raise ValueError(
             f"The first line of {table.source.name} holds numbers ({', '.join(names[:3])}, ...), where names of columns are "
             "needed: put a line of names before the rows."
         )
-    return Encoding(tuple(Feature(*each) for each in widths.items()))
+    return Encoding(tuple(Feature(*column) for column in widths.items()))
 
 
-def _is_row(names: list[str]) -> bool:
-    """Whether names of columns are numbers, and do not count the columns, as those that pandas writes."""
+def _is_data_row(names: list[str]) -> bool:
+    """Whether column names look like a row of data: numbers other than the consecutive ones that pandas writes."""
     try:
         numbers = np.array([name.replace(",", ".") for name in names], dtype=np.float64)
     except ValueError:
@@ -154,7 +155,7 @@ def _is_row(names: list[str]) -> bool:
 
 
 def rewrite_report(model: Path, out: Path | None = None) -> Path:
-    """Write the report of a fitted folder anew, into it or elsewhere."""
+    """Write the report of a fitted folder again, into it or to `out`."""
     target = model / folder.REPORT if out is None else out
     classifier, rows, record = folder.read(model)
     if "table" not in record:
@@ -179,47 +180,47 @@ def _content(classifier: GraphClassifier, rows: TableRows, record: dict[str, Any
     return collect(classifier, rows, title=record["title"], settings=settings, notes=notes)
 
 
-def _answers(classifier: GraphClassifier) -> dict[str, Sequence[Any]]:
-    """The answers for the rows of the fit, by column."""
+def _predictions(classifier: GraphClassifier) -> dict[str, Sequence[Any]]:
+    """The predictions for the rows of the fit, by column."""
     probability, error = classifier.label_distributions_, classifier.label_errors_
     columns = _columns(classifier.classes_, probability, error)
-    given = dict(zip(classifier.labels_.nodes.tolist(), classifier.classes_[classifier.labels_.y], strict=True))
+    label_of = dict(zip(classifier.labels_.nodes.tolist(), classifier.classes_[classifier.labels_.y], strict=True))
     rows = range(len(probability))
     return {
         **columns,
-        "labeled": ["yes" if row in given else "no" for row in rows],
-        "label": [str(given.get(row, "")) for row in rows],
+        "labeled": ["yes" if row in label_of else "no" for row in rows],
+        "label": [str(label_of.get(row, "")) for row in rows],
     }
 
 
 def _columns(classes: NDArray[Any], probability: Array, error: Array) -> dict[str, Sequence[Any]]:
-    """One entry a row; rank 1 is the least certain."""
-    answer = uncertainty.most_probable(probability)
-    rank = np.empty(len(answer), dtype=np.int64)
-    rank[uncertainty.ranked(probability)] = np.arange(1, len(answer) + 1)
+    """Columns with one entry per row; uncertainty rank 1 is the least certain."""
+    predicted = uncertainty.most_probable(probability)
+    rank = np.empty(len(predicted), dtype=np.int64)
+    rank[uncertainty.ranked(probability)] = np.arange(1, len(predicted) + 1)
     return {
-        "class": [str(classes[k]) for k in answer],
+        "class": [str(classes[k]) for k in predicted],
         **{f"probability of {name}": p.tolist() for name, p in zip(classes, probability.T, strict=True)},
         "label variance": uncertainty.label_variance(probability).tolist(),
         "uncertainty rank": rank.tolist(),
-        "Monte-Carlo error": error[np.arange(len(answer)), answer].tolist(),
+        "Monte-Carlo error": error[np.arange(len(predicted)), predicted].tolist(),
     }
 
 
 def _summary(classifier: GraphClassifier, content: Content, record: dict[str, Any]) -> dict[str, Any]:
-    """The outcome in a few numbers, for a person or a program."""
+    """A short summary of the fit, for a person or a program."""
     p = classifier.label_distributions_
-    answer, right = uncertainty.most_probable(p), content.confusion
+    predicted, confusion = uncertainty.most_probable(p), content.confusion
     return {
         "rows": len(p),
         "labeled": len(classifier.labels_.nodes),
         "found": dict(zip(content.classes, content.found, strict=True)),
-        "accuracy": None if right is None else float(np.trace(right) / right.sum()),
+        "accuracy": None if confusion is None else float(np.trace(confusion) / confusion.sum()),
         "least_certain": [
             {
                 "row": content.rows.names[node],
-                "class": content.classes[answer[node]],
-                "probability": float(p[node, answer[node]]),
+                "class": content.classes[predicted[node]],
+                "probability": float(p[node, predicted[node]]),
             }
             for node in content.least_certain[:N_LISTED]
         ],
@@ -230,5 +231,5 @@ def _summary(classifier: GraphClassifier, content: Content, record: dict[str, An
 
 
 def _finite(value: float) -> float | None:
-    """For JSON, which has no NaN."""
+    """Round for JSON, with None for NaN and infinity, which it lacks."""
     return round(float(value), 4) if np.isfinite(value) else None

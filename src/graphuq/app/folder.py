@@ -1,13 +1,14 @@
-"""A fitted classifier, what its rows are called and how it was made in; a folder out; and back.
+"""A fitted classifier, its row names and a record of the run in; a folder out; and back.
 
-    model.npz    all of it, sealed: the graph and its eigenpairs, the posterior, the answers, the rows, the record
-    run.json     the record alone, for people and programs; it is not read again
+    model.npz    everything, with a checksum: graph, eigenpairs, posterior, probabilities, rows, record
+    run.json     the record alone, for people and programs; never read back
 
-The model of a fit of a store needs no store. Eigenvectors of cosine and Nystrom weights are made of features: what makes
-them is kept, with the labeled rows and some that stand for all. Of nearest neighbors all rows are kept, and their
-eigenvectors; both stay in the file, and are read where a new row has its neighbors.
+A model fitted to a store can be used without the store. For cosine and Nystrom graphs, eigenvectors are functions
+of the features: the folder keeps these functions, the labeled rows and a representative sample. For
+nearest-neighbor graphs it keeps all rows and eigenvectors, which are memory-mapped and read only where a new row
+has its neighbors.
 
-Nothing in a folder is executed when it is loaded, and a model that was changed is refused.
+Loading a folder executes no code, and a modified model raises an error.
 """
 
 from __future__ import annotations
@@ -46,17 +47,17 @@ from graphuq.tall import Tall, numbered, some_rows, spread, tall
 
 RUN, MODEL, REPORT, ANSWERS = "run.json", "model.npz", "report.html", "predictions.csv"
 FORMAT = "graphuq model 7"
-# What a model is made of beside its posterior and weights: stored field by field.
+# Dataclasses of a model besides its posterior and weights, stored field by field.
 _PIECES: dict[str, Any] = {
     "features": Features, "kernel": Kernel, "linear": FeaturePiece, "spectrum": Spectrum, "table": TableRows,
     "unit": UnitRows, "landmarks": Landmarks, "eigenrows": Eigenrows,
 }  # fmt: skip
-# Arrays of a store's model that stay in the file.
+# Arrays of a store's model that are memory-mapped.
 _MAPPED = ("rows features", "rows vectors")
 
 
 class Stored(NamedTuple):
-    """What a folder keeps of a fit: the classifier, the table's rows for the report, and what run.json says."""
+    """A fit read from a folder: the classifier, the table's rows for the report, and the record in run.json."""
 
     classifier: GraphClassifier
     rows: TableRows
@@ -64,24 +65,24 @@ class Stored(NamedTuple):
 
 
 def foreign(folder: Path) -> str | None:
-    """The first thing in a folder that `write` did not put there, or None."""
+    """The first entry of a folder that `write` did not create, or None."""
     ours = {RUN, MODEL, REPORT, ANSWERS} if (folder / MODEL).is_file() else set()
     return next((path.name for path in sorted(folder.iterdir()) if path.name not in ours), None)
 
 
 def refuse_objects(classifier: GraphClassifier) -> None:
-    """Refuse settings that no file can keep."""
+    """Raise an error for parameters that cannot be stored in a file."""
     for name, value in classifier.get_params().items():
         if not isinstance(value, str | int | float | None):
             raise ValueError(f"A folder cannot keep the setting {name} = {value!r}: give a name or a number.")
 
 
 def space(classifier: GraphClassifier, X: Tall) -> float:
-    """Bytes that the model of a fit of a store takes at most."""
+    """Upper bound on the bytes of a model fitted to a store."""
     per_row = 8.0 * X.shape[1]
     if classifier.graph == "knn":  # eigenvectors, degrees, scales and radii, and edges from either side
         per_row += 8.0 * (classifier.n_modes + 3) + 2 * 12.0 * classifier.n_neighbors
-    return per_row * len(_kept(classifier, len(X)))
+    return per_row * len(_kept_rows(classifier, len(X)))
 
 
 def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = None, record: Any = None) -> None:
@@ -101,15 +102,15 @@ def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = No
         "names": list(getattr(classifier, "feature_names_in_", ())),
         "seed": seen.seed,
     }
-    found: dict[str, Any] = {"linear": seen.linear, "spectrum": seen.spectrum, "table": rows or TableRows(())}
+    pieces: dict[str, Any] = {"linear": seen.linear, "spectrum": seen.spectrum, "table": rows or TableRows(())}
     parts: dict[str, archive.Arrays] = {"labels": {"classes": classifier.classes_}}
     if isinstance(graph, Graph):
         parts["weights"] = _arrays(graph.weights)
-        found |= {"features": graph.features, "kernel": graph.kernel}
+        pieces |= {"features": graph.features, "kernel": graph.kernel}
     else:
         parts["weights"] = {"total": graph.total, **_arrays(graph.factor)}
         facts["least degree"], features = graph.least_degree, getattr(graph.feature_map, "features", None)
-        found |= {"landmarks" if features else "unit": graph.feature_map, "features": features}
+        pieces |= {"landmarks" if features else "unit": graph.feature_map, "features": features}
     if seen.store is None:
         parts["rows"] = {
             "fingerprints": np.frombuffer(b"".join(seen.fingerprints), dtype=np.uint8).reshape(-1, 16),
@@ -118,20 +119,20 @@ def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = No
             "linear": np.empty((graph.n_nodes, 0)) if seen.columns is None else seen.columns,
         }
     else:
-        nodes = np.union1d(classifier.labels_.nodes, _kept(classifier, graph.n_nodes))
+        nodes = np.union1d(classifier.labels_.nodes, _kept_rows(classifier, graph.n_nodes))
         parts["rows"] = {"nodes": nodes, "features": seen.store.rows(nodes)}
         facts["store"] = {"n_rows": graph.n_nodes, "names": seen.store.names, "stamp": seen.store.stamp}
-        modes, points = found["spectrum"], found["features"]
+        modes, points = pieces["spectrum"], pieces["features"]
         if isinstance(graph, Graph):
             parts["rows"]["vectors"] = modes.vectors
-            found |= {"spectrum": replace(modes, vectors=None), "features": replace(points, points=None)}
+            pieces |= {"spectrum": replace(modes, vectors=None), "features": replace(points, points=None)}
         else:
-            found["eigenrows"] = modes.vectors.source.function
-    for part, piece in found.items():
+            pieces["eigenrows"] = modes.vectors.source.function
+    for part, piece in pieces.items():
         if piece is not None:
-            facts[part], parts[part] = _apart(piece)
+            facts[part], parts[part] = _split(piece)
     facts["posterior"], parts["posterior"] = pack(classifier.posterior_, seen.spectrum.vectors)
-    arrays = {f"{part} {name}": array for part, each in parts.items() for name, array in each.items()}
+    arrays = {f"{part} {name}": array for part, group in parts.items() for name, array in group.items()}
     folder.mkdir(parents=True, exist_ok=True)
     archive.write(folder / MODEL, FORMAT, facts, arrays)
     write_record(folder, record)
@@ -144,7 +145,7 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
 
 
 def read(folder: Path, *, store: Any = None) -> Stored:
-    """The classifier, rows and record that `write` put there; with all rows of the store that was fitted, if it is given."""
+    """Read what `write` wrote; if the fitted `store` is given, the classifier uses all its rows."""
     folder = expect_path(folder, "folder")
     recover(folder)
     if not folder.is_dir():
@@ -161,10 +162,10 @@ def read(folder: Path, *, store: Any = None) -> Stored:
         part, rest = name.split(" ", 1)
         parts[part][rest] = array
 
-    def made(part: str, **more: Any) -> Any:
-        return _PIECES[part](**{**facts[part], **parts[part], **more}) if part in facts else None
+    def build(part: str, **overrides: Any) -> Any:
+        return _PIECES[part](**{**facts[part], **parts[part], **overrides}) if part in facts else None
 
-    rows, features, linear = parts["rows"], made("features"), made("linear")
+    rows, features, linear = parts["rows"], build("features"), build("linear")
     if store is not None:
         store = tall(store)
         _check_store(folder, store, facts, rows)
@@ -175,21 +176,22 @@ def read(folder: Path, *, store: Any = None) -> Stored:
             features = replace(features, points=features.project(rows["features"]))
     graph: Any
     if "least degree" in facts:
-        turn = made("unit") or made("landmarks", features=features)
-        factor = X.mapped(turn, turn.rank) if X is not None else _matrix(parts["weights"], n_columns=turn.rank)
-        graph = LowRankGraph(factor, parts["weights"]["total"], turn, facts["least degree"])
+        feature_map = build("unit") or build("landmarks", features=features)
+        rank = feature_map.rank
+        factor = _matrix(parts["weights"], n_columns=rank) if X is None else X.mapped(feature_map, rank)
+        graph = LowRankGraph(factor, parts["weights"]["total"], feature_map, facts["least degree"])
     else:
-        graph = Graph(_matrix(parts["weights"]), features, made("kernel"))
-    more: Any = {}
+        graph = Graph(_matrix(parts["weights"]), features, build("kernel"))
+    overrides: Any = {}
     if X is not None and isinstance(graph, Graph):
-        more = {"vectors": rows["vectors"]}
+        overrides = {"vectors": rows["vectors"]}
     elif X is not None:
-        vectors = made("eigenrows", times=graph.feature_map.times)
-        more = {"vectors": X.mapped(vectors, len(vectors.constant)), "degrees": graph.degrees}
+        vectors = build("eigenrows", times=graph.feature_map.times)
+        overrides = {"vectors": X.mapped(vectors, len(vectors.constant)), "degrees": graph.degrees}
     classifier = GraphClassifier(**facts["settings"])
     classifier._seen = Seen(
         graph=graph,
-        spectrum=made("spectrum", **more),
+        spectrum=build("spectrum", **overrides),
         has_features=classifier.graph != "precomputed",
         linear=linear,
         columns=None if linear is None else rows["linear"] if X is None else linear.columns(X),
@@ -213,15 +215,15 @@ def read(folder: Path, *, store: Any = None) -> Stored:
     classifier._believe(Labels(classifier.classes_, model.nodes, model.y), posterior)
     if X is None:
         classifier._distributions, classifier._errors = rows["probability"], rows["error"]
-    return Stored(classifier, made("table"), facts["record"])
+    return Stored(classifier, build("table"), facts["record"])
 
 
 def _check_store(folder: Path, store: Tall, facts: dict[str, Any], rows: archive.Arrays) -> None:
-    """Refuse a store that was not fitted, as far as its size and some of its rows tell."""
+    """Raise an error if the size or a sample of the rows of a store differ from those fitted."""
     same = "store" in facts and store.shape == (facts["store"]["n_rows"], facts["n_features"])
     if same:
-        some = np.linspace(0, len(rows["nodes"]) - 1, TOLD_ROWS).astype(np.int64)
-        same = np.array_equal(store.rows(rows["nodes"][some]), rows["features"][some])
+        probes = np.linspace(0, len(rows["nodes"]) - 1, TOLD_ROWS).astype(np.int64)
+        same = np.array_equal(store.rows(rows["nodes"][probes]), rows["features"][probes])
     if not same:
         raise ValueError(
             f"{folder} holds the model of other features than this store has: give the store that was fitted, or fit again "
@@ -229,23 +231,23 @@ def _check_store(folder: Path, store: Tall, facts: dict[str, Any], rows: archive
         )
 
 
-def _kept(classifier: GraphClassifier, n_rows: int) -> NDArray[np.int64]:
-    """The rows of a store that its model needs, beside those with a label."""
+def _kept_rows(classifier: GraphClassifier, n_rows: int) -> NDArray[np.int64]:
+    """The rows of a store that its model needs, besides the labeled ones."""
     every = classifier.graph == "knn" or offer(unlabeled(classifier.model, classifier), "sees_all_nodes")
     return numbered(slice(None) if every else spread(n_rows), n_rows)
 
 
-def _apart(piece: Any) -> tuple[dict[str, Any], archive.Arrays]:
-    """The fields of a dataclass: those that JSON can hold, and the arrays; others follow from what they are made of."""
+def _split(piece: Any) -> tuple[dict[str, Any], archive.Arrays]:
+    """Split the fields of a dataclass into JSON values and arrays; other fields are rebuilt from these."""
     values = {field.name: getattr(piece, field.name) for field in fields(piece) if field.init}
-    told = {
+    plain = {
         name: value for name, value in values.items() if isinstance(value, str | int | float | list | tuple | None)
     }
-    return told, {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    return plain, {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
 
 def _arrays(matrix: Any) -> archive.Arrays:
-    """A matrix as arrays, none where its rows lie in a store."""
+    """The arrays of a dense or CSR matrix; empty for a `Tall`, which is rebuilt from the store."""
     if isinstance(matrix, Tall):
         return {}
     if isinstance(matrix, np.ndarray):
@@ -254,7 +256,7 @@ def _arrays(matrix: Any) -> archive.Arrays:
 
 
 def _matrix(arrays: archive.Arrays, n_columns: int | None = None) -> Any:
-    """The matrix again; one without a number of columns is square."""
+    """Rebuild the matrix of `_arrays`; square unless `n_columns` is given."""
     if "dense" in arrays:
         return arrays["dense"]
     n_rows = arrays["indptr"].size - 1

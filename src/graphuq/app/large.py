@@ -1,4 +1,4 @@
-"""Features in a store and a table of labels in; a model, and answers that are written block by block, out; also for new rows."""
+"""Features in a store and a table of labels in; a model, and predictions written block by block, out."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ def fit_store(
     tell: Callable[[str], None] = lambda stage: None,
     **carried_by: Any,
 ) -> dict[str, Any]:
-    """Fit, write the model, the answers to Parquet files, and run.json. Returns a summary.
+    """Fit, and write the model, the predictions as Parquet files, and run.json; return a summary.
 
-    A fit that was stopped goes on: from what it had made of blocks, cells and eigenvectors, from its model once that is
-    there, and with the answers that are not; `tell` is called with from which. `carried_by` is the cluster, if any.
+    An interrupted fit is resumed: from its intermediate sums, cells and eigenvectors or, if the model is written,
+    with the predictions that are missing; `tell` is called with where it resumes. `carried_by` are the arguments
+    of `cluster`.
     """
     if classifier.graph not in TALL_GRAPHS:
         raise ValueError(f"--graph must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
@@ -70,30 +71,30 @@ def fit_store(
             lonely = lonely_classes(given, "class")
             refuse_ignored(classifier, given.n_classes)
             X = remember(X, given.nodes)
-            of = answers.key(classifier, given, X)
-            known = None if replace else _known(out, X, of)
-        if known is None:
-            with kept_sums(out / SUMS, of):
+            key = answers.key(classifier, given, X)
+            stored = None if replace else _stored_model(out, X, key)
+        if stored is None:
+            with kept_sums(out / SUMS, key):
                 if any((out / SUMS).glob("*.npz")):
                     tell(f"going on from what an earlier run kept in {out / SUMS} ...")
-                with words_of_the_shell() as more:
+                with words_of_the_shell() as fit_notes:
                     _check_space(classifier, X, given.n_classes, out)
                     classifier.fit(X, y)
                 if replace and (out / ANSWERS / answers.LEDGER).exists():
-                    # before its model is: a run that is killed between them can go on
+                    # before the model is replaced, so that a run killed in between can be resumed
                     shutil.rmtree(out / ANSWERS)
-                record = _record(classifier, X) | {"store": store.name, "of": of}
-                record["diagnostics"]["warnings"] = notes + more + lonely
+                record = _record(classifier, X) | {"store": store.name, "of": key}
+                record["diagnostics"]["warnings"] = notes + fit_notes + lonely
                 folder.write(out, classifier, record=record)
         else:
             tell(f"{out} holds the model of this fit: going on with its answers ...")
-            forget(out / SUMS)  # of a run that was killed when it had its model
-            classifier, record = known.classifier.set_params(verbose=classifier.verbose), known.record
+            forget(out / SUMS)  # left by a run that was killed after writing its model
+            classifier, record = stored.classifier.set_params(verbose=classifier.verbose), stored.record
         with words_of_the_shell(), timed(record["stages"], "answers"):
             classifier.write_proba(out / ANSWERS, force=replace)
-        told = record | _taken(began) | {"answers": str(out / ANSWERS)}
-        folder.write_record(out, told)
-    return told | told["diagnostics"]
+        summary = record | _resources(began) | {"answers": str(out / ANSWERS)}
+        folder.write_record(out, summary)
+    return summary | summary["diagnostics"]
 
 
 def predict_store(
@@ -105,7 +106,7 @@ def predict_store(
     verbose: bool = False,
     **carried_by: Any,
 ) -> dict[str, Any]:
-    """Write the answers of new rows in a store to Parquet files, or a Zarr array, by a model that was kept. Returns a summary."""
+    """Write predictions for new rows in a store to Parquet files or a Zarr array; return a summary."""
     began = time.perf_counter()
     classifier = model.classifier.set_params(verbose=verbose)
     fitted = classifier._seen.store
@@ -128,57 +129,57 @@ def predict_store(
     X.expect_columns(classifier.n_features_in_, fitted.names, str(store))
     with cluster(**carried_by), words_of_the_shell() as notes:
         classifier.write_proba(out, X, force=replace)
-    told = {"rows": len(X), "classes": classifier.classes_.tolist(), "warnings": notes, "answers": str(out)}
-    return told | _taken(began)
+    summary = {"rows": len(X), "classes": classifier.classes_.tolist(), "warnings": notes, "answers": str(out)}
+    return summary | _resources(began)
 
 
 def _check_space(classifier: GraphClassifier, X: Tall, n_classes: int, out: Path) -> None:
-    """Refuse a disk that has no space for what is kept until there is a model, for it, and for the answers after that."""
-    there, meanwhile = sum(each.stat().st_size for each in (out / SUMS).glob("*.npz")), 0.0
+    """Raise an error if the disk lacks space for the model, and for intermediate results or the predictions."""
+    present, temporary = sum(file.stat().st_size for file in (out / SUMS).glob("*.npz")), 0.0
     if classifier.graph == "knn":
-        # Cells; and neighbors, and a third, or 10, more modes than are asked for, twice while they are replaced. Those of
-        # a learned prior are in single precision, and fewer modes that were found before are there too.
+        # Cells, neighbors, and modes: a third, or 10, more than requested, twice while they are replaced. Those of
+        # a learned prior are in single precision, but the smaller set of modes computed before is there too.
         modes = (16.0 if classifier.prior == "learned" else 21.0) * (classifier.n_modes + 10)
-        meanwhile = len(X) * (8.0 * 16 + 2 * 12.0 * classifier.n_neighbors + modes)
-    later = max(answers.space(len(X), n_classes), meanwhile) - there
+        temporary = len(X) * (8.0 * 16 + 2 * 12.0 * classifier.n_neighbors + modes)
+    needed = max(answers.space(len(X), n_classes), temporary) - present
     what = "The model, with its answers or what is kept until it is there,"
-    check_disk(out, folder.space(classifier, X) + later, what)
+    check_disk(out, folder.space(classifier, X) + needed, what)
 
 
-def _taken(began: float) -> dict[str, float]:
+def _resources(began: float) -> dict[str, float]:
     return {"seconds": round(time.perf_counter() - began, 3), "peak_gigabytes": peak_gigabytes()}
 
 
 def as_store(path: Path, model: folder.Stored) -> bool:
-    """Whether new rows are to be read in blocks; a Parquet file is as the fit was."""
+    """Whether to read new rows in blocks; for a Parquet file, if the model was fitted to a store."""
     stored = model.classifier._seen.store is not None
     return path.is_dir() or path.suffix == ".npy" or (stored and path.suffix in PARQUET)
 
 
-def _known(out: Path, X: Tall, of: str) -> folder.Stored | None:
-    """The model in a folder, if there is one; that of another fit is refused."""
+def _stored_model(out: Path, X: Tall, key: str) -> folder.Stored | None:
+    """The model in a folder, if there is one; raise an error if it is of another fit."""
     if not (out / folder.MODEL).exists():
         return None
-    found = folder.read(out, store=X)
-    if found.record.get("of") != of:
+    stored = folder.read(out, store=X)
+    if stored.record.get("of") != key:
         raise ValueError(
             f"{out} holds the model of another fit, or of a store that was written to since: choose another folder, or "
             "replace it with --force."
         )
-    return found
+    return stored
 
 
 def _record(classifier: GraphClassifier, X: Tall) -> dict[str, Any]:
-    """What is told of a fit; a table of new rows has the columns of the store, by their names or in their order."""
-    found, checked = classifier.posterior_.diagnostics(), offers(classifier.posterior_.model, "sites")
+    """The record of a fit; its encoding lets a table of new rows have the columns of the store."""
+    diagnosis, has_self_check = classifier.posterior_.diagnostics(), offers(classifier.posterior_.model, "sites")
     return {
         "rows": len(X),
         "labeled": len(classifier.labels_.nodes),
         "classes": classifier.classes_.tolist(),
         "diagnostics": {
-            "converged": found.converged,
-            "verdict": verdict(found),
-            "self_check": str(classifier.self_check()) if checked else None,
+            "converged": diagnosis.converged,
+            "verdict": verdict(diagnosis),
+            "self_check": str(classifier.self_check()) if has_self_check else None,
         },
         "stages": dict(classifier.stages_),
         "settings": {name: value for name, value in classifier.get_params().items() if name != "verbose"},
@@ -189,17 +190,17 @@ def _record(classifier: GraphClassifier, X: Tall) -> dict[str, Any]:
 
 
 def read_store_labels(path: Path, n_rows: int) -> NDArray[Any]:
-    """The classes of all rows, "" where there is none, from a table with the columns row, from 0, and class."""
+    """The class of every row, "" where unknown, from a table with the columns row (from 0) and class."""
     table = read_table(path)
     for name in ("row", "class"):
         table.column(name)
     rows = table.column("row")
-    good = np.array([text.isdecimal() for text in table.text("row")], dtype=bool)
+    valid = np.array([text.isdecimal() for text in table.text("row")], dtype=bool)
     if rows.dtype.kind == "f":
-        good = (rows >= 0) & (rows < n_rows) & (rows == np.floor(rows))
-    if not good.all() or rows.dtype.kind != "f":
-        strange = table.text("row")[np.argmin(good)] or "nothing"
-        raise ValueError(f"Column 'row' of {path.name} must hold row numbers, 0 to {n_rows - 1}, got {strange}.")
+        valid = (rows >= 0) & (rows < n_rows) & (rows == np.floor(rows))
+    if not valid.all() or rows.dtype.kind != "f":
+        invalid = table.text("row")[np.argmin(valid)] or "nothing"
+        raise ValueError(f"Column 'row' of {path.name} must hold row numbers, 0 to {n_rows - 1}, got {invalid}.")
     rows = rows.astype(np.int64)
     unique, counts = np.unique(rows, return_counts=True)
     if unique.size < rows.size:
@@ -215,13 +216,13 @@ def read_store_labels(path: Path, n_rows: int) -> NDArray[Any]:
 
 
 def summary_in_words(summary: dict[str, Any]) -> str:
-    """The outcome of a fit or of a prediction, for a person."""
-    known = f", {summary['labeled']:,} with a class" if "labeled" in summary else ""
+    """The summary of a fit or a prediction as text."""
+    labeled = f", {summary['labeled']:,} with a class" if "labeled" in summary else ""
     lines = [
-        f"{summary['rows']:,} rows{known}, in {summary['seconds']:,.0f} s and {summary['peak_gigabytes']:.1f} GB.",
+        f"{summary['rows']:,} rows{labeled}, in {summary['seconds']:,.0f} s and {summary['peak_gigabytes']:.1f} GB.",
         summary.get("verdict"),
         summary.get("self_check"),
-        *(f"Note: {each}" for each in summary["warnings"]),
+        *(f"Note: {note}" for note in summary["warnings"]),
         f"Every row: {summary['answers']}",
     ]
     return "\n".join(line for line in lines if line)

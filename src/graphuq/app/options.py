@@ -1,4 +1,4 @@
-"""Options that several commands take, and what they may be."""
+"""Command-line options shared by several commands in; a `Question` or a classifier that they describe out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from graphuq.app.question import Question
     from graphuq.estimator import GraphClassifier
 
-# What an option may be; in help they are listed.
+# Allowed values of options, listed in the help.
 Graph = StrEnum("Graph", ["knn", "self_tuning", "gaussian", "cosine", "nystrom"])
 Prior = StrEnum("Prior", ["learned", "matern", "approximate", "project", "full"])
 ModelName = StrEnum("ModelName", ["probit", "level_set", "ginzburg_landau"])
@@ -37,7 +37,7 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Processes of this mach
 
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same answer.")]
 
-# What a setting that makes no difference would be for.
+# What a parameter that has no effect would be for, for error messages.
 _PURPOSES = {
     "n_neighbors": "--graph knn and self_tuning",
     "width": "--graph gaussian and nystrom",
@@ -53,7 +53,7 @@ _PURPOSES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How a table is read."""
+    """Options for reading a table."""
 
     row_id: Annotated[str | None, typer.Option("--id", help="Column that names the rows.")] = None
     columns: Annotated[
@@ -79,7 +79,7 @@ class Reading:
     sheet: Sheet = None
 
     def question(self, table: Path, label: str, *, truth: str | None = None) -> Question:
-        """What is asked of a table with a column of classes."""
+        """The question about a table with a label column."""
         from graphuq.app.question import Question
 
         return Question(table, label, truth, **vars(self))
@@ -87,7 +87,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Showing:
-    """What people are shown of a row."""
+    """Options for what the labeling page shows of a row."""
 
     show: Annotated[list[str], typer.Option(help="A column to show; repeat. By default all but the label.")] = (
         field(default_factory=list)
@@ -98,7 +98,7 @@ class Showing:
 
 @dataclass(frozen=True)
 class Similarity:
-    """What graph is made of it."""
+    """Options of the similarity graph."""
 
     graph: Annotated[Graph, typer.Option(help="How similar rows are.")] = Graph.knn
     neighbors: Annotated[int | None, typer.Option(help="Neighbors of each row in the graph; by default 5.")] = None
@@ -108,9 +108,9 @@ class Similarity:
     seed: Seed = 0
 
     def classifier(self, **settings: Any) -> GraphClassifier:
-        """One with what was given here, by the names that the settings have in Python, and other settings.
+        """A classifier with these options, translated to parameter names, and further parameters.
 
-        Bad ones are refused, and those that were given but that this graph, prior or inference would not look at.
+        Raises an error for invalid values, and for options that the chosen graph, prior or inference does not use.
         """
         from graphuq.app.wording import OPTIONS, words_of_the_shell
         from graphuq.estimator import GraphClassifier
@@ -121,18 +121,18 @@ class Similarity:
             value = getattr(self, option.removeprefix("--").replace("-", "_"), None)
             if value is not None:
                 given[name] = str(value) if isinstance(value, StrEnum) else value
-        made = GraphClassifier(random_state=self.seed, **given, **settings)
+        classifier = GraphClassifier(random_state=self.seed, **given, **settings)
         with words_of_the_shell():
-            check_settings(made)
-        for name in without_effect(made):
+            check_settings(classifier)
+        for name in without_effect(classifier):
             if name in given:
                 raise ValueError(f"{OPTIONS[name]} is for {_PURPOSES[name]}: leave it out.")
-        return made
+        return classifier
 
 
 @dataclass(frozen=True)
 class Modelling(Similarity):
-    """And how labels follow from it."""
+    """Options of the graph, the prior, the model and inference."""
 
     prior: Annotated[Prior, typer.Option(help="What is believed before any label.")] = Prior.learned
     model: Annotated[ModelName, typer.Option(help="How labels follow from the function.")] = ModelName.probit
@@ -154,28 +154,28 @@ class Modelling(Similarity):
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with groups of options, such as `Reading`, among its parameters, for typer: it sees one by one what they hold."""
+    """Expand dataclass parameters of a command, such as `Reading`, into single options for typer."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
-    flat: list[Parameter] = []
-    for name, each in signature(command).parameters.items():
+    parameters: list[Parameter] = []
+    for name, parameter in signature(command).parameters.items():
         if name not in groups:
-            flat.append(each.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name]))
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name]))
             continue
-        held = get_type_hints(groups[name], include_extras=True)
-        flat += [
-            Parameter(option, Parameter.KEYWORD_ONLY, default=usual, annotation=held[option])
-            for option, usual in vars(groups[name]()).items()
+        option_hints = get_type_hints(groups[name], include_extras=True)
+        parameters += [
+            Parameter(option, Parameter.KEYWORD_ONLY, default=default, annotation=option_hints[option])
+            for option, default in vars(groups[name]()).items()
         ]
 
     @wraps(command)
     def run(**given: Any) -> None:
-        made = {
+        filled = {
             name: kind(**{option.name: given.pop(option.name) for option in fields(kind)})
             for name, kind in groups.items()
         }
-        command(**given, **made)
+        command(**given, **filled)
 
-    run.__annotations__ = {each.name: each.annotation for each in flat}
-    run.__signature__ = Signature(flat)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return run

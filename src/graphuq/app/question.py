@@ -1,4 +1,4 @@
-"""A question about a table on disk in; its features, labels and rows, and what is odd about them, out."""
+"""A question about a table on disk in; its features, labels and rows, with notes on oddities, out."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-MOST_LONELY = 20  # classes of one label each: more are numbers, or names of rows
+MOST_LONELY = 20  # classes with one label each; a column with more holds numbers or row names
 
 
 @dataclass(frozen=True)
 class Question(Reading):
-    """What is asked of a table, and how that is read.
+    """A table to classify, the roles of its columns, and how to read it.
 
     Attributes:
         table: the file.
         label: the column with the class of some rows.
-        truth: a column with the true class of rows, to judge the answers by.
+        truth: a column with the true classes of rows, to evaluate the predictions.
     """
 
     table: Path
@@ -44,8 +44,8 @@ class Question(Reading):
     truth: str | None = None
 
     def __post_init__(self) -> None:
-        asked = {"--label": self.label, "--id": self.row_id, "--truth": self.truth}
-        given = [(name, option) for option, name in asked.items() if name is not None]
+        options = {"--label": self.label, "--id": self.row_id, "--truth": self.truth}
+        given = [(name, option) for option, name in options.items() if name is not None]
         roles: dict[str, str] = {}
         for name, option in [*given, *((name, "--column") for name in self.columns)]:
             if name in roles:
@@ -62,9 +62,9 @@ class Question(Reading):
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A table as the classifier and the report need it.
+    """A table in the form that the classifier and the report need.
 
-    `notes` say what a person may have meant otherwise; `scale` is how a graph was asked to compare the columns.
+    `notes` point out what may not be intended; `scale` is the option --scale.
     """
 
     X: Array
@@ -76,10 +76,10 @@ class Data:
     scale: str
 
     def rescale(self, classifier: GraphClassifier) -> None:
-        """Let a classifier compare columns as was asked for, by default in robust units unless some hold many numbers a row."""
+        """Set the classifier's scale: as given, else "robust" unless a column holds many numbers per row."""
         if classifier.graph in COMPARES_COLUMNS:
-            usual = "robust" if self.encoding.of_single_numbers else "auto"
-            classifier.scale = usual if self.scale == "auto" else str(self.scale)
+            default = "robust" if self.encoding.of_single_numbers else "auto"
+            classifier.scale = default if self.scale == "auto" else str(self.scale)
         elif self.scale != "auto":
             raise ValueError(
                 f"--scale is for distances, which --graph {classifier.graph} does not take: leave it out."
@@ -87,11 +87,10 @@ class Data:
 
 
 def read_data(question: Question, *, any_labels: bool = False) -> Data:
-    """Read the table, and doubt it; `any_labels` where a person is yet to be asked, so that there may be none."""
+    """Read and check the table; with `any_labels`, as before a labeling session, it need not have any labels."""
     table = read_table(question.table, separator=question.separator, sheet=question.sheet)
-    if any_labels and not get_close_matches(
-        question.label, table.columns, n=1, cutoff=0.8
-    ):  # and no slip of the pen
+    # a label column that does not exist yet is added, unless the name looks like a typing error
+    if any_labels and not get_close_matches(question.label, table.columns, n=1, cutoff=0.8):
         table = replace(table, columns={**table.columns, question.label: np.full(table.n_rows, "", dtype=object)})
     y = table.text(question.label)
     if question.unlabeled:
@@ -103,9 +102,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     notes = table.notes + _missing_words(table, question.label, "unlabeled", unless=question.unlabeled)
     labels = None
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # a fit notes what there is to warn of; before people answer, labels are few
+        warnings.simplefilter("ignore")  # the fit gives these; before labeling they are premature
         if not any_labels:
             labels = _labels(y, table, question, notes)
         elif len({*y} - {*UNLABELED_TEXT}) > 1:
@@ -113,15 +110,15 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     names = _features(table, question)
     table = replace(table, row_names=row_names(table, question.row_id))
     categories, named = list(question.categories), question.row_id is not None
-    known = ~np.isin(y, UNLABELED_TEXT)
-    told = [
+    labeled = ~np.isin(y, UNLABELED_TEXT)
+    label_copies = [
         name
         for name in names
-        if table.column(name).dtype.kind == "O" and known.any() and (table.column(name) == y)[known].all()
+        if table.column(name).dtype.kind == "O" and labeled.any() and (table.column(name) == y)[labeled].all()
     ]
     if categories == ["all"]:
-        categories = [name for name in names if table.column(name).dtype.kind != "f" and name not in told]
-        if not categories and not told:
+        categories = [name for name in names if table.column(name).dtype.kind != "f" and name not in label_copies]
+        if not categories and not label_copies:
             raise ValueError(f"No feature of {table.source.name} holds text: leave out --category all.")
     for name in categories:
         table.column(name)
@@ -129,12 +126,12 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
             raise ValueError(f"Column {name!r} is given as --category, and it is not one of the features.")
         notes += _missing_words(table, name, "missing")
     notes += [] if labels is None else notes_on(table, names, categories, labels, named=named)
-    instead = "--drop" if any_labels or question.truth else "--truth"
+    better_option = "--drop" if any_labels or question.truth else "--truth"
     encoding = fit_encoding(
         table,
         names,
         categories=categories,
-        answers={name: f"{instead} {quote(name)}" for name in told},
+        answers={name: f"{better_option} {quote(name)}" for name in label_copies},
         named=named,
         impute=question.impute,
     )
@@ -142,7 +139,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     truth = None
     if question.truth is not None and labels is not None:
         truth = _truth(table.text(question.truth), labels, question)
-        notes += _told_by_truth(truth, labels, question)
+        notes += _truth_notes(truth, labels, question)
         notes += _missing_words(table, question.truth, "not known")
     rows, X = _rows(table, names, truth), encoding.encode(table)
     notes += [] if labels is None else copied(X, labels)
@@ -150,7 +147,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
 
 
 def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str]) -> Labels:
-    """The labels of a column, of two classes or more, and not of every row; what is odd about them is noted."""
+    """Read the labels of a column, which must leave some rows unlabeled; append notes on oddities."""
     try:
         labels = read_labels(y)
     except ValueError as error:
@@ -168,21 +165,21 @@ def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str])
 
 def _features(table: Table, question: Question) -> list[str]:
     """The columns used as features."""
-    asked = (question.label, question.row_id, question.truth)
-    given = [*question.columns, *question.drop, *(name for name in asked if name is not None)]
+    roles = (question.label, question.row_id, question.truth)
+    given = [*question.columns, *question.drop, *(name for name in roles if name is not None)]
     for name in given:
         table.expect(name, besides=given)
     if question.columns:
         names = list(question.columns)
     else:
-        names = [name for name in table.columns if name not in asked and name not in question.drop]
+        names = [name for name in table.columns if name not in roles and name not in question.drop]
     if not names:
         raise ValueError(f"{table.source.name} has no column left to use as a feature.")
     return names
 
 
 def _missing_words(table: Table, name: str, role: str, *, unless: str = "") -> list[str]:
-    """A note for each word that counts as missing where it may be the name of a class."""
+    """A note for each word, such as "NA", that is read as missing but could be the name of a class."""
     return [
         f"Column {name!r} holds {word!r} in {n:,} row{'s' if n > 1 else ''}, which count{'' if n > 1 else 's'} as "
         f"{role}: if it names a class, give the class another name."
@@ -192,7 +189,7 @@ def _missing_words(table: Table, name: str, role: str, *, unless: str = "") -> l
 
 
 def lonely_classes(labels: Labels, column: str) -> list[str]:
-    """A note on classes that hang on one label."""
+    """A note on classes with a single label; raise an error if the column holds no classes at all."""
     lonely = labels.classes[labels.counts() == 1]
     if not len(lonely):
         return []
@@ -201,40 +198,40 @@ def lonely_classes(labels: Labels, column: str) -> list[str]:
             f"Column {column!r} holds something else in each of {len(lonely):,} rows: those are no classes, which "
             "several rows have in common."
         )
-    told = (
+    subject = (
         f"Class {names_listed(lonely)} has"
         if len(lonely) == 1
         else f"Each of the classes {names_listed(lonely)} has"
     )
-    return [f"{told} a single label: nothing would tell if it were a mistake. A second one helps most."]
+    return [f"{subject} a single label: nothing would tell if it were a mistake. A second one helps most."]
 
 
 def _truth(text: NDArray[Any], labels: Labels, question: Question) -> NDArray[np.int64]:
-    """The number of the true class of each row, -1 where it is not known."""
-    number = {"": -1, **{str(name): k for k, name in enumerate(labels.classes)}}
-    strange = [str(name) for name in text if name not in number]
-    if strange:
+    """The index of the true class of each row, -1 where unknown."""
+    index = {"": -1, **{str(name): k for k, name in enumerate(labels.classes)}}
+    unknown = [str(name) for name in text if name not in index]
+    if unknown:
         raise ValueError(
-            f"Column {question.truth!r} holds {strange[0][:40]!r}, and no row has that class in {question.label!r}, so "
+            f"Column {question.truth!r} holds {unknown[0][:40]!r}, and no row has that class in {question.label!r}, so "
             "it cannot be found: label one such row, or leave those cells empty."
         )
-    return np.array([number[name] for name in text])
+    return np.array([index[name] for name in text])
 
 
-def _told_by_truth(truth: NDArray[np.int64], labels: Labels, question: Question) -> list[str]:
-    """A note where the truth says nothing of rows without a label, or of one class alone."""
-    found = np.setdiff1d(np.delete(truth, labels.nodes), [-1])
+def _truth_notes(truth: NDArray[np.int64], labels: Labels, question: Question) -> list[str]:
+    """A note if the truth covers no unlabeled rows, or only one class of them."""
+    true_classes = np.setdiff1d(np.delete(truth, labels.nodes), [-1])
     where = f"in rows without a class in {question.label!r}"
-    if not found.size:
+    if not true_classes.size:
         return [f"Column {question.truth!r} is empty {where}: nothing is judged by it."]
-    if found.size == 1:
-        only = str(labels.classes[found[0]])
+    if true_classes.size == 1:
+        only = str(labels.classes[true_classes[0]])
         return [f"Column {question.truth!r} holds {only!r} alone {where}: nothing is judged of other classes."]
     return []
 
 
 def row_names(table: Table, row_id: str | None) -> list[str]:
-    """What rows are called: the cells of a column, each once, or numbers from 1."""
+    """The names of the rows: the cells of a column, which must be unique, or numbers from 1."""
     if row_id is None:
         return [str(row) for row in range(1, table.n_rows + 1)]
     names = [str(name) for name in table.text(row_id)]
@@ -252,7 +249,7 @@ def _rows(table: Table, names: Sequence[str], truth: NDArray[np.int64] | None) -
     single = [name for name in names if table.column(name).ndim == 1]
     n_shown = n_columns_shown(table.n_rows, len(single))
     blocks, gray = [table.column(name) for name in names if table.column(name).ndim == 3], None
-    if len(blocks) == 1:  # pictures, from the least to the largest number that occurs
+    if len(blocks) == 1:  # pictures, scaled from the smallest to the largest value
         low, high = np.nanmin(blocks[0]), np.nanmax(blocks[0])
         gray = 255 * (np.nan_to_num(blocks[0], nan=low) - low) / max(high - low, 1e-300)
     columns = [table.text(name) for name in single[:n_shown]]

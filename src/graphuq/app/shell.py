@@ -1,4 +1,4 @@
-"""What goes wrong at a shell in; one line on standard error and an exit code out."""
+"""Errors and signals in a command in; one line on standard error and an exit code out."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import typer
 
 from graphuq.memory import check_beginning
 
-JOINERS = "\u200c\u200d"  # part of how Persian and Hindi words and some emoji are spelled; they steer nothing
+JOINERS = "\u200c\u200d"  # needed to spell Persian and Hindi words and some emoji; harmless
 
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """What the library refuses becomes one line on standard error and exit code 2."""
+    """Turn an error of the library into one line on standard error and exit code 2."""
     try:
         check_beginning()
         yield
@@ -29,33 +29,33 @@ def one_sentence() -> Iterator[None]:
 
 
 def sentence(error: Exception, where: str = "the system refused") -> str:
-    """What an error says, in one line; `where` stands in for a file that it does not name."""
+    """The message of an error in one line; `where` replaces a missing file name."""
     if isinstance(error, FileExistsError):
         return printable(f"{error.filename} is a file, where a folder is needed.")
-    if isinstance(error, OSError) and error.strerror:  # else the words are ours
+    if isinstance(error, OSError) and error.strerror:  # otherwise the message is our own
         return printable(f"{error.filename or where}: {error.strerror}.")
-    return printable(" ".join(str(error).split()) or "there is not enough memory.")  # all others have words
+    return printable(" ".join(str(error).split()) or "there is not enough memory.")  # a bare MemoryError
 
 
 def printable(text: str) -> str:
-    """Text of a table as a terminal may show it: control characters, which could steer it, become "?"."""
+    """Replace control characters, which could manipulate a terminal, by "?"."""
     return "".join(letter if letter.isprintable() or letter in JOINERS else "?" for letter in text)
 
 
 def tell(line: str, silent: bool = False) -> None:
-    """A line on standard error, unless none is wanted."""
+    """Print a line to standard error, unless silent."""
     if not silent:
         typer.echo(printable(line), err=True)
 
 
 def exit_on_signals() -> None:
-    """Let a request to end unwind the stack, so that nothing half-written stays; the exit code is 128 + its number.
+    """Turn SIGTERM and SIGHUP into SystemExit, so that cleanup code runs; the exit code is 128 + its number.
 
-    A signal that is ignored, as under nohup, stays ignored.
+    Signals that are ignored, as under nohup, stay ignored.
     """
 
     def leave(number: int, frame: Any) -> None:
-        signal.signal(number, signal.SIG_IGN)  # a second one would stop the cleaning up
+        signal.signal(number, signal.SIG_IGN)  # a second signal would interrupt the cleanup
         sys.exit(128 + number)
 
     for name in ("SIGTERM", "SIGHUP"):
@@ -66,9 +66,9 @@ def exit_on_signals() -> None:
 
 @contextmanager
 def whole_output() -> Iterator[None]:
-    """Standard output that cannot be written becomes one line and exit code 2 too; a closed pipe ends quietly.
+    """Turn failure to write standard output into one line and exit code 2; exit quietly on a closed pipe.
 
-    What is piped is UTF-8, whatever the terminal would take, and no name of a user's is one that cannot be printed.
+    Piped output is always UTF-8, and characters that cannot be encoded are escaped.
     """
     if sys.stdout is None or sys.stderr is None:  # a shell may have closed them
         nowhere = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
@@ -82,7 +82,7 @@ def whole_output() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left would fail again at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else flushing at exit fails again
         if isinstance(error, BrokenPipeError):
             sys.exit(1)
         with suppress(OSError):

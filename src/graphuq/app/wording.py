@@ -1,4 +1,4 @@
-"""What the library says in; the same for a person at a shell, in options for arguments and names for rows, out."""
+"""Messages of the library in; their command-line wording, with options for parameters and names for rows, out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphuq.inference.run import ENOUGH
 from graphuq.posterior.base import Diagnosis
 from graphuq.posterior.mixture import MixtureDiagnosis
 
-# What people who write Python call a setting, and what they would type at a shell.
+# Parameter names in Python and their command-line options.
 OPTIONS = {
     "n_neighbors": "--neighbors",
     "n_components": "--components",
@@ -29,29 +29,29 @@ OPTIONS = {
         for name in ("graph", "prior", "model", "inference", "scale", "width", "tau", "alpha", "gamma", "epsilon")
     },
 }
-VAGUE = 10.0  # a number known to this factor is hardly known
+VAGUE = 10.0  # a hyper-parameter known only to this factor is hardly known
 
 
 def percent(probability: float) -> str:
-    """A probability in words of no more certainty than draws can give."""
-    told = f"{probability:.1%}"
-    return {"100.0%": "> 99.9%", "0.0%": "< 0.1%"}.get(told, told)
+    """Format a probability, without claiming more certainty than draws can give."""
+    text = f"{probability:.1%}"
+    return {"100.0%": "> 99.9%", "0.0%": "< 0.1%"}.get(text, text)
 
 
 def share(part: float, digits: int = 0) -> str:
-    """A share in percent; only nothing is told as 0% and only all as 100%."""
-    told, least = f"{part:.{digits}%}", 10.0 ** -(digits + 2)
-    if part > 0 and told == f"{0:.{digits}%}":
+    """Format a share in percent; only exactly 0 is shown as 0% and only exactly 1 as 100%."""
+    text, least = f"{part:.{digits}%}", 10.0 ** -(digits + 2)
+    if part > 0 and text == f"{0:.{digits}%}":
         return f"under {least:.{digits}%}"
-    if part < 1 and told == f"{1:.{digits}%}":
+    if part < 1 and text == f"{1:.{digits}%}":
         return f"over {1 - least:.{digits}%}"
-    return told
+    return text
 
 
 def verdict(found: Diagnosis) -> str:
-    """Whether a posterior of any kind can be trusted, and what to do about it at a shell."""
+    """Say whether a posterior can be trusted, and which options would help."""
     if isinstance(found, MixtureDiagnosis):
-        worst = next((each for each in found.components if not each.converged), found.components[0])
+        worst = next((part for part in found.components if not part.converged), found.components[0])
         return f"An average over {len(found.components)} choices of hyper-parameters. {verdict(worst)}"
     if not isinstance(found, Diagnostics):
         return str(found)
@@ -70,7 +70,7 @@ def verdict(found: Diagnosis) -> str:
 
 
 def vague(spread: Mapping[str, float]) -> list[str]:
-    """A note where the labels leave hyper-parameters open, from the factor within which each is known."""
+    """A note on hyper-parameters that the labels hardly determine, given the factor to which each is known."""
     names = [name for name, factor in spread.items() if factor >= VAGUE]
     if not names:
         return []
@@ -81,7 +81,7 @@ def vague(spread: Mapping[str, float]) -> list[str]:
 
 
 def as_the_shell_says(message: BaseException | str, names: Sequence[str]) -> str:
-    """What the library says, with options where it names settings, and what the rows are called where it counts them."""
+    """The text of an error or warning, with options instead of parameters and row names instead of numbers."""
     if isinstance(message, AboutSetting):
         return f"{OPTIONS.get(message.name, message.name)} {_with_options(message.text)}"
     if isinstance(message, AboutRows):
@@ -90,26 +90,26 @@ def as_the_shell_says(message: BaseException | str, names: Sequence[str]) -> str
 
 
 def _with_options(sentence: str) -> str:
-    """The same with --scale none, say, for scale="none"."""
-    return re.sub(rf'\b({"|".join(OPTIONS)})="(\w+)"', lambda each: f"{OPTIONS[each[1]]} {each[2]}", sentence)
+    """Replace parameters by options, e.g. scale="none" by --scale none."""
+    return re.sub(rf'\b({"|".join(OPTIONS)})="(\w+)"', lambda match: f"{OPTIONS[match[1]]} {match[2]}", sentence)
 
 
 @contextmanager
 def words_of_the_shell(names: Sequence[str] = ()) -> Iterator[list[str]]:
-    """A list that takes up the warnings given meanwhile; errors are put into other words too.
+    """Yield a list that collects warnings in command-line wording, and reword errors likewise.
 
-    Warnings that the chains have not converged are left to the verdict on the draws.
+    Convergence warnings are dropped: the verdict on the draws covers them.
     """
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield notes
-        except (ValueError, TypeError, MemoryError) as error:  # a model refuses what it cannot do as a TypeError
+        except (ValueError, TypeError, MemoryError) as error:  # a TypeError if a model lacks a capability
             raise ValueError(as_the_shell_says(error, names)) from error
-    said = [
+    messages = [
         as_the_shell_says(warning.message, names)
         for warning in caught
         if issubclass(warning.category, UserWarning) and not issubclass(warning.category, ConvergenceWarning)
     ]
-    notes += dict.fromkeys(said)
+    notes += dict.fromkeys(messages)
