@@ -1,4 +1,4 @@
-"""Labels of a seen table and the settings of a classifier in; the posterior that they ask for out, and how it follows labels."""
+"""Labels of a table and the parameters of a classifier in; the posterior, and its update for new labels, out."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from graphuq.prior import GaussianPrior
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
 
-# Components of a mixture that are drawn from: the heaviest that together weigh this much.
+# Sampling a mixture is limited to its heaviest components, which together have this weight.
 DRAWN_WEIGHT = 0.9
-# What probit learns of the labels' noise: of no use to another model.
+# Noise parameters learned with probit, of no use to another model.
 NOISE = ("gamma", "mistakes")
-# Deviations, which are in units of the noise.
+# Standard deviations in units of the noise.
 IN_UNITS_OF_NOISE = ("gamma", "graph", "linear", "bent")
-# What a prior without a graph piece does not have.
+# Hyper-parameters that a prior without a graph term lacks.
 OF_GRAPH = ("tau", "alpha")
-# What is known within this factor was fixed, but for rounding.
+# A hyper-parameter known to within this factor was fixed, up to rounding.
 FIXED = 1 + 1e-6
 
 
 class Inferred(NamedTuple):
-    """A posterior; the table with as many eigenpairs as it took; hyper-parameters, and the factors within which they are known."""
+    """A posterior, the table with the eigenpairs it needed, hyper-parameters, and the factor to which each is known."""
 
     posterior: AnyPosterior
     seen: Seen
@@ -47,11 +47,11 @@ class Inferred(NamedTuple):
 
 
 def model_of(classifier: GraphClassifier, labels: Labels) -> Model:
-    """The model of the labels, if it can do what is asked of it."""
+    """The model with its labels; raise an error if it does not support the settings."""
     template = unlabeled(classifier.model, classifier)
     model = labeled(template, labels.nodes, labels.y, labels.n_classes)
     if classifier.inference == "ep":
-        ask(model, "sites")  # or a sentence that says why not
+        ask(model, "sites")  # raises an error if there are none
     if classifier.prior == "learned" and has_evidence(model):
         expect_fields(model, *LEARNED_FIELDS)
         if template is classifier.model:
@@ -60,7 +60,7 @@ def model_of(classifier: GraphClassifier, labels: Labels) -> Model:
 
 
 def infer(classifier: GraphClassifier, seen: Seen, labels: Labels) -> Inferred:
-    """The posterior under the prior that is asked for, made or learned."""
+    """Compute the posterior under the requested prior, given or learned."""
     model = model_of(classifier, labels)
     numbers = {name: float(getattr(model, name)) for name in offer(model, "numbers")}
     if classifier.prior == "learned":
@@ -75,34 +75,35 @@ def infer(classifier: GraphClassifier, seen: Seen, labels: Labels) -> Inferred:
 
 
 def drawn(classifier: GraphClassifier, seen: Seen, before: AnyPosterior) -> Draws | Mixture:
-    """The same by draws, of a mixture by those of its heaviest components, each independent of the others'."""
+    """Sample a posterior; of a mixture its heaviest components, each with its own seed."""
     if not isinstance(before, Mixture):
         return _sampled(classifier, seen, before.prior, before.model)
     whole = before.closed()
     n_drawn = 1 + int(np.searchsorted(np.cumsum(whole.weights), DRAWN_WEIGHT))
     weights = whole.weights[:n_drawn] / whole.weights[:n_drawn].sum()
     parts = []
-    for k, each in enumerate(whole.components[:n_drawn]):
-        own = replace(seen, seed=seen.seed + k)
+    for k, component in enumerate(whole.components[:n_drawn]):
+        seeded = replace(seen, seed=seen.seed + k)
         of = f", of hyper-parameters {k + 1} of {n_drawn}"
-        parts.append(_sampled(classifier, own, each.prior, each.model, of))
+        parts.append(_sampled(classifier, seeded, component.prior, component.model, of))
     return replace(before, components=tuple(parts), weights=weights, drawn_from=whole)
 
 
 def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, labels: Labels) -> AnyPosterior:
-    """The posterior under the same prior and other labels: by expectation propagation, or by draws where that fails.
+    """The posterior with the same prior and new labels: by expectation propagation, or by sampling if that fails.
 
-    Where draws are asked for, the weights of a mixture and its temperature are those of expectation propagation.
+    With inference="sample", the weights and the temperature of a mixture are still those of expectation
+    propagation.
     """
-    asked, changes = classifier.inference == "sample", is_dataclass(before.model)
-    if offers(before.model, "sites") and (not asked or isinstance(before, Mixture)):
-        if changes:
+    samples, can_relabel = classifier.inference == "sample", is_dataclass(before.model)
+    if offers(before.model, "sites") and (not samples or isinstance(before, Mixture)):
+        if can_relabel:
             source = before if isinstance(before, Mixture) else closed(before)
             after: GaussianPosterior | Mixture = source.with_labels(labels.nodes, labels.y)
         else:
             after = GaussianPosterior.of(before.prior, model_of(classifier, labels))
-        return after if not asked and after.diagnostics().converged else drawn(classifier, seen, after)
-    template = before.model if changes else unlabeled(classifier.model, classifier)
+        return after if not samples and after.diagnostics().converged else drawn(classifier, seen, after)
+    template = before.model if can_relabel else unlabeled(classifier.model, classifier)
     model = labeled(template, labels.nodes, labels.y, labels.n_classes)
     return _sampled(classifier, seen, before.prior, model)
 
@@ -110,47 +111,47 @@ def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, l
 def _learned(
     classifier: GraphClassifier, seen: Seen, labels: Labels, model: Any, numbers: dict[str, float]
 ) -> Inferred:
-    """The posterior averaged over the hyper-parameters that the labels speak for.
+    """Learn the prior; the posterior is averaged over the hyper-parameters, weighted by their evidence.
 
-    A model without evidence to climb, such as Ginzburg-Landau, gets the prior that probit learns.
+    A model without tractable evidence, such as Ginzburg-Landau, uses the prior learned with probit.
     """
-    climbs = has_evidence(model)
-    climbed = model if climbs else labeled(Probit(), labels.nodes, labels.y, labels.n_classes)
-    believed, unit = ask(climbed, "hyperprior"), 1.0
-    if classifier.gamma is not None and climbs:
+    learnable = has_evidence(model)
+    source = model if learnable else labeled(Probit(), labels.nodes, labels.y, labels.n_classes)
+    hyperprior, unit = ask(source, "hyperprior"), 1.0
+    if classifier.gamma is not None and learnable:
         gamma = float(classifier.gamma)
-        if believed.gamma.factor > 1:
-            believed = replace(believed, gamma=LogNormal(gamma, 1.0))
-        else:  # noise is the unit: to fix gamma where u has deviation 1 along the graph is to fix that deviation
-            believed, unit = replace(believed, graph=LogNormal(1 / gamma, 1.0)), gamma
-    seconds = dict(seen.seconds)  # other classifiers may have seen the same
+        if hyperprior.gamma.factor > 1:
+            hyperprior = replace(hyperprior, gamma=LogNormal(gamma, 1.0))
+        else:  # noise is the unit: fixing gamma for a graph term of deviation 1 fixes that deviation
+            hyperprior, unit = replace(hyperprior, graph=LogNormal(1 / gamma, 1.0)), gamma
+    seconds = dict(seen.seconds)  # a copy, as other classifiers may share `seen`
     seen = replace(seen, seconds=seconds)
     before, began, modes = seconds["spectrum"], time.perf_counter(), seen.spectrum
-    if len(labels.nodes) >= classifier.n_modes:  # so many labels can tell all modes apart
+    if len(labels.nodes) >= classifier.n_modes:  # enough labels to determine all modes
         modes = seen.more_modes(classifier, modes, classifier.n_modes) or modes
-    more = partial(seen.more_modes, classifier)
+    more_modes = partial(seen.more_modes, classifier)
     n_bent = 0 if seen.linear is None else seen.linear.n_bent
-    found = learn(modes, climbed, features=seen.columns, n_bent=n_bent, hyperprior=believed, more=more)
+    learned = learn(modes, source, features=seen.columns, n_bent=n_bent, hyperprior=hyperprior, more=more_modes)
     seconds["learning"] = time.perf_counter() - began - (seconds["spectrum"] - before)
-    seen = replace(seen, spectrum=found.spectrum)
-    values = found.hyperparameters._asdict()
-    told = {
+    seen = replace(seen, spectrum=learned.spectrum)
+    values = learned.hyperparameters._asdict()
+    known = {
         name: value * (unit if name in IN_UNITS_OF_NOISE else 1.0)
         for name, value in values.items()
-        if value > 0 and (climbs or name not in NOISE) and (values["graph"] or name not in OF_GRAPH)
+        if value > 0 and (learnable or name not in NOISE) and (values["graph"] or name not in OF_GRAPH)
     }
-    factors = {name: float(np.exp(each)) for name, each in found.log_deviations._asdict().items() if name in told}
-    spread = {name: each for name, each in factors.items() if each > FIXED}
-    posterior: AnyPosterior = found.posterior
-    if not climbs:
-        posterior = _sampled(classifier, seen, found.prior, model)
+    factors = {name: float(np.exp(log)) for name, log in learned.log_deviations._asdict().items() if name in known}
+    spread = {name: factor for name, factor in factors.items() if factor > FIXED}
+    posterior: AnyPosterior = learned.posterior
+    if not learnable:
+        posterior = _sampled(classifier, seen, learned.prior, model)
     elif classifier.inference == "sample":
-        posterior = drawn(classifier, seen, found.posterior)
-    return Inferred(posterior, seen, numbers | told, spread)
+        posterior = drawn(classifier, seen, learned.posterior)
+    return Inferred(posterior, seen, numbers | known, spread)
 
 
 def _sampled(classifier: GraphClassifier, seen: Seen, prior: GaussianPrior, model: Model, of: str = "") -> Draws:
-    """Draws of a posterior, as the settings ask for; `of` says in words which of several it is."""
+    """Sample a posterior by the classifier's settings; `of` names it in the progress report."""
     run: dict[str, Any] = {
         "n_chains": classifier.n_chains,
         "seed": seen.seed,
