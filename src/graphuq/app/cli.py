@@ -48,8 +48,8 @@ app = typer.Typer(
 HANDED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"graphuq {__version__}")
         raise typer.Exit
 
@@ -299,7 +299,7 @@ def _fit_in_words(summary: dict[str, Any], out: Path) -> str:
     from graphuq.app.wording import percent
 
     classes, suspicious = _found(summary["found"]), summary["suspicious_labels"]
-    width = min(max(len(each["row"]) for each in summary["least_certain"]), 40)
+    width = min(max(len(row["row"]) for row in summary["least_certain"]), 40)
     lines = [
         f"{summary['rows']:,} rows, {summary['labeled']:,} with a class. Of the others: {classes}.",
         f"Features: {summary['scaling']}.",
@@ -308,8 +308,8 @@ def _fit_in_words(summary: dict[str, Any], out: Path) -> str:
         f"Labels that the others speak against: {suspicious:,}, see the report." if suspicious else "",
         "\nLeast certain:",
         *(
-            f"  {printable(each['row']).ljust(width)}  {percent(each['probability']):>7}  {printable(each['class'])}"
-            for each in summary["least_certain"]
+            f"  {printable(row['row']).ljust(width)}  {percent(row['probability']):>7}  {printable(row['class'])}"
+            for row in summary["least_certain"]
         ),
         f"\nReport: {summary['report']}\nEvery row: {out / 'predictions.csv'}",
     ]

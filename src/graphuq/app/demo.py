@@ -1,7 +1,6 @@
 """Two data sets that need no download in; class probabilities of all rows from a few labels, with reports, out.
 
-The voting records of 1984 from five labels, with four models; and handwritten digits, ten classes, from five
-labels each.
+The voting records of 1984 from five labels, with four models; and handwritten digits from five labels per class.
 """
 
 from __future__ import annotations

@@ -48,20 +48,20 @@ def share(part: float, digits: int = 0) -> str:
     return text
 
 
-def verdict(found: Diagnosis) -> str:
+def verdict(diagnosis: Diagnosis) -> str:
     """Say whether a posterior can be trusted, and which options would help."""
-    if isinstance(found, MixtureDiagnosis):
-        worst = next((part for part in found.components if not part.converged), found.components[0])
-        return f"An average over {len(found.components)} choices of hyper-parameters. {verdict(worst)}"
-    if not isinstance(found, Diagnostics):
-        return str(found)
-    numbers = f"R-hat up to {found.worst_r_hat:.3f}, effective draws from {found.ess_bulk.min():.0f}"
-    if found.converged:
-        steadier = "" if ENOUGH.holds(found) else " More --draws, or a larger --time-limit, make numbers steadier."
-        return f"{found}{steadier}"
-    if not found.balanced and found.worst_r_hat < R_HAT_LIMIT:
-        return str(found)
-    if np.isnan(found.worst_r_hat):
+    if isinstance(diagnosis, MixtureDiagnosis):
+        worst = next((part for part in diagnosis.components if not part.converged), diagnosis.components[0])
+        return f"An average over {len(diagnosis.components)} choices of hyper-parameters. {verdict(worst)}"
+    if not isinstance(diagnosis, Diagnostics):
+        return str(diagnosis)
+    numbers = f"R-hat up to {diagnosis.worst_r_hat:.3f}, effective draws from {diagnosis.ess_bulk.min():.0f}"
+    if diagnosis.converged:
+        advice = " More --draws, or a larger --time-limit, make numbers steadier."
+        return f"{diagnosis}{'' if ENOUGH.holds(diagnosis) else advice}"
+    if not diagnosis.balanced and diagnosis.worst_r_hat < R_HAT_LIMIT:
+        return str(diagnosis)
+    if np.isnan(diagnosis.worst_r_hat):
         return "Cannot say whether the chains converged: that takes at least 8 --draws."
     return (
         f"Not converged ({numbers}; it takes R-hat under {R_HAT_LIMIT} and {ESS_LIMIT:.0f} effective draws): ask for "

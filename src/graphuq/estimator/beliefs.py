@@ -135,19 +135,20 @@ def _learned(
     seconds["learning"] = time.perf_counter() - began - (seconds["spectrum"] - before)
     seen = replace(seen, spectrum=learned.spectrum)
     values = learned.hyperparameters._asdict()
-    known = {
+    reported = {
         name: value * (unit if name in IN_UNITS_OF_NOISE else 1.0)
         for name, value in values.items()
         if value > 0 and (learnable or name not in NOISE) and (values["graph"] or name not in OF_GRAPH)
     }
-    factors = {name: float(np.exp(log)) for name, log in learned.log_deviations._asdict().items() if name in known}
+    log_factors = learned.log_deviations._asdict()
+    factors = {name: float(np.exp(log)) for name, log in log_factors.items() if name in reported}
     spread = {name: factor for name, factor in factors.items() if factor > FIXED}
     posterior: AnyPosterior = learned.posterior
     if not learnable:
         posterior = _sampled(classifier, seen, learned.prior, model)
     elif classifier.inference == "sample":
         posterior = drawn(classifier, seen, learned.posterior)
-    return Inferred(posterior, seen, numbers | known, spread)
+    return Inferred(posterior, seen, numbers | reported, spread)
 
 
 def _sampled(classifier: GraphClassifier, seen: Seen, prior: GaussianPrior, model: Model, of: str = "") -> Draws:

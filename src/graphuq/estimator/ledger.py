@@ -42,8 +42,8 @@ class Ledger:
 
     def mismatch(self) -> str | None:
         """Whose results the folder holds, if not those of the question."""
-        known, listed = self._read()
-        if known is not None and not _same(known, self.question):
+        recorded, listed = self._read()
+        if recorded is not None and not _same(recorded, self.question):
             return "another fit, or of other rows"
         marks = list(self.marks(list(listed)))
         return None if marks == [mark for mark, _ in listed.values()] else "other rows"
@@ -80,9 +80,9 @@ class Ledger:
         lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
         listed: dict[int, tuple[int, int]] = {}
         try:
-            known = json.loads(lines[0]) if lines else None
-            if not (isinstance(known, dict) and known.get("form") == FORM):  # e.g. written by another version
-                return known, listed
+            recorded = json.loads(lines[0]) if lines else None
+            if not (isinstance(recorded, dict) and recorded.get("form") == FORM):  # e.g. of another version
+                return recorded, listed
             for line in lines[1:]:
                 number, mark, seal = (
                     int(word, base) for word, base in zip(line.split(), (10, 16, 16), strict=False)
@@ -90,16 +90,16 @@ class Ledger:
                 if line + b"\n" != _line(number, mark, seal):
                     raise ValueError
                 listed[number] = mark, seal
-            return known, listed
+            return recorded, listed
         except ValueError:
             raise ValueError(f"{path} is damaged: choose another folder, or remove this one.") from None
 
 
-def _same(known: Any, question: dict[str, Any]) -> bool:
+def _same(recorded: Any, question: dict[str, Any]) -> bool:
     """Whether recorded results are of the same question, up to rounding of the fields."""
     try:
-        difference = np.abs(np.subtract(known["fields"], question["fields"])).max()
-        return bool(difference < SAME) and known | {"fields": 0} == question | {"fields": 0}
+        difference = np.abs(np.subtract(recorded["fields"], question["fields"])).max()
+        return bool(difference < SAME) and recorded | {"fields": 0} == question | {"fields": 0}
     except (KeyError, TypeError, ValueError):  # not a question of this form
         return False
 

@@ -105,21 +105,21 @@ class Seen:
             columns = None if linear is None else linear.columns(X)
         return cls(graph, modes, has_features, linear, columns, rows, seed, seconds, store)
 
-    def more_modes(self, classifier: GraphClassifier, found: Spectrum, factor: int = 4) -> Spectrum | None:
+    def more_modes(self, classifier: GraphClassifier, current: Spectrum, factor: int = 4) -> Spectrum | None:
         """A spectrum with `factor` times as many modes, up to `n_modes`; None if there are no more to compute."""
         wanted = min(classifier.n_modes, self.graph.n_nodes)
-        if isinstance(self.graph, LowRankGraph) or found.n_modes >= wanted:
+        if isinstance(self.graph, LowRankGraph) or current.n_modes >= wanted:
             return None
-        n_modes = min(factor * found.n_modes, wanted, max(found.n_modes, modes_that_fit(found.n_nodes)))
-        if n_modes < min(factor * found.n_modes, wanted):
+        n_modes = min(factor * current.n_modes, wanted, max(current.n_modes, modes_that_fit(current.n_nodes)))
+        if n_modes < min(factor * current.n_modes, wanted):
             warn(
                 f"There is memory for {n_modes} eigenvectors of the graph, and the labels ask for more: the answers may be "
                 "less sharp than they could be. Free memory, or ask for fewer n_modes.",
             )
-        if n_modes == found.n_modes:
+        if n_modes == current.n_modes:
             return None
         with timed(self.seconds, "spectrum"):
-            return make_spectrum(classifier, self.graph, n_modes=n_modes, start=found)
+            return make_spectrum(classifier, self.graph, n_modes=n_modes, start=current)
 
     def marks(self, nodes: Nodes) -> list[bytes]:
         """Keys that are equal for rows with equal features; for precomputed weights, the row numbers."""

@@ -168,11 +168,11 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
     """Build the similarity graph."""
     graph, (n_rows, n_features) = classifier.graph, X.shape
     if callable(graph):
-        made = graph(X)
-        made = made if isinstance(made, graphs.Graph | graphs.LowRankGraph) else graphs.precomputed(made)
-        if made.n_nodes != n_rows:
-            raise ValueError(f"The graph has {made.n_nodes} nodes and X has {n_rows} rows: they must be the same.")
-        return made
+        own = graph(X)
+        own = own if isinstance(own, graphs.Graph | graphs.LowRankGraph) else graphs.precomputed(own)
+        if own.n_nodes != n_rows:
+            raise ValueError(f"The graph has {own.n_nodes} nodes and X has {n_rows} rows: they must be the same.")
+        return own
     if graph == "precomputed":
         return graphs.precomputed(X)
     if graph == "cosine":

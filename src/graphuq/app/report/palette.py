@@ -38,8 +38,8 @@ def colors(n: int, *, dark: bool = False) -> list[str]:
     low, high = (0.6, 0.88) if dark else (0.36, 0.72)  # lightness with enough contrast to the page, not garish
     readable = (candidates[:, 0] > low) & (candidates[:, 0] < high)
     wheel, candidates = wheel[readable], candidates[readable]
-    taken = [_lab([int(each[i : i + 2], 16) / 255 for i in (1, 3, 5)]) for each in chosen]
-    distance = np.min([np.linalg.norm(candidates - each, axis=1) for each in [*taken, _lab([0.6] * 3)]], axis=0)
+    taken = [_lab([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]) for color in chosen]
+    distance = np.min([np.linalg.norm(candidates - color, axis=1) for color in [*taken, _lab([0.6] * 3)]], axis=0)
     while len(chosen) < n:
         farthest = int(distance.argmax())
         chosen.append("#" + "".join(f"{round(255 * part):02x}" for part in wheel[farthest]))

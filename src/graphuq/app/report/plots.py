@@ -131,15 +131,15 @@ def _margin(posterior: Posterior, nodes: Nodes, classes: Nodes) -> NDArray[Any]:
     return lead(u[..., None] if u.ndim == 3 else u, classes)
 
 
-def reliability(found: Reliability) -> dict[str, Any]:
+def reliability(bins: Reliability) -> dict[str, Any]:
     """The nonempty bins of a reliability diagram."""
-    kept = found.counts > 0
+    nonempty = bins.counts > 0
     return {
-        "left": rounded(found.edges[:-1][kept]),
-        "right": rounded(found.edges[1:][kept]),
-        "confidence": rounded(found.confidence[kept]),
-        "frequency": rounded(found.frequency[kept]),
-        "counts": found.counts[kept].tolist(),
+        "left": rounded(bins.edges[:-1][nonempty]),
+        "right": rounded(bins.edges[1:][nonempty]),
+        "confidence": rounded(bins.confidence[nonempty]),
+        "frequency": rounded(bins.frequency[nonempty]),
+        "counts": bins.counts[nonempty].tolist(),
     }
 
 

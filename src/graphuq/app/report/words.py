@@ -138,14 +138,14 @@ def tiles(p: Array, n_labeled: int, unlabeled: Nodes, judged: Summary | None) ->
     return numbers
 
 
-def measures(found: Summary) -> list[tuple[str, str]]:
+def measures(summary: Summary) -> list[tuple[str, str]]:
     """Measures of accuracy and calibration, by name."""
     values = {
-        "rows with known truth, not labeled": f"{found.n_nodes:,}",
-        "share right": f"{found.accuracy:.3f}",
-        "log-loss": f"{found.log_loss:.3f}",
-        "Brier score": f"{found.brier:.3f}",
-        "expected calibration error": f"{found.equal_width.ece:.3f}",
-        "a wrong answer is less sure than a right one with probability": f"{found.error_detection_auroc:.3f}",
+        "rows with known truth, not labeled": f"{summary.n_nodes:,}",
+        "share right": f"{summary.accuracy:.3f}",
+        "log-loss": f"{summary.log_loss:.3f}",
+        "Brier score": f"{summary.brier:.3f}",
+        "expected calibration error": f"{summary.equal_width.ece:.3f}",
+        "a wrong answer is less sure than a right one with probability": f"{summary.error_detection_auroc:.3f}",
     }
     return [(name, value) for name, value in values.items() if value != "nan"]
