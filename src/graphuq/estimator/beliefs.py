@@ -38,7 +38,7 @@ FIXED = 1 + 1e-6
 
 
 class Inferred(NamedTuple):
-    """A posterior, the table with the eigenpairs it needed, hyper-parameters, and the factor to which each is known."""
+    """A posterior, the table with the eigenpairs it needed, hyper-parameters, and the factor each is known to."""
 
     posterior: AnyPosterior
     seen: Seen
@@ -111,7 +111,7 @@ def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, l
 def _learned(
     classifier: GraphClassifier, seen: Seen, labels: Labels, model: Any, numbers: dict[str, float]
 ) -> Inferred:
-    """Learn the prior; the posterior is averaged over the hyper-parameters, weighted by their evidence.
+    """Learn the prior, and average the posterior over the hyper-parameters that the labels support.
 
     A model without tractable evidence, such as Ginzburg-Landau, uses the prior learned with probit.
     """

@@ -38,7 +38,7 @@ def weights_of(estimator: Any, X: Any) -> Any:
 
 
 def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
-    """Validate X with scikit-learn (dense or CSR, float64); errors become one line that quotes no data."""
+    """Validate X with scikit-learn (dense or CSR, float64); errors become one line that does not print X."""
     from sklearn.utils.validation import validate_data
 
     refuse_masked(X, "X")

@@ -208,7 +208,7 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
 
 
 def _in_robust_units(classifier: GraphClassifier, X: Any) -> bool:
-    """Whether the graph compares features in robust units; warns if scale="auto" decides so."""
+    """Whether the graph compares features in robust units; with scale="auto", warns of unlike columns."""
     may_rescale = classifier.graph in ("knn", "self_tuning")
     if classifier.scale != "auto" or issparse(X) or (isinstance(X, Tall) and not may_rescale):
         return bool(classifier.scale == "robust")
@@ -242,7 +242,7 @@ def _random(classifier: GraphClassifier) -> np.random.RandomState:
 
 
 def shows_bars(classifier: GraphClassifier) -> bool | None:
-    """Whether to show progress bars, if requested only in a terminal; None decides later."""
+    """Whether stages show progress bars: if verbose, in a terminal only; None if verbose is None."""
     return None if classifier.verbose is None else bool(classifier.verbose) and sys.stderr.isatty()
 
 
