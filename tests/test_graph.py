@@ -102,6 +102,22 @@ def test_sparse_features_may_be_projected(make, n_features):
     np.testing.assert_allclose(to_dense(A.to_new(X)), to_dense(B.to_new(sparse.coo_array(X))), atol=1e-10)
 
 
+@pytest.mark.parametrize("make", [graph.knn, graph.self_tuning])
+@pytest.mark.parametrize("n_components", [None, 3])
+def test_at_unit_length_directions_are_compared(make, n_components):
+    """The graph of centered, projected rows divided by their lengths; a new row at the center has none."""
+    X, X_new = points(), points(7, seed=1)
+    points_of = features.prepare(X, n_components)
+    at_length_one = [z / np.linalg.norm(z, axis=1)[:, None] for z in (points_of.points, points_of.project(X_new))]
+    A, expected = (
+        make(X, n_components=n_components, n_neighbors=4, unit_length=True),
+        make(at_length_one[0], n_neighbors=4),
+    )
+    np.testing.assert_allclose(to_dense(A.weights), to_dense(expected.weights), atol=1e-10)
+    np.testing.assert_allclose(to_dense(A.to_new(X_new)), to_dense(expected.to_new(at_length_one[1])), atol=1e-10)
+    assert np.isfinite(A.features.project(X.mean(axis=0)[None])).all()
+
+
 @pytest.mark.parametrize("n_components", [3, 40])
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 def test_of_very_many_features_the_points_are_the_same(kind, n_components, monkeypatch):
@@ -112,6 +128,22 @@ def test_of_very_many_features_the_points_are_the_same(kind, n_components, monke
     np.testing.assert_allclose(to_dense(found.weights), to_dense(expected.weights), atol=1e-10)
     with pytest.raises(ValueError, match="All points coincide"):
         graph.knn(kind(np.ones((40, 90))), n_neighbors=5, n_components=n_components)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_of_very_many_rows_and_features_directions_hold_nearly_as_much_variance(kind, monkeypatch):
+    """Singular values that fall as slowly as those of texts do; a random subspace holds much less."""
+    rng = np.random.default_rng(0)
+    U, V = (np.linalg.qr(rng.normal(size=(n, 200)))[0] for n in (400, 300))
+    X = (U / np.sqrt(1 + np.arange(200))) @ V.T + rng.normal(size=300)
+    centered = X - X.mean(axis=0)
+    monkeypatch.setattr(features, "MOST_IN_COVARIANCE", 50)
+    W = features.principal(kind(X), X.mean(axis=0), 30)
+    np.testing.assert_allclose(W.T @ W, np.eye(30), atol=1e-12)
+    best = np.square(np.linalg.svd(centered, compute_uv=False)[:30]).sum()
+    assert 0.99 * best < np.square(centered @ W).sum() <= best * (1 + 1e-12)
+    at_random = np.linalg.qr(rng.normal(size=(300, 30)))[0]
+    assert np.square(centered @ at_random).sum() < 0.5 * best
 
 
 @every_graph

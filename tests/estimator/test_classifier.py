@@ -787,6 +787,21 @@ def test_ginzburg_landau_is_drawn_and_draws_anew_for_new_labels():
     assert np.array_equal(classifier.label_distributions_, classifier.posterior_.probability())
 
 
+@pytest.mark.filterwarnings("ignore:Not converged")
+def test_a_model_without_evidence_takes_the_learned_prior_at_unit_scale():
+    """Its wells lie at -1 and 1, and the prior was learned in units of probit's noise."""
+    settings = {"prior": "learned", "n_modes": 30, "n_steps": 50, "n_chains": 2, "inference": "sample"}
+    probit = GraphClassifier(n_modes=30).fit(X, Y).hyperparameters_
+    classifier = GraphClassifier(model="ginzburg_landau", **settings).fit(X, Y)
+    assert classifier.posterior_.prior.marginal_variance().mean() == pytest.approx(1)
+    told = classifier.hyperparameters_
+    scale = told["graph"] / probit["graph"]
+    assert 0 < scale < 0.5
+    for name in {"linear", "bent"} & set(probit):
+        assert told[name] == pytest.approx(scale * probit[name])
+    assert told["tau"] == pytest.approx(probit["tau"])
+
+
 def test_labeled_rows_keep_what_their_label_says():
     """However many labels there are: the Gaussian alone would have some of them disagree with their label."""
     digits = load_digits()

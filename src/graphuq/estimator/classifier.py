@@ -60,11 +60,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             at the number of other rows.
         width: length scale of "gaussian" and "nystrom": the distance at which rows still count as similar.
         n_components: project the features onto this many principal components first. The default for sparse X,
-            such as word counts, is 100, except for "cosine", which needs no dense copy.
+            such as word counts, is 300, except for "cosine", which needs no dense copy.
         scale: units in which the graph compares features: "robust" centers each at its median, compresses it and
             scales it to standard deviation 1 (see `graph.units`); "none" leaves features unchanged; "auto", the
             default, selects "robust" for "knn" and "self_tuning" if the widest feature has more than ten times the
-            range of others or a feature has far outliers, but never for sparse features. The feature term of a
+            range of others or a feature has far outliers. Rows of sparse features, such as word counts, it scales to
+            length 1 instead, centered and projected, so that their directions are compared. The feature term of a
             learned prior always uses robust units.
         prior: "learned" (a Matern prior on the graph plus a function of the features with a linear and a nonlinear
             ("bent") part, with hyper-parameters and label noise learned from the labels), "matern" with the given

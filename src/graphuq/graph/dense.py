@@ -23,6 +23,7 @@ def self_tuning(
     n_neighbors: int = 10,
     n_components: int | None = None,
     robust: bool = False,
+    unit_length: bool = False,
     self_weights: bool = False,
 ) -> Graph:
     """Self-tuning weights of Zelnik-Manor and Perona (2004) between all pairs of nodes.
@@ -36,12 +37,14 @@ def self_tuning(
         n_neighbors: K.
         n_components: project the features to this many principal components first.
         robust: compare the features in compressed robust units (`graph.units`) instead of as given.
+        unit_length: scale every row, centered and projected, to length 1: distances then compare directions, as is
+            usual for word counts.
         self_weights: whether ``a_ii`` is 1 instead of 0.
     """
     X = check_features(X, n_components=n_components)
     n_neighbors = expect_count(n_neighbors, "n_neighbors", X.shape[0] - 1, "the number of other nodes")
     expect_flag(self_weights, "self_weights")
-    features, A = _all_squared_distances(X, n_components, robust)
+    features, A = _all_squared_distances(X, n_components, robust, unit_length)
     blocks = list(row_blocks(*A.shape))
     tau = np.concatenate([kth_distance(A[rows], n_neighbors) for rows in blocks])
     for rows in blocks:
@@ -78,16 +81,19 @@ def gaussian(
     return _graph(A, features, Kernel(tau), self_weights)
 
 
-def _all_squared_distances(X: Matrix, n_components: int | None, robust: bool) -> tuple[Features, Array]:
+def _all_squared_distances(
+    X: Matrix, n_components: int | None, robust: bool, unit_length: bool = False
+) -> tuple[Features, Array]:
     """Points and their squared distances, exactly symmetric; inf on the diagonal: no node is its own neighbor."""
     expect_flag(robust, "robust")
+    expect_flag(unit_length, "unit_length")
     n_nodes = X.shape[0]
     check_room(
         _MATRICES * 8 * n_nodes**2,
         f"A dense graph of {n_nodes:,} nodes, with its spectrum,",
         "Use graph.knn for sparse weights or graph.nystrom for low-rank ones.",
     )
-    features = prepare(X, n_components, robust=robust)
+    features = prepare(X, n_components, robust=robust, unit_length=unit_length)
     squared = np.empty((n_nodes, n_nodes))
     for rows in row_blocks(*squared.shape):
         squared[rows] = squared_distances(features.points[rows], features.points)

@@ -39,6 +39,7 @@ def knn(
     method: Literal["auto", "exact", "approximate"] = "auto",
     n_components: int | None = None,
     robust: bool = False,
+    unit_length: bool = False,
     self_weights: bool = False,
     seed: int = 0,
 ) -> Graph:
@@ -57,6 +58,8 @@ def knn(
             nodes, or in up to 8 dimensions.
         n_components: project the features to this many principal components first.
         robust: compare the features in compressed robust units (`graph.units`) instead of as given.
+        unit_length: scale every row, centered and projected, to length 1: distances then compare directions, as is
+            usual for word counts.
         self_weights: whether ``a_ii`` is 1 instead of 0.
         seed: seed of the approximate search.
     """
@@ -67,13 +70,14 @@ def knn(
     seed = expect_seed(seed)
     expect_flag(self_weights, "self_weights")
     expect_flag(robust, "robust")
+    expect_flag(unit_length, "unit_length")
     if not isinstance(weights, str):
         expect(weights, Real, "weights", '"self_tuning" or a number tau above 0')
         weights = expect_scale(weights, "weights")
     elif weights != "self_tuning":
         raise ValueError(f'weights must be "self_tuning" or a number tau, got {weights!r}.')
 
-    features = prepare(X, n_components, robust=robust)
+    features = prepare(X, n_components, robust=robust, unit_length=unit_length)
     points = features.points
     if method == "auto":
         small = len(points) <= _EXACT_UP_TO or points.shape[1] <= _TREE_UP_TO
