@@ -210,3 +210,9 @@ def test_a_node_has_the_same_variance_among_few_as_among_all(order):
     everywhere = prior.marginal_variance()
     for nodes in ([3], [3, 8], np.arange(2, 29)):
         np.testing.assert_array_equal(prior.marginal_variance(nodes), everywhere[nodes])
+
+
+@each_prior
+def test_unit_scale_restores_the_trace_and_keeps_the_shape(prior):
+    scaled = GaussianPrior(prior.vectors, 9 * prior.variances, 9 * prior.tail_variance, "nine times").unit_scale()
+    np.testing.assert_allclose(dense_covariance(scaled), dense_covariance(prior), atol=1e-12)

@@ -163,6 +163,14 @@ class GaussianPrior:
         squares = np.square(vectors, order="C")
         return np.einsum("ij,j->i", squares, self.variances - self.tail_variance) + self.tail_variance
 
+    def unit_scale(self) -> GaussianPrior:
+        """The same prior times a constant, with ``tr C = N`` as the paper's priors have."""
+        square = float(self.marginal_variance().mean())
+        name = f"({self.name}) / {np.sqrt(square):.4g}"
+        return replace(
+            self, variances=self.variances / square, tail_variance=self.tail_variance / square, name=name
+        )
+
     def rows(self, where: ArrayLike | NewRows) -> Array:
         """Rows of Q at the given nodes or new rows, shape (n, n_modes)."""
         if not isinstance(where, NewRows):

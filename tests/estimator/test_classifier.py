@@ -897,7 +897,7 @@ def test_sparse_features_are_projected(kind, prior):
     y = np.full(60, -1)
     y[[0, 1, 20, 21, 58, 59]] = 0, 0, 1, 1, 2, 2
     settings = {"prior": prior, "inference": "ep"}
-    classifier = GraphClassifier(n_components=5, **settings).fit(kind(features), y)
+    classifier = GraphClassifier(n_components=5, scale="none", **settings).fit(kind(features), y)
     assert np.mean(classifier.transduction_ == np.arange(60) // 20) > 0.95
     assert np.array_equal(classifier.predict_proba(kind(features)), classifier.label_distributions_)
     dense = GraphClassifier(n_components=5, **settings).fit(features, y)
@@ -905,7 +905,11 @@ def test_sparse_features_are_projected(kind, prior):
     near = kind(features * 1.01)
     np.testing.assert_allclose(dense.predict_proba(features * 1.01), classifier.predict_proba(near), atol=1e-3)
     unasked = GraphClassifier(**settings).fit(kind(features), y)
-    assert unasked.graph_.features.points.shape == (60, 29)
+    points = unasked.graph_.features.points
+    assert points.shape == (60, 29)
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1)
+    assert np.mean(unasked.transduction_ == np.arange(60) // 20) > 0.95
+    assert np.array_equal(unasked.predict_proba(kind(features)), unasked.label_distributions_)
 
 
 def test_a_graph_is_weights_too(fitted):

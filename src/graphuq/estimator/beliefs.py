@@ -113,7 +113,8 @@ def _learned(
 ) -> Inferred:
     """Learn the prior, and average the posterior over the hyper-parameters that the labels support.
 
-    A model without tractable evidence, such as Ginzburg-Landau, uses the prior learned with probit.
+    A model without tractable evidence, such as Ginzburg-Landau, uses the prior learned with probit, brought from
+    units of probit's noise to the scale of the paper's priors, on which its wells lie.
     """
     learnable = has_evidence(model)
     source = model if learnable else labeled(Probit(), labels.nodes, labels.y, labels.n_classes)
@@ -134,6 +135,10 @@ def _learned(
     learned = learn(modes, source, features=seen.columns, n_bent=n_bent, hyperprior=hyperprior, more=more_modes)
     seconds["learning"] = time.perf_counter() - began - (seconds["spectrum"] - before)
     seen = replace(seen, spectrum=learned.spectrum)
+    prior = learned.prior
+    if not learnable:
+        unit = 1 / float(np.sqrt(prior.marginal_variance().mean()))
+        prior = prior.unit_scale()
     values = learned.hyperparameters._asdict()
     reported = {
         name: value * (unit if name in IN_UNITS_OF_NOISE else 1.0)
@@ -145,7 +150,7 @@ def _learned(
     spread = {name: factor for name, factor in factors.items() if factor > FIXED}
     posterior: AnyPosterior = learned.posterior
     if not learnable:
-        posterior = _sampled(classifier, seen, learned.prior, model)
+        posterior = _sampled(classifier, seen, prior, model)
     elif classifier.inference == "sample":
         posterior = drawn(classifier, seen, learned.posterior)
     return Inferred(posterior, seen, numbers | reported, spread)
