@@ -1,4 +1,4 @@
-"""Elliptical slice, HMC and NUTS by BlackJAX, on the whitened target: the peers, as `Sampler`s."""
+"""Elliptical slice sampling, HMC and NUTS of BlackJAX as `Sampler`s: a whitened target in; a Markov chain out."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ from graphuq.inference.target import Target
 
 @dataclass(frozen=True)
 class EllipticalSlice:
-    """A slice through the ellipse ``z cos(theta) + xi sin(theta)``, xi ~ N(0, I) (Murray et al. 2010).
+    """Slice sampling on the ellipse ``z cos(theta) + xi sin(theta)``, xi ~ N(0, I) (Murray et al. 2010).
 
     It has no settings, uses no gradient and moves at every step; steps are small where Phi is steep.
     """
 
     def prepare(self, target: Target) -> Target:
-        """Nothing to prepare."""
+        """Return the target itself."""
         return target
 
     def init(self, key: jax.Array, z: jax.Array, problem: Target) -> Any:
-        """The first state, at z."""
+        """The initial state, at z."""
         return elliptical_slice.init(z, lambda z: -problem.potential(z))
 
     def step(self, key: jax.Array, state: Any, problem: Target) -> tuple[Any, Info]:
-        """Shrink the bracket of angles until a point lies on the slice."""
+        """One step: shrink the bracket of angles until a point lies on the slice."""
         kernel = elliptical_slice.build_kernel(jnp.ones_like(state.position), jnp.zeros_like(state.position))
-        # Relative to Phi at z: a slice just below a huge Phi would be rounded to it, and no point lie above.
-        here = problem.potential(state.position)
-        level = state._replace(logdensity=jnp.zeros_like(here))
-        state, info = kernel(key, level, lambda z: here - problem.potential(z))
+        # Subtract Phi at the current z: relative to a huge Phi the slice level would be lost to rounding.
+        current = problem.potential(state.position)
+        shifted = state._replace(logdensity=jnp.zeros_like(current))
+        state, info = kernel(key, shifted, lambda z: current - problem.potential(z))
         return state, Info(jnp.ones((), state.position.dtype), jnp.asarray(info.subiter, jnp.int32))
 
     warm_step = step  # there is nothing to adapt
 
     def draw(self, key: jax.Array, state: Any, problem: Target) -> jax.Array:
-        """The state itself."""
+        """The position."""
         return state.position
 
 
 class GradientState(NamedTuple):
-    """Where a chain is, and what dual averaging knows of its step size."""
+    """Position of a chain and the dual-averaging state of its step size."""
 
     hmc: Any  # BlackJAX's HMCState: z, the log density and its gradient
     averaging: Any  # BlackJAX's DualAveragingAdaptationState
 
 
-# What NUTS and HMC share: they differ in `move` and in their settings alone.
+# Methods that NUTS and HMC share; these differ only in `move` and in their settings.
 
 
 def _prepare(self: NUTS | HMC, target: Target) -> Target:
-    """The target itself, refused if it has no gradient to follow: where Phi varies and its gradient is zero."""
+    """Return the target itself; refuse one whose Phi varies while its gradient is zero."""
     dtype = jax.tree.leaves(target)[0].dtype
     z = jax.random.normal(jax.random.key(0), (32, target.n_latent), dtype)
     potential, gradient = jax.lax.map(jax.value_and_grad(target.potential), z)
@@ -73,30 +73,30 @@ def _prepare(self: NUTS | HMC, target: Target) -> Target:
 
 
 def _init(self: NUTS | HMC, key: jax.Array, z: jax.Array, problem: Target) -> GradientState:
-    """The first state, at z."""
+    """The initial state, at z."""
     init, _, _ = dual_averaging_adaptation(self.target_acceptance)
     averaging = jax.tree.map(lambda x: jnp.asarray(x, z.dtype), init(self.step_size))
-    # Without a warm-up the first step size is the one to keep.
+    # If there is no warm-up, the initial step size is used throughout.
     averaging = averaging._replace(log_step_size_avg=averaging.log_step_size)
     return GradientState(hmc.init(z, _log_density(problem)), averaging)
 
 
 def _step(self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target) -> tuple[GradientState, Info]:
-    """One trajectory with the step size that the warm-up ended with."""
+    """One trajectory with the averaged step size of the warm-up."""
     return self.move(key, state, problem, state.averaging.log_step_size_avg)
 
 
 def _warm_step(
     self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target
 ) -> tuple[GradientState, Info]:
-    """One trajectory, after which the step size follows the acceptance."""
+    """One trajectory, followed by a dual-averaging update of the step size."""
     state, info = self.move(key, state, problem, state.averaging.log_step_size)
     _, update, _ = dual_averaging_adaptation(self.target_acceptance)
     return state._replace(averaging=update(state.averaging, info.acceptance)), info
 
 
 def _draw(self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target) -> jax.Array:
-    """The state itself."""
+    """The position."""
     return state.hmc.position
 
 
@@ -105,8 +105,8 @@ class NUTS:
     """The no-U-turn sampler: a trajectory is doubled until it turns back (Hoffman and Gelman 2014).
 
     Attributes:
-        step_size: the first one; dual averaging moves it during the warm-up, then its average is kept.
-        target_acceptance: the acceptance it moves towards, in (0, 1).
+        step_size: initial step size; dual averaging adapts it during the warm-up, then its average is kept.
+        target_acceptance: acceptance rate that the step size is adapted to, in (0, 1).
         max_doublings: a trajectory has at most ``2^max_doublings`` steps.
     """
 
@@ -123,8 +123,8 @@ class NUTS:
     def move(
         self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array
     ) -> tuple[GradientState, Info]:
-        """One trajectory with this step size."""
-        unit = jnp.ones_like(state.hmc.position)  # the mass matrix: z is white a priori
+        """One trajectory with the given step size."""
+        unit = jnp.ones_like(state.hmc.position)  # unit mass matrix: z ~ N(0, I) a priori
         moved, info = nuts.build_kernel()(
             key, state.hmc, _log_density(problem), jnp.exp(log_step), unit, self.max_doublings
         )
@@ -133,14 +133,14 @@ class NUTS:
 
 @dataclass(frozen=True)
 class HMC:
-    """Hamiltonian Monte Carlo with trajectories of one mean length (Neal 2011).
+    """Hamiltonian Monte Carlo with a fixed mean trajectory length (Neal 2011).
 
     Attributes:
-        path_length: mean length of a trajectory, in time units in which motion under N(0, I) has period 2 pi: a quarter
-            turn, pi / 2, would make independent draws of the prior. The length varies by up to half in either
+        path_length: mean integration time of a trajectory. Motion under N(0, I) has period 2 pi, and a quarter
+            turn, pi / 2, would make independent draws from the prior. The time is jittered by up to half in either
             direction, so that no direction returns to its start at every step.
-        step_size: the first one; dual averaging moves it during the warm-up, then its average is kept.
-        target_acceptance: the acceptance it moves towards, in (0, 1).
+        step_size: initial step size; dual averaging adapts it during the warm-up, then its average is kept.
+        target_acceptance: acceptance rate that the step size is adapted to, in (0, 1).
         max_steps: the largest number of steps in a trajectory.
     """
 
@@ -159,12 +159,12 @@ class HMC:
     def move(
         self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array
     ) -> tuple[GradientState, Info]:
-        """One trajectory with this step size."""
+        """One trajectory with the given step size."""
         key_length, key_hmc = jax.random.split(key)
         step_size = jnp.exp(log_step)
         length = self.path_length * jax.random.uniform(key_length, (), step_size.dtype, 0.5, 1.5)
         n_steps = jnp.clip(jnp.ceil(length / step_size), 1, self.max_steps).astype(jnp.int32)
-        unit = jnp.ones_like(state.hmc.position)  # the mass matrix: z is white a priori
+        unit = jnp.ones_like(state.hmc.position)  # unit mass matrix: z ~ N(0, I) a priori
         moved, info = hmc.build_kernel()(key_hmc, state.hmc, _log_density(problem), step_size, unit, n_steps)
         return state._replace(hmc=moved), Info(info.acceptance_rate, n_steps)
 
@@ -175,6 +175,6 @@ def _log_density(problem: Target) -> Callable[[jax.Array], jax.Array]:
 
 
 def _check_settings(step_size: float, target_acceptance: float) -> None:
-    """What NUTS and HMC have in common."""
+    """Check the settings that NUTS and HMC share."""
     expect_number(step_size, "step_size")
     expect_between(target_acceptance, "target_acceptance", 1)

@@ -1,6 +1,6 @@
-"""A target cut by planes in; nearly independent exact draws out, one for each trajectory.
+"""A Gaussian cut by planes in; nearly independent draws from it out, one for each exact Hamiltonian trajectory.
 
-Probit and level-set look only at the side of zero on which a labeled value lies, or at which of its fields is the
+The likelihoods of probit and level-set depend only on the sign of u (plus noise), or on which field is the
 largest, so their posteriors are Gaussians cut by planes through the origin, the walls. Hamiltonian motion under a
 Gaussian is a rotation, ``x(t) = x cos t + p sin t``: it meets every wall at a time known in closed form, and it is
 reflected or refracted there (Pakman and Paninski, 2014). There is no step size and no rejection.
@@ -22,29 +22,30 @@ from graphuq.inference.sampler import Info
 from graphuq.inference.target import Target
 from graphuq.models.base import ask, signs
 
-_JITTER = 0.2  # times differ by this share, so that no direction comes back to where it was each time
-_GROWTH = 0.25  # see `Orthant.warm_step`
-_MANY, _DENSE = 100, 10  # labels, and labels for each mode: with fewer, shorter trajectories do not pay
+_JITTER = 0.2  # relative jitter of the trajectory time, so that no direction returns to its start every time
+_GROWTH = 0.25  # target of the adaptation, see `Orthant.warm_step`
+_MANY, _DENSE = 100, 10  # labels, and labels per mode; with fewer, shortening trajectories does not pay
 _BATCH = 256  # columns of the Gram matrix computed together
-_LARGEST_GRAM = 2**30  # bytes; beyond, its columns are computed when needed
-_NEAREST = 1e-12  # a wall is never closer than this, so the sign of its value is always its side
+_LARGEST_GRAM = 2**30  # bytes; columns of a larger one are computed when needed
+_NEAREST = 1e-12  # least distance to a wall, so that the sign of a distance always tells the side
 
 
 @pytree
 class Cut:
-    """The planes ``(A x)_w = 0`` of a likelihood, x ~ N(0, I), their normals pointing to the side of the label.
+    """The walls of a likelihood, planes ``(A x)_w = 0``, x ~ N(0, I), with normals pointing to the label's side.
 
-    x = (z, eta) holds the whitened fields and, where the labels see noise, the noise; ``g_k = B z_k + noise eta_k``
-    is made unit at every node. One field: a wall for each label, ``y_j g_j``. A field for each class: a wall for
-    each label and class, ``g_c - g_k`` at the label's class c; that of k = c is none.
+    x = (z, eta) consists of the whitened fields and, if the likelihood has noise, the noise. The noisy fields
+    ``g_k = B z_k + noise eta_k`` are scaled to unit variance at every node. With one field there is a wall for
+    each label, ``y_j g_j``; with one field per class there is a wall for each label and class k, ``g_c - g_k``
+    where c is the label's class, except for k = c.
     """
 
     one: Any  # z -> u of one field at the labeled nodes
     scale: jax.Array  # (n_labeled,), one over the deviation of g; with the sign of the label if there is one field
-    noise: jax.Array | None  # standard deviation, where there is any
+    noise: jax.Array | None  # standard deviation of the noise, or None
     y: jax.Array  # (n_labeled,), classes
-    height: jax.Array  # what a wrong side costs
-    gram: jax.Array | None  # correlations of g between the labels, where they fit
+    height: jax.Array  # increase of Phi on the wrong side
+    gram: jax.Array | None  # correlations of g between the labels, or None if too large
     n_fields: int = static()
     leader_only: bool = static()
 
@@ -55,7 +56,7 @@ class Cut:
 
     @property
     def square(self) -> int:
-        """The squared length of a normal: of one unit vector, or of a difference of two."""
+        """The squared length of a normal: that of a unit vector, or of a difference of two."""
         return 1 if self.n_fields == 1 else 2
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -66,8 +67,8 @@ class Cut:
         g = self.scale * g  # (n_fields, n_labeled)
         if self.no_wall is None:
             return g[0]
-        ahead = (jnp.take_along_axis(g, self.y[None], axis=0) - g).T.ravel()
-        return jnp.where(self.no_wall, 0, ahead)  # exactly, however the difference was rounded
+        lead = (jnp.take_along_axis(g, self.y[None], axis=0) - g).T.ravel()
+        return jnp.where(self.no_wall, 0, lead)  # exactly 0 despite rounding
 
     def transpose(self, kappa: jax.Array) -> jax.Array:
         """``A^T kappa``."""
@@ -77,70 +78,70 @@ class Cut:
         return result
 
     def column(self, w: jax.Array) -> jax.Array:
-        """How a push along the normal of wall w, by which its own distance grows by one, is felt at every wall."""
+        """Changes of all distances when a move along the normal of wall w increases its own distance by one."""
         if self.n_fields == 1:
             return self._correlation(w)
         n, k = w // self.n_fields, w % self.n_fields
         c, classes = self.y[n], jnp.arange(self.n_fields)
-        grows = (self.y == c).astype(jnp.int8) - (self.y == k)  # of the label's own field
-        falls = (classes == c).astype(jnp.int8) - (classes == k)  # of the field it is compared with
-        felt = (grows[:, None] - falls[None]) * (self._correlation(n) / 2)[:, None]
-        return felt.ravel()
+        of_own = (self.y == c).astype(jnp.int8) - (self.y == k)  # change of each label's own field
+        of_other = (classes == c).astype(jnp.int8) - (classes == k)  # and of the field it is compared with
+        change = (of_own[:, None] - of_other[None]) * (self._correlation(n) / 2)[:, None]
+        return change.ravel()
 
     def rise(self, distance: jax.Array, w: jax.Array) -> jax.Array:
-        """What it costs to cross wall w from where we are; negative on the way back to the right side."""
+        """Increase of Phi when wall w is crossed from the current side; negative towards the right side."""
         cost = self.height * jnp.sign(distance[w])
         if self.n_fields == 1 or not self.leader_only:
             return cost
-        # Only the largest field counts: while another one is ahead of the label's, nothing changes here.
+        # Only the largest field counts: while a third field exceeds the label's, crossing changes nothing.
         n, k = w // self.n_fields, w % self.n_fields
         ahead = distance.reshape(-1, self.n_fields)[n] < 0
         return jnp.where(jnp.sum(ahead) - ahead[k] > 0, 0, cost)
 
     @property
     def no_wall(self) -> jax.Array | None:
-        """Where a label's field would be compared with itself."""
+        """Mask of the entries that compare a label's field with itself, or None."""
         if self.n_fields == 1:
             return None
         return (self.y[:, None] == jnp.arange(self.n_fields)).ravel()
 
     def _correlation(self, n: jax.Array) -> jax.Array:
-        """Column n of the correlations of g between labels, with the signs of one field in them."""
+        """Column n of the correlations of g between labels, with the signs of the labels if there is one field."""
         return _correlation(self, n) if self.gram is None else self.gram[n]
 
 
 class Flight(NamedTuple):
-    """A point in motion, seen from the walls."""
+    """A point in motion, in terms of its distances to the walls."""
 
-    u: jax.Array  # A x, (n_labeled,)
-    w: jax.Array  # A v, (n_labeled,)
-    kappa: jax.Array  # (n_labeled,), the pushes so far, each as it will count at the end
-    cos_left: jax.Array  # the time left, as an angle
+    u: jax.Array  # A x, (n_walls,)
+    w: jax.Array  # A v, (n_walls,)
+    kappa: jax.Array  # (n_walls,), accumulated displacement of the end point along each normal
+    cos_left: jax.Array  # cosine and sine of the time left
     sin_left: jax.Array
     n_bounces: jax.Array
 
 
 def bounce(walls: Cut, flight: Flight) -> Flight:
-    """Move to the nearest wall and through it or back from it, or to the end if that is nearer.
+    """Move to the first wall met and refract or reflect there, or to the end of the trajectory if it comes first.
 
-    ``u_j cos t + w_j sin t`` first vanishes where ``cot t = -w_j / u_j``, and cot decreases on
-    (0, pi): the largest ratio is the nearest wall. There v, the rate along the normal a_j, pays the
-    rise of Phi (which is negative on the way back to the right side), or turns round if it cannot:
+    ``u_j cos t + w_j sin t`` first vanishes where ``cot t = -w_j / u_j``, and cot decreases on (0, pi): the
+    largest ratio is the first wall met. There v, the velocity along the normal a_j, loses the kinetic energy by
+    which Phi rises (and gains it on the way back to the right side), or is reversed if it has too little:
 
         v' = sign(v) sqrt(v^2 - 2 |a_j|^2 rise)  or  v' = -v,    w' = w + A a_j (v' - v) / |a_j|^2.
 
-    The push moves the end point by ``a_j (v' - v) / |a_j|^2 sin(time left)``. Once the end is reached, nothing
-    moves any more.
+    The change of velocity moves the end point by ``a_j (v' - v) / |a_j|^2 sin(time left)``. At the end of the
+    trajectory this is the identity.
     """
     u, w, kappa, cos_left, sin_left, n_bounces = flight
     n = len(u)
-    index = jnp.arange(n, dtype=u.dtype)  # as floats: XLA has a fast maximum for these, no fast argmax
+    index = jnp.arange(n, dtype=u.dtype)  # floats: XLA has a fast maximum for these, but no fast argmax
     ratio = -w / u
     if walls.no_wall is not None:
         ratio = jnp.where(walls.no_wall, -jnp.inf, ratio)
     cot = jnp.max(ratio)
-    # Of walls met at once take those from the wrong side first. Two opposite labels on one plane then let
-    # everything pass from either side, as they should: the motion can be reversed.
+    # Of walls met simultaneously take those crossed from the wrong side first. Two opposite labels on one plane
+    # are then passed from either side, which keeps the motion reversible.
     j = jnp.max(jnp.where(ratio == cot, jnp.where(u < 0, n + index, index), 0)).astype(jnp.int32) % n
 
     hit = cot * sin_left > cos_left
@@ -148,9 +149,9 @@ def bounce(walls: Cut, flight: Flight) -> Flight:
     sin = jnp.where(hit, 1 / length, sin_left)
     cos = jnp.where(hit, cot / length, cos_left)
     v = -u[j] * length
-    left_over = v**2 - 2 * walls.square * walls.rise(u, j)
-    through = hit & (left_over > 0)
-    push = jnp.where(hit, jnp.where(through, jnp.sign(v) * jnp.sqrt(jnp.maximum(left_over, 0)), -v) - v, 0)
+    v_squared = v**2 - 2 * walls.square * walls.rise(u, j)  # behind the wall
+    through = hit & (v_squared > 0)
+    push = jnp.where(hit, jnp.where(through, jnp.sign(v) * jnp.sqrt(jnp.maximum(v_squared, 0)), -v) - v, 0)
 
     moved = _off_the_wall(u * cos + w * sin, u > 0)
     sin_after = jnp.where(hit, jnp.maximum(sin_left * cos - cos_left * sin, 0), 0)
@@ -165,22 +166,22 @@ def bounce(walls: Cut, flight: Flight) -> Flight:
 
 
 def fly(walls: Cut, u: jax.Array, w: jax.Array, time: jax.Array, max_bounces: int) -> Flight:
-    """The motion from values u and velocities w at the walls, for a time in (0, pi)."""
-    right = (u >= 0) | jnp.isinf(walls.height)  # infinite walls are never crossed but by rounding
+    """Follow the motion from distances u and velocities w, for a time in (0, pi)."""
+    right = (u >= 0) | jnp.isinf(walls.height)  # only rounding puts a point behind an infinite wall
     zero = jnp.zeros((), jnp.int32)
     start = Flight(_off_the_wall(u, right), w, jnp.zeros_like(u), jnp.cos(time), jnp.sin(time), zero)
     return jax.lax.while_loop(
         lambda flight: (flight.sin_left > 0) & (flight.n_bounces < max_bounces),
-        # Two at a time: arrays change places instead of being copied (a fifth faster on a CPU).
+        # Two bounces per iteration: buffers are swapped instead of copied (a fifth faster on a CPU).
         lambda flight: bounce(walls, bounce(walls, flight)),
         start,
     )
 
 
 class OrthantState(NamedTuple):
-    """Where a chain is, and how long its trajectories are."""
+    """Position of a chain and the adapted length of its trajectories."""
 
-    x: jax.Array  # z, and where there is noise eta behind it
+    x: jax.Array  # z, followed by eta if there is noise
     log_time: jax.Array
     n_adapted: jax.Array
 
@@ -189,17 +190,17 @@ class OrthantState(NamedTuple):
 class Orthant:
     """Exact Hamiltonian Monte Carlo for Gaussians cut by planes: probit and level-set (Sec. 3.1, 3.2).
 
-    A step scales x to a fresh length, draws a momentum, and follows the motion for a time varied by a
-    fifth. The walls pass through the origin, so length and direction are independent and the first is
-    drawn exactly. With free motion for pi/2 a draw does not depend on the one before.
+    A step scales x to a newly drawn length, draws a momentum, and follows the motion for a time jittered by a
+    fifth. Since the walls pass through the origin, length and direction of x are independent and the length can be
+    drawn exactly. Free motion for pi/2 makes independent draws.
 
     Attributes:
-        time: the length of a trajectory, in (0, 2.5]: an angle.
-        adapt: whether the warm-up may shorten it. It does so only where walls are dense, as with thousands of labels on
-            a few modes, where it pays. Elsewhere it would harm: a field held between two close walls gains nothing from
-            a longer time, but the noise that moves these walls needs all of it.
-        max_bounces: a trajectory with more is abandoned and the chain stays where it is. The reverse trajectory has as
-            many bounces, so the posterior stays invariant. It only guards against endless trajectories.
+        time: integration time of a trajectory, an angle in (0, 2.5].
+        adapt: whether the warm-up may shorten it. This is done only for dense walls, such as thousands of labels
+            on a few modes, where it pays. Elsewhere it would harm: a field confined between two close walls gains
+            nothing from a longer time, but the noise that moves these walls needs all of it.
+        max_bounces: a trajectory with more bounces is rejected. The reverse trajectory has as many, so the
+            posterior stays invariant. It only guards against endless trajectories.
     """
 
     time: float = math.pi / 2
@@ -212,33 +213,33 @@ class Orthant:
         expect_whole(self.max_bounces, "max_bounces")
 
     def prepare(self, target: Target) -> Cut:
-        """The walls of a target, with the correlations between labels where they fit."""
+        """The walls of the model, with the correlations between labels if these fit in memory."""
         model = target.model
-        offered = ask(model, "walls")
+        walls = ask(model, "walls")
         dtype = jax.tree.leaves(target.field)[0].dtype
         y, n_fields = jnp.asarray(ask(model, "y"), jnp.int32), target.field.n_fields
         return _normalized(
             Cut(
                 one=target.field.one,
                 scale=signs(y).astype(dtype) if n_fields == 1 else jnp.ones(y.shape, dtype),
-                noise=jnp.asarray(offered.noise, dtype) if offered.noise else None,
+                noise=jnp.asarray(walls.noise, dtype) if walls.noise else None,
                 y=y,
-                height=jnp.asarray(offered.height, dtype),
+                height=jnp.asarray(walls.height, dtype),
                 gram=None,
                 n_fields=n_fields,
-                leader_only=offered.leader_only,
+                leader_only=walls.leader_only,
             )
         )
 
     def init(self, key: jax.Array, z: jax.Array, problem: Cut) -> OrthantState:
-        """The first state, at z; the noise is drawn so that every label holds."""
+        """The initial state, at z; the noise is drawn such that every label is on its right side."""
         x = z
         if problem.noise is not None:
             u = problem.one(z.reshape(problem.n_fields, -1))
             if problem.n_fields == 1:
                 side = jnp.sign(problem.scale)
                 eta = side * _normal_above(key, -side * u[0] / problem.noise)
-            else:  # all but the label's are free
+            else:  # the noise of the other fields is unconstrained
                 key_own, key_others = jax.random.split(key)
                 eta = jax.random.normal(key_others, u.shape, z.dtype)
                 own = jnp.arange(problem.n_fields)[:, None] == problem.y
@@ -254,11 +255,10 @@ class Orthant:
         return state, info
 
     def warm_step(self, key: jax.Array, state: OrthantState, problem: Cut) -> tuple[OrthantState, Info]:
-        """One trajectory, after which its time follows its growth by Robbins-Monro.
+        """One trajectory, followed by a Robbins-Monro update of its time towards a growth of `_GROWTH`.
 
-        The growth is ``d log D / d log time``, D the squared distance from start to end across the
-        direction of the start. It is 2 where the motion is straight, 1 where it is a random walk, and 0
-        where a longer trajectory leads no further.
+        The growth is ``d log D / d log time``, where D is the squared distance from start to end orthogonal to the
+        start. It is 2 for straight motion, 1 for a random walk, and 0 where a longer trajectory leads no further.
         """
         state, info, growth = self._move(key, state, problem)
         if not self.adapt or len(problem.scale) < max(_MANY, _DENSE * problem.one.n_latent):
@@ -268,24 +268,24 @@ class Orthant:
         return state._replace(log_time=jnp.minimum(log_time, math.log(self.time)), n_adapted=n), info
 
     def draw(self, key: jax.Array, state: OrthantState, problem: Cut) -> jax.Array:
-        """The part z of the state."""
+        """z, without the noise."""
         return state.x[: problem.n_latent]
 
     def _move(self, key: jax.Array, state: OrthantState, problem: Cut) -> tuple[OrthantState, Info, jax.Array]:
-        """The state after one trajectory, and the growth of that trajectory."""
+        """The state after one trajectory, its `Info` and its growth."""
         n = state.x.size
-        normals = jax.random.normal(key, (2 * n + 1,), state.x.dtype)  # one call: it compiles fast
-        p, fresh, vary = normals[:n], normals[n:-1], erf(normals[-1] / math.sqrt(2))  # uniform in (-1, 1)
-        time = (1 + _JITTER * vary) * jnp.exp(state.log_time)
+        normals = jax.random.normal(key, (2 * n + 1,), state.x.dtype)  # one call compiles fast
+        p, length, uniform = normals[:n], jnp.linalg.norm(normals[n:-1]), erf(normals[-1] / math.sqrt(2))
+        time = (1 + _JITTER * uniform) * jnp.exp(state.log_time)  # uniform in (-1, 1)
 
-        x = state.x * (jnp.linalg.norm(fresh) / jnp.maximum(jnp.linalg.norm(state.x), _NEAREST))
+        x = state.x * (length / jnp.maximum(jnp.linalg.norm(state.x), _NEAREST))
         u = problem(x)
         flight = fly(problem, u, problem(p), time, self.max_bounces)
         arrived = flight.sin_left <= 0
         end = x * jnp.cos(time) + p * jnp.sin(time) + problem.transpose(flight.kappa)
 
-        across = flight.u - u * (u @ flight.u) / jnp.maximum(u @ u, _NEAREST)
-        growth = 2 * time * (across @ flight.w) / jnp.maximum(across @ across, _NEAREST)
+        orthogonal = flight.u - u * (u @ flight.u) / jnp.maximum(u @ u, _NEAREST)
+        growth = 2 * time * (orthogonal @ flight.w) / jnp.maximum(orthogonal @ orthogonal, _NEAREST)
         growth = jnp.where(arrived, jnp.clip(growth, -2, 2), -2)
         info = Info(arrived.astype(x.dtype), flight.n_bounces)
         return state._replace(x=jnp.where(arrived, end, state.x)), info, growth
@@ -293,15 +293,15 @@ class Orthant:
 
 @jax.jit
 def _normalized(walls: Cut) -> Cut:
-    """The same walls with g of deviation one at every label, and its correlations where they fit."""
+    """The same walls with g scaled to unit variance at every label, and its correlations if they fit in memory."""
     labels = jnp.arange(len(walls.scale))
 
     def deviation(n: jax.Array) -> jax.Array:
         noise = 0 if walls.noise is None else walls.noise**2
         return jnp.sqrt(jnp.square(_row(walls, n)).sum() + noise)
 
-    length = jax.lax.map(deviation, labels, batch_size=_BATCH)
-    walls = replace(walls, scale=walls.scale / jnp.where(length > 0, length, 1))
+    deviations = jax.lax.map(deviation, labels, batch_size=_BATCH)
+    walls = replace(walls, scale=walls.scale / jnp.where(deviations > 0, deviations, 1))
     if labels.size**2 * walls.scale.itemsize > _LARGEST_GRAM:
         return walls
     return replace(walls, gram=jax.lax.map(lambda n: _correlation(walls, n), labels, batch_size=_BATCH))
@@ -323,12 +323,12 @@ def _correlation(walls: Cut, n: jax.Array) -> jax.Array:
 
 
 def _off_the_wall(u: jax.Array, right: jax.Array) -> jax.Array:
-    """u on its side of zero, where rounding may have moved it across."""
+    """Move u back to its side of zero if rounding has moved it across."""
     return jnp.where(right, jnp.maximum(u, _NEAREST), jnp.minimum(u, -_NEAREST))
 
 
 def _normal_above(key: jax.Array, least: jax.Array) -> jax.Array:
-    """Standard normals above `least`, far out by the tail ``t exp(-t^2 / 2)`` that they approach there."""
+    """Draw standard normals above `least`; if `least` >= 4, from the density ``t exp(-t^2 / 2)`` they approach."""
     key_near, key_far = jax.random.split(key)
     near = jax.random.truncated_normal(key_near, jnp.minimum(least, 4), jnp.inf, least.shape, least.dtype)
     far = jnp.sqrt(least**2 + 2 * jax.random.exponential(key_far, least.shape, least.dtype))

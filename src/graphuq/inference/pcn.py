@@ -1,4 +1,4 @@
-"""Preconditioned Crank-Nicolson: Algorithms 1, 2 and 3, one sampler on any Gaussian prior."""
+"""Preconditioned Crank-Nicolson, Algorithms 1, 2 and 3: a target of any Gaussian prior in; a Markov chain out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphuq.inference.target import Target
 
 
 class PCNState(NamedTuple):
-    """Where a chain is, what Phi is there, and the step it would take."""
+    """Position of a chain, Phi there, and the adapted step size."""
 
     z: jax.Array
     potential: jax.Array
@@ -30,8 +30,8 @@ class PCN:
     algorithms differ in B alone.
 
     Attributes:
-        beta: the size of the step, in (0, 1].
-        target_acceptance: beta is moved towards this acceptance during the warm-up and then kept;
+        beta: the step size, in (0, 1].
+        target_acceptance: beta is adapted to this acceptance rate during the warm-up and then kept;
             None keeps the given beta throughout, as the paper does. 0.3 is within 2% of the best
             efficiency over a wide range for random-walk moves.
     """
@@ -45,16 +45,16 @@ class PCN:
             expect_between(self.target_acceptance, "target_acceptance", 1)
 
     def prepare(self, target: Target) -> Target:
-        """Nothing to prepare."""
+        """Return the target itself."""
         return target
 
     def init(self, key: jax.Array, z: jax.Array, problem: Target) -> PCNState:
-        """The first state, at z."""
+        """The initial state, at z."""
         log_beta = jnp.log(jnp.asarray(self.beta, z.dtype))
         return PCNState(z, problem.potential(z), log_beta, jnp.zeros((), z.dtype))
 
     def step(self, key: jax.Array, state: PCNState, problem: Target) -> tuple[PCNState, Info]:
-        """One step with beta as it is (lines 5 to 7)."""
+        """One step with fixed beta (lines 5 to 7)."""
         key_xi, key_accept = jax.random.split(key)
         beta = jnp.exp(state.log_beta)
         xi = jax.random.normal(key_xi, state.z.shape, state.z.dtype)
@@ -67,16 +67,16 @@ class PCN:
         return state._replace(z=z, potential=potential), Info(acceptance, jnp.ones((), jnp.int32))
 
     def warm_step(self, key: jax.Array, state: PCNState, problem: Target) -> tuple[PCNState, Info]:
-        """One step, after which log beta follows the acceptance by Robbins-Monro."""
+        """One step, followed by a Robbins-Monro update of log beta."""
         state, info = self.step(key, state, problem)
         if self.target_acceptance is None:
             return state, info
         n = state.n_adapted + 1
-        # Gains n^-0.6 forget the start yet settle; beta = 1 is an independent draw from the prior.
+        # Gains n^-0.6 forget the initial beta yet converge; beta = 1 proposes independent draws from the prior.
         log_beta = state.log_beta + n**-0.6 * (info.acceptance - self.target_acceptance)
         log_beta = jnp.clip(log_beta, jnp.log(1e-4), 0.0)
         return state._replace(log_beta=log_beta, n_adapted=n), info
 
     def draw(self, key: jax.Array, state: PCNState, problem: Target) -> jax.Array:
-        """The state itself."""
+        """The position."""
         return state.z

@@ -1,4 +1,4 @@
-"""Any sampler, run on the posterior relative to a Gaussian close to it instead of the prior."""
+"""A sampler and a Gaussian close to the posterior in; the sampler with the Gaussian in place of the prior out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphuq.inference.sampler import Info, Sampler
 from graphuq.inference.target import Target
 from graphuq.models.base import ask, offers
 
-_LARGEST = 5000  # coordinates: beyond, factoring the reference takes minutes
+_LARGEST = 5000  # coordinates; with more, factoring the reference takes minutes
 
 
 @pytree
@@ -27,7 +27,7 @@ class RelativeTarget:
 
         potential(zeta) = Phi(B m + B L zeta) + (|m + L zeta|^2 - |m|^2 - |zeta|^2) / 2.
 
-    L = U diag(scale) with U orthogonal, so that the Gaussian terms cost O(n_latent).
+    L = U diag(scale) with U orthogonal, which makes the Gaussian terms O(n_latent).
     """
 
     offset: jax.Array  # B m
@@ -53,27 +53,27 @@ class RelativeTarget:
         return self.slope @ zeta + jnp.square(self.scale * zeta).sum() / 2
 
     def potential(self, zeta: jax.Array) -> jax.Array:
-        """The formula above, a number."""
+        """``potential(zeta)`` as above, a scalar."""
         phi = self.phi(self.field(zeta)) if self.reduced is None else self.reduced(zeta)
         return phi + self.prior_energy(zeta) - zeta @ zeta / 2
 
 
 @pytree
-class _Moved:
-    """A function of z as one of zeta."""
+class _InReference:
+    """A function of z expressed as a function of zeta."""
 
     function: Any
     mean: jax.Array  # m
     factor: jax.Array  # L
 
     def __call__(self, zeta: jax.Array) -> jax.Array:
-        """At ``z = m + L zeta``."""
+        """Evaluate at ``z = m + L zeta``."""
         return self.function(self.mean + self.factor @ zeta)
 
 
 @pytree
 class ReferencedProblem:
-    """What the inner sampler works on, and the way back to z."""
+    """The prepared problem of the inner sampler, and the map from zeta back to z."""
 
     inner: Any
     mean: jax.Array  # m
@@ -85,14 +85,14 @@ class ReferencedProblem:
 class Referenced:
     """Run `inner` with a Gaussian N(m, S) close to the posterior in place of the prior.
 
-    In the coordinates zeta of ``z = m + L zeta``, ``L L^T = S``, the posterior is close to N(0, I),
-    which is what pCN proposes from: with many labels it accepts nearly every step at beta = 1.
-    The draws are exact whatever the Gaussian is; a poor one only makes them slow.
+    In the coordinates zeta of ``z = m + L zeta``, ``L L^T = S``, the posterior is close to N(0, I), which pCN
+    proposes from: with many labels it accepts nearly every step at beta = 1. The chain leaves the posterior
+    invariant for any Gaussian; a poor one only makes it slow.
 
     Attributes:
         inner: any sampler that uses only `potential` and `n_latent` of its target.
-        reference: N(m, S) on z; by default the one that the model offers, or that of expectation propagation. For your
-            own model give one, for example a Laplace approximation.
+        reference: N(m, S) on z; by default that of the model, or of expectation propagation. A custom model needs
+            one, for example a Laplace approximation.
     """
 
     inner: Sampler = field(default_factory=PCN)
@@ -114,7 +114,7 @@ class Referenced:
         one, n_fields = target.field.one, target.field.n_fields
         dense = np.asarray(one(jnp.eye(one.n_latent, dtype=dtype)).T, float)
         reference = _close_gaussian(target.model, dense) if self.reference is None else self.reference
-        dense = np.kron(np.eye(n_fields), dense)  # z holds one field after another
+        dense = np.kron(np.eye(n_fields), dense)  # z concatenates the fields
         if reference.mean.shape != (n_latent,) or reference.factor.shape != (n_latent, n_latent):
             raise ValueError(
                 f"The reference has shapes {reference.mean.shape} and {reference.factor.shape}; z has {n_latent} "
@@ -128,11 +128,14 @@ class Referenced:
         def cast(x: NDArray[Any]) -> jax.Array:
             return jnp.asarray(x, dtype)
 
+        reduced = target.reduced
+        if reduced is not None:
+            reduced = _InReference(reduced, cast(reference.mean), cast(factor))
         relative = RelativeTarget(
             offset=cast(dense @ reference.mean),
             matrix=cast(dense @ factor),
             phi=target.phi,
-            reduced=None if target.reduced is None else _Moved(target.reduced, cast(reference.mean), cast(factor)),
+            reduced=reduced,
             slope=cast(factor.T @ reference.mean),
             scale=cast(scale),
             n_fields=n_fields,
@@ -141,13 +144,13 @@ class Referenced:
         return ReferencedProblem(inner.prepare(relative), cast(reference.mean), cast(rotation), cast(scale))
 
     def init(self, key: jax.Array, z: jax.Array, problem: ReferencedProblem) -> Any:
-        """The first state, at z or as far towards it as the reference reaches.
+        """The initial state, at z, or shrunk towards m to the typical radius of the reference.
 
-        Far outside, the posterior outweighs the reference so much that no step back is accepted.
+        Far outside, the ratio of posterior to reference is so large that no step back would be accepted.
         """
         zeta = problem.rotation.T @ (z - problem.mean) / problem.scale
-        reach = jnp.sqrt(zeta.size / jnp.maximum(zeta @ zeta, zeta.size))
-        return self.inner.init(key, reach * zeta, problem.inner)
+        shrink = jnp.sqrt(zeta.size / jnp.maximum(zeta @ zeta, zeta.size))
+        return self.inner.init(key, shrink * zeta, problem.inner)
 
     def warm_step(self, key: jax.Array, state: Any, problem: ReferencedProblem) -> tuple[Any, Info]:
         """One step of the inner sampler's warm-up."""
@@ -164,9 +167,10 @@ class Referenced:
 
 
 def _close_gaussian(model: Any, matrix: NDArray[np.float64]) -> Gaussian:
-    """A Gaussian close to the posterior of z, u = B z; however close it is, the draws will be exact."""
+    """A Gaussian close to the posterior of z, u = B z: the model's own, or that of expectation propagation."""
+    gaussian: Gaussian
     if not offers(model, "reference") and offers(model, "sites"):
-        found: Gaussian = ask(model, "sites").fit(matrix).gaussian()
-        return found
-    given: Gaussian = ask(model, "reference", matrix)
-    return given
+        gaussian = ask(model, "sites").fit(matrix).gaussian()
+    else:
+        gaussian = ask(model, "reference", matrix)
+    return gaussian

@@ -15,19 +15,19 @@ from graphuq.inference.target import Target
 
 
 class TemperedState(NamedTuple):
-    """The replicas of one chain, one for each rung of the ladder, the target's last."""
+    """The replicas of one chain, one per rung of the ladder; the last one samples the target."""
 
     z: jax.Array  # (n_rungs, n_latent)
     potential: jax.Array  # (n_rungs,), not tempered
     gradient: jax.Array  # (n_rungs, n_latent), not tempered
     ladder: jax.Array  # (n_rungs,), the powers t, from 0 to 1
     log_step: jax.Array  # (n_rungs,)
-    rejection: jax.Array  # (n_rungs - 1,), summed over the current round of the warm-up
+    rejection: jax.Array  # (n_rungs - 1,), of exchanges, summed over the current round of the warm-up
     n_steps: jax.Array
 
 
 class Phase(NamedTuple):
-    """Where a replica is on its trajectory."""
+    """Position and momentum of a replica on its trajectory, with the potential and its gradient there."""
 
     z: jax.Array
     momentum: jax.Array
@@ -37,26 +37,26 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True)
 class Tempered:
-    """Replicas on a ladder from the standard normal to the target, which swap places.
+    """Parallel tempering: replicas on a ladder from the standard normal to the target exchange places.
 
         rung k has the law  exp(-t_k potential(z)) N(dz; 0, I),    0 = t_0 < ... < t_K = 1.
 
-    At t = 0 there is one mode and every move makes a nearly independent draw. These draws climb the ladder and reach
-    each mode in proportion to its probability, however high the barriers between modes.
+    At t = 0 there is one mode and every move makes a nearly independent draw. These draws climb the ladder and
+    reach each mode in proportion to its probability, however high the barriers between modes.
 
-    A step moves every replica by one trajectory, then offers an exchange to every second pair of
-    neighbors. Even and odd pairs take turns, which carries replicas up and down the ladder instead of
-    letting them diffuse (Syed, Bouchard-Cote, Deligiannidis and Doucet 2022). The ladder and the sizes
-    of the moves are adapted in the warm-up alone.
+    A step moves every replica by one Hamiltonian trajectory, then proposes to exchange every second pair of
+    neighbors. Even and odd pairs alternate, which carries replicas up and down the ladder instead of letting them
+    diffuse (Syed, Bouchard-Cote, Deligiannidis and Doucet 2022). The ladder and the step sizes are adapted in the
+    warm-up only.
 
-    The standard normal is the prior, or, inside `Referenced`, a Gaussian close to the posterior: the
-    closer it is, the fewer rungs are needed.
+    The standard normal is the prior or, inside `Referenced`, a Gaussian close to the posterior: the closer it is,
+    the fewer rungs are needed.
 
     Attributes:
-        n_rungs: replicas of a chain. About twice the number of rejections on the way up the ladder is best: add rungs
-            if the exchange rate (the reported acceptance) falls below a third.
+        n_rungs: replicas per chain. About twice the expected number of rejected exchanges along the ladder is
+            best: add rungs if the exchange rate (the reported acceptance) falls below a third.
         n_leapfrog: gradient evaluations in one trajectory.
-        target_acceptance: the acceptance that trajectories move towards in the warm-up, in (0, 1).
+        target_acceptance: acceptance rate of trajectories that the warm-up adapts the step sizes to, in (0, 1).
     """
 
     n_rungs: int = 20
@@ -69,17 +69,17 @@ class Tempered:
         expect_between(self.target_acceptance, "target_acceptance", 1)
 
     def prepare(self, target: Target) -> Target:
-        """Nothing to prepare."""
+        """Return the target itself."""
         return target
 
     def init(self, key: jax.Array, z: jax.Array, problem: Target) -> TemperedState:
-        """The first state: all replicas at z."""
+        """The initial state: all replicas at z."""
         potential, gradient = jax.value_and_grad(problem.potential)(z)
         return TemperedState(
             z=jnp.tile(z, (self.n_rungs, 1)),
             potential=jnp.tile(potential, self.n_rungs),
             gradient=jnp.tile(gradient, (self.n_rungs, 1)),
-            # The law changes fastest near t = 0, where the potential is largest.
+            # Dense near t = 0, where the potential is largest and the law changes fastest.
             ladder=jnp.linspace(0, 1, self.n_rungs, dtype=z.dtype) ** 3,
             log_step=jnp.full(self.n_rungs, self._max_log_step, z.dtype),
             rejection=jnp.zeros(self.n_rungs - 1, z.dtype),
@@ -87,55 +87,55 @@ class Tempered:
         )
 
     def step(self, key: jax.Array, state: TemperedState, problem: Target) -> tuple[TemperedState, Info]:
-        """Move every replica, then offer exchanges."""
+        """Move every replica, then propose exchanges."""
         state, _, exchange = self._advance(key, state, problem)
         return state, self._info(exchange)
 
     def warm_step(self, key: jax.Array, state: TemperedState, problem: Target) -> tuple[TemperedState, Info]:
-        """One step, after which step sizes follow the acceptance, and the ladder the exchanges."""
+        """One step, followed by a Robbins-Monro update of the step sizes and, after each round, of the ladder."""
         state, acceptance, exchange = self._advance(key, state, problem)
         n = state.n_steps
-        # Gains n^-0.6 forget the start yet settle.
+        # Gains n^-0.6 forget the initial step sizes yet converge.
         log_step = state.log_step + n.astype(state.z.dtype) ** -0.6 * (acceptance - self.target_acceptance)
         state = state._replace(
             log_step=jnp.minimum(log_step, self._max_log_step), rejection=state.rejection + 1 - exchange
         )
-        # Rounds double in length: each ladder is judged by twice the steps of the one before.
+        # Rounds double in length: rejections on each ladder are averaged over twice the steps of the one before.
         end_of_round = (n & (n - 1)) == 0
         return jax.lax.cond(end_of_round, _respace, lambda state: state, state), self._info(exchange)
 
     def draw(self, key: jax.Array, state: TemperedState, problem: Target) -> jax.Array:
-        """The replica whose law is the target."""
+        """The replica at t = 1, whose law is the target."""
         return state.z[-1]
 
     @property
     def _max_log_step(self) -> float:
-        """A trajectory turns by a quarter at most, after which N(0, I) has forgotten where it was."""
+        """Limits a trajectory to a quarter turn, which makes independent draws of N(0, I)."""
         return log(pi / 2 / self.n_leapfrog)
 
     def _advance(
         self, key: jax.Array, state: TemperedState, problem: Target
     ) -> tuple[TemperedState, jax.Array, jax.Array]:
-        """The state after, the acceptance of each move, and that of each exchange, offered or not."""
+        """The next state, the acceptance of each move, and that of each exchange, whether proposed or not."""
         key_momentum, key_uniform = jax.random.split(key)
         momentum = jax.random.normal(key_momentum, state.z.shape, state.z.dtype)
-        varied, move, swap = jax.random.uniform(key_uniform, (3, self.n_rungs), state.z.dtype)
+        jitter, move, swap = jax.random.uniform(key_uniform, (3, self.n_rungs), state.z.dtype)
 
-        # Varied by a fifth (Neal 2011), for no direction to come back to where it was at every step.
-        step = jnp.exp(state.log_step) * (0.8 + 0.4 * varied)
+        # Jitter of a fifth (Neal 2011), so that no direction returns to its start at every step.
+        step = jnp.exp(state.log_step) * (0.8 + 0.4 * jitter)
         before = Phase(state.z, momentum, state.potential, state.gradient)
         after = jax.vmap(self._trajectory, in_axes=(0, 0, 0, None))(before, state.ladder, step, problem)
         gain = jax.vmap(_energy)(before, state.ladder) - jax.vmap(_energy)(after, state.ladder)
-        # Not finite: the step was far too long.
+        # Not finite if the step size was far too large.
         acceptance = jnp.where(jnp.isfinite(gain), jnp.exp(jnp.minimum(gain, 0)), 0)
-        moved = jax.vmap(lambda yes, new, old: jax.tree.map(lambda a, b: jnp.where(yes, a, b), new, old))(
+        moved = jax.vmap(lambda accept, new, old: jax.tree.map(lambda a, b: jnp.where(accept, a, b), new, old))(
             move < acceptance, after, before
         )
 
         exchange = exchange_probability(state.ladder, moved.potential)
-        offered = jnp.arange(self.n_rungs - 1) % 2 == state.n_steps % 2
-        taken = offered & (swap[1:] < exchange)
-        order = jnp.arange(self.n_rungs) + jnp.append(taken, False) - jnp.append(False, taken)
+        proposed = jnp.arange(self.n_rungs - 1) % 2 == state.n_steps % 2
+        accepted = proposed & (swap[1:] < exchange)
+        order = jnp.arange(self.n_rungs) + jnp.append(accepted, False) - jnp.append(False, accepted)
         state = state._replace(
             z=moved.z[order],
             potential=moved.potential[order],
@@ -145,16 +145,16 @@ class Tempered:
         return state, acceptance, exchange
 
     def _trajectory(self, start: Phase, t: jax.Array, step: jax.Array, problem: Target) -> Phase:
-        """Hamiltonian motion of one replica: kicks by ``t grad potential``, exact turns for N(0, I) between."""
+        """Hamiltonian trajectory of one replica: kicks by ``t grad potential`` and exact rotations for N(0, I)."""
         cos, sin = jnp.cos(step), jnp.sin(step)
 
-        def leap(_: int, at: Phase) -> Phase:
+        def leapfrog(_: int, at: Phase) -> Phase:
             momentum = at.momentum - step / 2 * t * at.gradient
             z, momentum = cos * at.z + sin * momentum, cos * momentum - sin * at.z
             potential, gradient = jax.value_and_grad(problem.potential)(z)
             return Phase(z, momentum - step / 2 * t * gradient, potential, gradient)
 
-        return jax.lax.fori_loop(0, self.n_leapfrog, leap, start)
+        return jax.lax.fori_loop(0, self.n_leapfrog, leapfrog, start)
 
     def _info(self, exchange: jax.Array) -> Info:
         return Info(exchange.mean(), jnp.asarray(self.n_rungs * self.n_leapfrog, jnp.int32))
@@ -166,17 +166,17 @@ def exchange_probability(ladder: jax.Array, potential: jax.Array) -> jax.Array:
 
 
 def _energy(at: Phase, t: jax.Array) -> jax.Array:
-    """Minus the log density of a replica and its momentum."""
+    """Minus the log joint density of a replica and its momentum."""
     return t * at.potential + at.z @ at.z / 2 + at.momentum @ at.momentum / 2
 
 
 def _respace(state: TemperedState) -> TemperedState:
-    """Move the rungs to where each pair of neighbors would have been rejected as often as any other.
+    """Move the rungs so that all pairs of neighbors have about the same rejection rate.
 
-    The rejections summed up the ladder are a length along the path (Syed et al. 2022, Algorithm 2);
-    rungs are set at equal distances.
+    The cumulative rejections are a length along the path (Syed et al. 2022, Algorithm 2); rungs are placed at
+    equal distances.
     """
-    # A little is added for the length to grow even where nothing was rejected.
+    # A small constant keeps the length strictly increasing where nothing was rejected.
     length = jnp.append(0, jnp.cumsum(state.rejection + 1e-3 * (1 + state.rejection.sum())))
     ladder = jnp.interp(jnp.linspace(0, length[-1], length.size), length, state.ladder)
     ladder = ladder.at[-1].set(1)
