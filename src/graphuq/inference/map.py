@@ -1,10 +1,10 @@
-"""From a prior and a model to the most probable u: the minimizer of J(u) = <u, P u>/2 + Phi(u; y) (Sec. 4.4).
+"""A prior and a model in; the MAP estimate of u, the minimizer of J(u) = <u, P u>/2 + Phi(u; y) (Sec. 4.4), out.
 
-Two methods. Gradient flow is Algorithm 4, for any model with a gradient.
-Newton is for a model that declares its Phi convex, as probit does: J then has one minimizer.
+There are two methods: gradient flow, Algorithm 4, for any model with a gradient; and Newton for models that
+declare their Phi convex, such as probit, where the minimizer of J is unique.
 
-Both stop by the whitened gradient as a share of the whitened u, ``|C^(1/2) grad J| / |C^(-1/2) u|``.
-It has no units, and where Phi is convex it bounds the relative distance to the mode in that norm.
+Both stop by the relative whitened gradient ``|C^(1/2) grad J| / |C^(-1/2) u|``. It is dimensionless and, for
+convex Phi, bounds the relative distance to the mode in that norm.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """A minimizer of J, and how well it was found.
+    """A minimizer of J and how accurate it is.
 
     Attributes:
-        u: the mode at all nodes, shape (n_nodes,), or (n_nodes, n_fields) if there are several fields.
+        u: the mode at all nodes, shape (n_nodes,), or (n_nodes, n_fields) with several fields.
         energy: ``J(u)``.
         gradient_norm: ``|C^(1/2) grad J(u)| / |C^(-1/2) u|``, zero at a stationary point.
-        n_steps: steps taken, rejected ones included.
+        n_steps: steps taken, including rejected ones.
         converged: whether `gradient_norm` met the tolerance.
         message: the outcome in one sentence.
     """
@@ -62,22 +62,22 @@ def find_mode(
     tolerance: float = 1e-6,
     seed: int = 0,
 ) -> Any:
-    """The minimizer of ``J(u) = <u, P u>/2 + Phi(u; y)``, or one of them where J is not convex: a `Mode`.
+    """Find a minimizer of ``J(u) = <u, P u>/2 + Phi(u; y)``, unique if J is convex; returns a `Mode`.
 
-    Of a list of models, trials with different labels, starts, or both, a list of modes.
+    A list of models (trials with different labels, starts or both) returns a list of modes.
 
     Args:
         prior: the Gaussian N(0, C); P is the inverse of C on its support.
-        model: `Probit`, `GinzburgLandau`, or your own with a smooth `phi`; or a list of such models.
-        method: "gradient_flow", "newton" (convex Phi only), or "auto": Newton where possible, else the flow.
-        start: where the flow starts: "zero", "random" (a draw from the prior, another for each trial), or u at all
-            nodes, perhaps of each trial. Newton starts at zero: the mode of probit is unique.
-        beta: a fixed step of the flow, as in the paper. By default the first step is one over a bound
-            on the curvature of Phi, which does not depend on the graph, and later ones follow the
-            curvature met on the way (Barzilai and Borwein). Either is halved where J would rise.
+        model: `Probit`, `GinzburgLandau`, or a custom model with a smooth `phi`; or a list of such models.
+        method: "gradient_flow", "newton" (convex Phi only), or "auto": Newton if possible, otherwise the flow.
+        start: where the flow starts: "zero", "random" (an independent draw from the prior for each trial), or u at
+            all nodes, the same for all trials or one for each. Newton starts at zero.
+        beta: a fixed step size of the flow, as in the paper. By default the first step size is one over a bound
+            on the curvature of Phi, which does not depend on the graph, and later ones are those of
+            Barzilai and Borwein. Either is halved where J would rise.
         n_steps: the largest number of steps.
-        tolerance: stop when the relative whitened gradient is this small.
-        seed: for the random start.
+        tolerance: stop when the relative whitened gradient is at most this.
+        seed: seed of the random start.
     """
     models: Any = model if isinstance(model, list | tuple) else [model]
     _check_models(prior, models)
@@ -96,11 +96,11 @@ def find_mode(
     if method == "auto":
         method = "newton" if convex and default else "gradient_flow"
     if method == "newton":
-        found = [newton(prior, model, n_steps, tolerance) for model in models]
+        results = [newton(prior, model, n_steps, tolerance) for model in models]
     else:
         trials = zip(models, _starts(prior, models, start, seed), strict=True)
-        found = [_gradient_flow(prior, model, u, beta, n_steps, tolerance) for model, u in trials]
-    modes = [_mode(*result, tolerance, method) for result in found]
+        results = [_gradient_flow(prior, model, u, beta, n_steps, tolerance) for model, u in trials]
+    modes = [_mode(*result, tolerance, method) for result in results]
     failed = [mode for mode in modes if not mode.converged]
     if failed:
         warn(f"{len(failed)} of {len(modes)} modes: {failed[0].message}")
@@ -108,16 +108,16 @@ def find_mode(
 
 
 class _State(NamedTuple):
-    """Where a flow is: ``u = Q a + (I - Q Q^T) h``, h at the nodes that the model sees.
+    """State of the flow: ``u = Q a + (I - Q Q^T) h``, with h nonzero only at the nodes that the model sees.
 
-    h carries the directions outside the modes, and stays zero where the prior has no tail.
+    h represents the component of u outside the modes; it stays zero if the prior has no tail.
     """
 
     a: jax.Array  # coefficients on the modes, (n_modes,)
     h: jax.Array  # (n_seen,)
     h_modes: jax.Array  # Q^T h, (n_modes,)
     gradient: jax.Array  # of Phi at the seen nodes, (n_seen,)
-    gradient_modes: jax.Array  # Q^T of it, (n_modes,)
+    gradient_modes: jax.Array  # Q^T gradient, (n_modes,)
     energy: jax.Array
     norm: jax.Array
     beta: jax.Array
@@ -137,7 +137,7 @@ def _flow(
     """Algorithm 4: ``a_j <- (a_j - beta <q_j, grad Phi(u)>) / (1 + beta / v_j)``.
 
     For the paper's priors the precision is ``1 / v_j = lambda_j / c``; the text prints ``c lambda_j``.
-    The tail takes the same step with its one variance. Only u at the seen nodes is ever formed.
+    The tail takes the same step with its own variance. u is only ever computed at the seen nodes.
     """
     adapt, n_steps, tolerance = settings
     variances = variances[:, None]
@@ -164,13 +164,13 @@ def _flow(
             shrink * (old.a - old.beta * old.gradient_modes),  # lines 3 and 4
             shrink_tail * (old.h - old.beta * old.gradient),
             shrink_tail * (old.h_modes - old.beta * old.gradient_modes),
-            jnp.minimum(2 * old.beta, first_beta),  # a fixed step that was halved comes back
+            jnp.minimum(2 * old.beta, first_beta),  # a fixed step size recovers after being halved
             old.n_steps + 1,
         )
         new = new._replace(beta=jnp.where(adapt, _barzilai_borwein(old, new), new.beta))
         lower = new.energy <= old.energy + ROUNDING * (1 + jnp.abs(old.energy))
-        stay = old._replace(beta=old.beta / 2, n_steps=new.n_steps)
-        return jax.tree.map(lambda moved, stayed: jnp.where(lower, moved, stayed), new, stay)
+        rejected = old._replace(beta=old.beta / 2, n_steps=new.n_steps)
+        return jax.tree.map(lambda x, y: jnp.where(lower, x, y), new, rejected)
 
     def unfinished(state: _State) -> jax.Array:
         return (state.n_steps < n_steps) & ~(state.norm <= tolerance)
@@ -180,9 +180,9 @@ def _flow(
 
 
 def _barzilai_borwein(old: _State, new: _State) -> jax.Array:
-    """One over the curvature of Phi along the last step: ``|du|^2 / <du, d grad Phi>``.
+    """Step size by the curvature of Phi along the last step: ``|du|^2 / <du, d grad Phi>``.
 
-    It may change ten-fold at a step, which also says what to do where the curvature is negative.
+    It changes by at most a factor of ten per step, and grows by that factor if the curvature is negative.
     """
     a, h, h_modes, gradient, gradient_modes = (new[i] - old[i] for i in range(5))
     squared = _dot(a, a) + _dot(h, h) - _dot(h_modes, h_modes)
@@ -192,7 +192,7 @@ def _barzilai_borwein(old: _State, new: _State) -> jax.Array:
 
 
 def _dot(x: jax.Array, y: jax.Array) -> jax.Array:
-    """The inner product over nodes, or modes, and fields."""
+    """Inner product over nodes, or modes, and fields."""
     return jnp.sum(x * y)
 
 
@@ -200,12 +200,12 @@ def _gradient_flow(
     prior: GaussianPrior, model: Model, u: Array, beta: float | None, n_steps: int, tolerance: float
 ) -> tuple[Array, float, float, int]:
     """Algorithm 4 from u, shape (n_nodes, n_fields)."""
-    every = offer(model, "sees_all_nodes")
-    seen = slice(None) if every else model.nodes
+    sees_all = offer(model, "sees_all_nodes")
+    seen = slice(None) if sees_all else model.nodes
     vectors = prior.vectors[seen]
     a = prior.vectors.T @ u  # (n_modes, n_fields)
     h = np.zeros((len(vectors), u.shape[1]))
-    if every and prior.tail_variance > 0:  # elsewhere this part of u decays to zero, so it starts there
+    if sees_all and prior.tail_variance > 0:  # at unseen nodes this part decays to zero, so it starts there
         h = u - prior.vectors @ a
     start = (a * (prior.variances > 0)[:, None], h)
     first_beta = 1 / curvature(model).bound if beta is None else float(beta)
@@ -219,7 +219,7 @@ def _gradient_flow(
 
 
 def _check_models(prior: GaussianPrior, models: Sequence[Model]) -> None:
-    """Refuse models without a mode, and those that have no common shape."""
+    """Refuse models without a mode, and models with different numbers of fields."""
     if not models:
         raise ValueError("No models: give at least one.")
     for model in models:
@@ -245,16 +245,16 @@ def _starts(prior: GaussianPrior, models: Sequence[Model], start: Any, seed: int
             return np.zeros(shape)
         raise ValueError(f"start must be 'zero', 'random' or an array, got {start!r}.")
     u = expect_numbers(start, "start")
-    told = shape[:2] if n_fields == 1 else shape
-    if u.shape not in (told, told[1:]):
-        raise ValueError(f"start must have shape {told[1:]} or {told}, got {u.shape}.")
+    expected = shape[:2] if n_fields == 1 else shape
+    if u.shape not in (expected, expected[1:]):
+        raise ValueError(f"start must have shape {expected[1:]} or {expected}, got {u.shape}.")
     if not np.isfinite(u).all():
         raise ValueError("start must be finite at every node.")
     return np.broadcast_to(u[..., None] if n_fields == 1 else u, shape)
 
 
 def _mode(u: Array, energy: float, norm: float, n_steps: int, tolerance: float, method: str) -> Mode:
-    """The result, with its sentence."""
+    """Build the `Mode` with its message."""
     converged = norm <= tolerance
     steps = f"{n_steps} steps of {method.replace('_', ' ')}"
     if converged:
