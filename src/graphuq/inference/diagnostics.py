@@ -1,4 +1,4 @@
-"""Have the chains converged? Draws of shape (chains, draws, quantities) in; R-hat and ESS out (by ArviZ)."""
+"""Convergence diagnostics: draws of shape (chains, draws, quantities) in; R-hat and ESS (by ArviZ) out."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# Vehtari, Gelman, Simpson, Carpenter, Buerkner (2021) ask for R-hat under 1.01 and 400 effective draws;
-# 1.05 is where averages over chains start to mean little.
+# Vehtari, Gelman, Simpson, Carpenter, Buerkner (2021) recommend R-hat below 1.01 and 400 effective draws; above
+# 1.05 averages over chains mean little.
 R_HAT_LIMIT = 1.05
 ESS_LIMIT = 100.0
-# One more move that leaves the posterior as it is changes no probability of a class by more than this.
+# Largest change of a class probability by one further posterior-invariant move, see `contradictions.missed`.
 SHIFT_LIMIT = 0.01
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Convergence of some quantities, one entry each.
+    """Convergence diagnostics of several monitored quantities, one entry each.
 
     Attributes:
-        r_hat, ess_bulk, ess_tail: of each quantity.
-        names: what it is.
-        nodes: where, -1 for nowhere.
-        shift: by how much one more move across contradictory labels would change the probability of a class, and at
-            which node; see `contradictions.missed`.
+        r_hat, ess_bulk, ess_tail: diagnostics of each quantity.
+        names: name of each quantity.
+        nodes: node of each quantity, -1 if it belongs to none.
+        shift: change of a class probability by one further move across contradictory labels, and the node of the
+            largest change; see `contradictions.missed`.
     """
 
     r_hat: Array
@@ -44,7 +44,7 @@ class Diagnostics:
 
     @property
     def worst_ess(self) -> float:
-        """The smallest effective sample size, of bulk and tail."""
+        """The smallest effective sample size, over bulk and tail."""
         return float(min(self.ess_bulk.min(), self.ess_tail.min()))
 
     @property
@@ -54,7 +54,7 @@ class Diagnostics:
 
     @property
     def balanced(self) -> bool:
-        """Whether the chains have reached all parts of the posterior where labels contradict each other."""
+        """Whether the chains cover all parts of the posterior around contradictory labels."""
         return self.shift[0] <= SHIFT_LIMIT
 
     def __str__(self) -> str:
@@ -89,10 +89,10 @@ def diagnose(
     *,
     shift: tuple[float, int] = (0.0, -1),
 ) -> Diagnostics:
-    """R-hat (rank-normalized, split), bulk and tail ESS of draws of shape (chains, draws, quantities).
+    """Rank-normalized split R-hat, bulk and tail ESS of draws of shape (chains, draws, quantities).
 
-    What takes few values, as the side of a label does, is judged by the classical R-hat too: ranks of ties hide
-    that chains disagree.
+    R-hat is the larger of the rank-normalized and the classical one: for quantities with few distinct values, such
+    as the side of a label, tied ranks hide disagreement between chains.
     """
     names = [str(k) for k in range(draws.shape[2])] if names is None else names
     nodes = np.full(draws.shape[2], -1) if nodes is None else nodes
@@ -109,16 +109,16 @@ def diagnose(
         tail = np.asarray(array_stats.ess(draws, **axes, method="tail", prob=(0.05, 0.95)), dtype=float)
     classical = split_r_hat(draws)
     r_hat = np.fmax(r_hat, classical)
-    # Chains that never moved have no variance: they have not agreed on anything.
-    still = np.ptp(draws, axis=1).max(axis=0) == 0
-    r_hat[still], bulk[still], tail[still] = np.inf, 0.0, 0.0
-    # Quantiles of few values may all be one: then the tails say nothing, and the bulk stands for them.
+    # Chains that never moved have no variance; this is not agreement.
+    stuck = np.ptp(draws, axis=1).max(axis=0) == 0
+    r_hat[stuck], bulk[stuck], tail[stuck] = np.inf, 0.0, 0.0
+    # With few distinct values the quantiles can coincide and the tail ESS is undefined: fall back to the bulk ESS.
     tail = np.where(np.isnan(tail), bulk, tail)
     return Diagnostics(r_hat, bulk, tail, names, nodes, shift)
 
 
 def split_r_hat(draws: NDArray[Any]) -> Array:
-    """The classical R-hat of half chains: a quick look while a run goes on; `diagnose` is the judge."""
+    """Classical split R-hat, a cheap indicator during a run; `diagnose` decides on convergence."""
     half = draws.shape[1] // 2
     if half < 2:
         return np.full(draws.shape[2:], np.nan)
@@ -131,23 +131,23 @@ def split_r_hat(draws: NDArray[Any]) -> Array:
 
 
 def batch_starts(n_draws: int) -> tuple[int, ...]:
-    """Where the batches of a chain begin: about sqrt(draws) of them, of nearly equal length."""
+    """First draws of the batches of a chain: about sqrt(draws) batches of nearly equal length."""
     n_batches = max(1, int(np.sqrt(n_draws)))
     return tuple(int(start) for start in np.linspace(0, n_draws, n_batches, endpoint=False))
 
 
 def standard_error(draws: NDArray[Any]) -> Array:
-    """Monte-Carlo error of the mean of draws of shape (chains, draws, quantities), by batch means.
+    """Monte-Carlo standard error of the mean of draws of shape (chains, draws, quantities), by batch means.
 
-    The spread of all batch means, between and within chains, gives the error. It costs one pass, so it
-    serves every node of a large graph.
+    Estimated from the spread of all batch means, between and within chains, in one pass: cheap enough for every
+    node of a large graph.
     """
     starts = batch_starts(draws.shape[1])
     return error_of_batches(np.add.reduceat(draws, starts, axis=1, dtype=float), starts, draws.shape[1])
 
 
 def error_of_batches(sums: NDArray[Any], starts: tuple[int, ...], n_draws: int) -> Array:
-    """The same from the sums over batches, shape (chains, batches, ...)."""
+    """`standard_error` from the sums over batches, shape (chains, batches, ...)."""
     lengths = np.diff([*starts, n_draws]).reshape(-1, *(1,) * (sums.ndim - 2))
     means = np.concatenate(sums / lengths)
     if len(means) < 2:

@@ -1,4 +1,4 @@
-"""A prior and a label model in; exact draws in milliseconds out, where expectation propagation fits well."""
+"""A prior and a label model in; posterior draws by independence Metropolis-Hastings out, within milliseconds."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ def sample_independently(
     n_chains: int = 8,
     seed: int = 0,
 ) -> Draws:
-    """Chains whose every proposal is a fresh draw from the Gaussian N(m, S) of expectation propagation.
+    """Sample the posterior with independent proposals from the Gaussian N(m, S) of expectation propagation.
 
     ``z' ~ N(m, S)``, accepted with ``min(1, w(z') / w(z))``, ``w(z) = exp(-Phi(B z)) N(z; 0, I) / N(z; m, S)``
-    (Metropolis and Hastings), so the draws have the posterior's law and not the Gaussian's.
-    All proposals are weighed in one matrix product and nothing is compiled, which `sample` does anew for
-    each number of labels. With some hundreds of contradicting labels few proposals are accepted:
-    the diagnostics tell, and `sample` is the remedy.
+    (Metropolis-Hastings), so that the chain targets the exact posterior. All proposals are weighted in one matrix
+    product and nothing is compiled, whereas `sample` compiles for each number of labels. With some hundreds of
+    contradicting labels few proposals are accepted: the diagnostics show it, and `sample` is the remedy.
 
     Args:
         prior: the Gaussian prior of u.
-        model: one with `sites` of one field, such as `Probit` of two classes.
-        n_steps, thin: draws of each chain, and steps for each of them.
-        n_warmup, n_chains, seed: as those of `sample`.
+        model: a model with `sites` of one field, such as `Probit` with two classes.
+        n_steps, thin: draws of each chain, and steps per draw.
+        n_warmup, n_chains, seed: as in `sample`.
     """
     began = time.perf_counter()
     rng = np.random.default_rng(seed)
@@ -47,11 +46,11 @@ def sample_independently(
     reference = sites.fit(B).gaussian()
     zeta = rng.standard_normal((n_chains, n_warmup + n_steps * thin, whitening.n_latent))
     z = reference.mean + zeta @ reference.factor.T
-    # a chain at a time: u at thousands of labels takes room
+    # One chain at a time: u of all draws at thousands of labels takes much memory.
     log_w = np.array([sites.log_likelihood(chain @ B.T).sum(axis=1) for chain in z])
     log_w += (np.square(zeta).sum(axis=2) - np.square(z).sum(axis=2)) / 2
-    chosen, acceptance = _walk(log_w, np.log(rng.random(log_w.shape)))
-    kept = chosen[:, n_warmup + thin - 1 :: thin]
+    visited, acceptance = _walk(log_w, np.log(rng.random(log_w.shape)))
+    kept = visited[:, n_warmup + thin - 1 :: thin]
     acceptance = acceptance[:, n_warmup:].reshape(n_chains, n_steps, thin).mean(axis=2)
     return Draws(
         whitening=whitening,
@@ -73,12 +72,12 @@ def sample_independently(
 
 
 def _walk(log_w: Array, log_uniform: Array) -> tuple[NDArray[np.int64], Array]:
-    """Which proposal each chain stands at after each step, and with what probability it moved there."""
+    """Index of the proposal each chain is at after each step, and the acceptance probability of each proposal."""
     chains = np.arange(len(log_w))
-    at = np.zeros(len(log_w), dtype=np.int64)
-    chosen, acceptance = np.empty(log_w.shape, dtype=np.int64), np.empty(log_w.shape)
+    current = np.zeros(len(log_w), dtype=np.int64)
+    visited, acceptance = np.empty(log_w.shape, dtype=np.int64), np.empty(log_w.shape)
     for step in range(log_w.shape[1]):
-        gain = log_w[:, step] - log_w[chains, at]
-        at = np.where(log_uniform[:, step] < gain, step, at)
-        chosen[:, step], acceptance[:, step] = at, np.exp(np.minimum(gain, 0.0))
-    return chosen, acceptance
+        log_ratio = log_w[:, step] - log_w[chains, current]
+        current = np.where(log_uniform[:, step] < log_ratio, step, current)
+        visited[:, step], acceptance[:, step] = current, np.exp(np.minimum(log_ratio, 0.0))
+    return visited, acceptance

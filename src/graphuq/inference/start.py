@@ -1,4 +1,4 @@
-"""Where chains start: a word or a function on the nodes in, points z of every chain out."""
+"""Starting points of chains: "prior", "labels" or u at all nodes in; z of every chain out."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from graphuq.inference.target import Target
 from graphuq.inference.whiten import Whitening
 from graphuq.models.base import Model, offer, offers, signs
 
-# The fit to labels or to a given u leaves misfits of this size, against a prior of unit variance: small
-# enough to start on the right side everywhere, large enough for conjugate gradients to end quickly.
+# Noise deviation of the fit to labels or to a given u, for a prior of unit variance: small enough to start on the
+# right side of every label, large enough for conjugate gradients to converge quickly.
 MISFIT = 0.1
 
 
@@ -28,7 +28,7 @@ def starting_points(
     whitening: Whitening,
     n_chains: int,
 ) -> jax.Array:
-    """First points z, shape (n_chains, n_latent)."""
+    """Starting points z, shape (n_chains, n_latent)."""
     dtype = jax.tree.leaves(target.field)[0].dtype
     if isinstance(start, str):
         if start == "prior":
@@ -43,21 +43,20 @@ def starting_points(
             return jnp.broadcast_to(z, (n_chains, target.n_latent))
         raise ValueError(f"start must be 'prior', 'labels' or u at all nodes, got {start!r}.")
     u, n_fields = expect_numbers(start, "start"), int(offer(model, "n_fields"))
-    one = (whitening.prior.n_nodes,) if n_fields == 1 else (whitening.prior.n_nodes, n_fields)
-    if u.shape not in (one, (n_chains, *one)) or not np.isfinite(u).all():
-        raise ValueError(f"start must be finite with shape {one} or {(n_chains, *one)}, got {u.shape}.")
-    u = np.broadcast_to(u, (n_chains, *one))[:, whitening.nodes]
+    shape = (whitening.prior.n_nodes,) if n_fields == 1 else (whitening.prior.n_nodes, n_fields)
+    if u.shape not in (shape, (n_chains, *shape)) or not np.isfinite(u).all():
+        raise ValueError(f"start must be finite with shape {shape} or {(n_chains, *shape)}, got {u.shape}.")
+    u = np.broadcast_to(u, (n_chains, *shape))[:, whitening.nodes]
     return jax.vmap(lambda values: _fit(target, values, slice(None)))(jnp.asarray(u, dtype))
 
 
 def _fit(target: Target, values: jax.Array, seen: Any) -> jax.Array:
-    """The smallest z whose field is near `values`: ``z = B^T (B B^T + MISFIT^2 I)^-1 values``."""
+    """Fit the field to `values` by ridge regression: ``z = B^T (B B^T + MISFIT^2 I)^-1 values``."""
     zero = jnp.zeros(target.n_latent, values.dtype)
-    field, transpose = jax.vjp(lambda z: target.field(z)[seen], zero)
-    del field
+    _, transpose = jax.vjp(lambda z: target.field(z)[seen], zero)
 
     def normal(alpha: jax.Array) -> jax.Array:
         return target.field(transpose(alpha)[0])[seen] + MISFIT**2 * alpha
 
-    alpha, _ = cg(normal, values, tol=1e-3, maxiter=200)  # of any shape, (n_seen,) or (n_seen, n_fields)
+    alpha, _ = cg(normal, values, tol=1e-3, maxiter=200)  # (n_seen,) or (n_seen, n_fields)
     return transpose(alpha)[0]

@@ -1,4 +1,4 @@
-"""When is a run long enough? What the chains have shown so far in, yes or no out."""
+"""Stopping rules: the progress of a run in; whether to stop it out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphuq.models.base import Model
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """What a run has done so far: what stopping rules and the progress bar look at."""
+    """The state of a run, as stopping rules and the progress bar see it."""
 
     whitening: Whitening
     model: Model
@@ -34,16 +34,16 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Time since the start, warm-up included."""
+        """Time since the start, including the warm-up."""
         return time.perf_counter() - self.began
 
     def watched(self) -> NDArray[Any]:
-        """The quantities that are watched, shape (n_chains, n_draws, n_quantities)."""
+        """The monitored quantities, shape (n_chains, n_draws, n_quantities)."""
         return quantities(self.whitening, self.model, self.log["z"], with_phi=False)[0]
 
     @property
     def mean_history(self) -> list[tuple[int, NDArray[Any]]]:
-        """After each block of draws: steps so far, and the mean of z over them and the chains."""
+        """After each block of draws: the steps so far, and the mean of z over all draws and chains."""
         history, n_draws, total = [], 0, 0.0
         for z in (record["z"] for record in self.log.records if "z" in record):
             n_draws += z.shape[1]
@@ -52,9 +52,9 @@ class Progress:
         return history
 
     def to_nodes(self, mean: NDArray[Any]) -> NDArray[Any]:
-        """The linear map from a mean of z to the mean of u at all nodes."""
-        every = np.arange(self.whitening.prior.n_nodes)
-        return self.whitening.mean(mean.reshape(-1, self.whitening.n_latent), every).ravel()
+        """Map a mean of z linearly to the mean of u at all nodes."""
+        nodes = np.arange(self.whitening.prior.n_nodes)
+        return self.whitening.mean(mean.reshape(-1, self.whitening.n_latent), nodes).ravel()
 
 
 class Stop(Protocol):
@@ -67,7 +67,7 @@ class Stop(Protocol):
 
 @dataclass(frozen=True)
 class EffectiveSize:
-    """Stop when every watched quantity has this many effective draws and an R-hat below the limit."""
+    """Stop when every monitored quantity has at least `target` effective draws and an R-hat below `r_hat`."""
 
     target: float = 400.0
     r_hat: float = 1.01
@@ -81,13 +81,13 @@ class EffectiveSize:
         """Whether to stop now."""
         draws = progress.watched()
         error = standard_error(draws)
-        # Batch means cost little and rarely err by two: the full diagnosis waits until they come near.
+        # Batch means are cheap and rarely off by a factor of two: run the full diagnosis only near the target.
         if not np.all(draws.var(axis=(0, 1)) >= 0.5 * self.target * error**2):
             return False
         return self.holds(diagnose(draws))
 
     def holds(self, found: Diagnostics) -> bool:
-        """Whether these diagnostics are good enough."""
+        """Whether these diagnostics meet the rule."""
         return bool(found.ess_bulk.min() >= self.target and found.worst_r_hat < self.r_hat and found.balanced)
 
 
@@ -117,11 +117,11 @@ class SteadyMean:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """Stop after so many seconds; 0 stops at the first check.
+    """Stop after this many seconds; 0 stops at the first check.
 
-    The warm-up counts, but is always completed, so that a run resumed from its checkpoint equals one that was never
-    stopped. After it the clock is checked twenty times in `n_steps`. Where steps are slow, as for Ginzburg-Landau with
-    many classes, reduce `n_warmup` too.
+    The warm-up counts, but is always completed, so that a run resumed from its checkpoint equals one that was
+    never stopped. After it the clock is checked twenty times in `n_steps`. If steps are slow, as for
+    Ginzburg-Landau with many classes, reduce `n_warmup` too.
     """
 
     seconds: float
