@@ -1,8 +1,8 @@
-"""A file that a killed run goes on from: blocks of arrays in, appended whole or not at all.
+"""Checkpoints of a run: blocks of arrays in; a file from which a killed run resumes out.
 
-The file is a line of JSON that says which problem it belongs to, and its checksum, followed by records, each with its
-number, length and checksum before it. A record cut short by a kill is recognized and overwritten. The process that
-writes a file holds a lock on it.
+The file starts with a line of JSON that identifies the problem, with a checksum, followed by one record per block,
+each preceded by its number, length and checksum. A record truncated by a kill is detected and overwritten. The
+process that writes a file holds a lock on it.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from graphuq.files import InUseError, lock
 
 MAGIC = b"graphuq checkpoint 3\n"
 BLOCK_SIZE = "draws a block"
-HEAD = struct.Struct("<QQI")  # number and length of the record that follows, and the CRC-32 of all three
+HEAD = struct.Struct("<QQI")  # number, length and checksum of the record that follows, see `_checksum`
 
 Record = dict[str, NDArray[Any]]
 
 
 class CheckpointError(ValueError):
-    """The file is no checkpoint, or one of another problem."""
+    """The file is not a checkpoint, or belongs to another problem."""
 
 
 class Log:
-    """Blocks of a run in order, kept in memory and, given a path, in a file that survives a kill.
+    """The blocks of a run in order, kept in memory and, given a path, in a file that survives a kill.
 
     Args:
-        path: the file, or None to keep nothing. One that exists is gone on from.
-        problem: what the run is of; a file of another problem is refused and every difference named.
-        block_size: draws of a block; a file's own size is kept to, so that it goes on as it began.
+        path: the file, or None to keep the blocks in memory only. A run resumes from an existing file.
+        problem: identifies the run; a file of another problem is refused with a list of the differences.
+        block_size: draws per block; an existing file keeps its own, so that the run continues unchanged.
     """
 
     def __init__(self, path: str | Path | None, problem: dict[str, Any], *, block_size: int) -> None:
@@ -53,8 +53,8 @@ class Log:
         if self._file is None:
             return
         try:
-            if (found := _resume(self._file, problem)) is not None:
-                self.block_size, self.records = found
+            if (stored := _resume(self._file, problem)) is not None:
+                self.block_size, self.records = stored
             else:
                 _start(self._file, problem | {BLOCK_SIZE: block_size})
         except BaseException:
@@ -65,14 +65,14 @@ class Log:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let others use the file."""
+        """Close the file and release its lock."""
         if self._file is not None:
-            with suppress(OSError):  # what could not be written has been told
+            with suppress(OSError):  # a failed write has already been reported
                 self._file.close()
 
     @property
     def n_blocks(self) -> int:
-        """Blocks so far, of the warm-up too."""
+        """Blocks so far, including the warm-up."""
         return len(self.records)
 
     @property
@@ -81,11 +81,11 @@ class Log:
         return sum(record["z"].shape[1] for record in self.records if "z" in record)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """An array of every draw so far, shape (chains, draws, ...)."""
+        """The array `name` over all draws so far, shape (chains, draws, ...)."""
         return np.concatenate([record[name] for record in self.records if name in record], axis=1)
 
     def append(self, state: Any, draws: dict[str, Any] | None) -> None:
-        """Add a block: the states of the chains after it, and what it drew unless it was warm-up."""
+        """Append a block: the states of the chains after it, and its draws, or None for a block of the warm-up."""
         record = {f"state{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
         record |= {name: np.asarray(array) for name, array in (draws or {}).items()}
         if self._file is not None:
@@ -93,15 +93,16 @@ class Log:
         self.records.append(record)
 
     def state_like(self, state: Any) -> Any:
-        """The states after the last block, or `state` before the first."""
+        """The states after the last block, in the structure of `state`; `state` itself if there is no block."""
         if not self.records:
             return state
-        stored = [self.records[-1][f"state{i}"] for i in range(len(jax.tree.leaves(state)))]
-        return jax.tree.unflatten(jax.tree.structure(state), [jax.numpy.asarray(leaf) for leaf in stored])
+        leaves, structure = jax.tree.flatten(state)
+        stored = [jax.numpy.asarray(self.records[-1][f"state{i}"]) for i in range(len(leaves))]
+        return jax.tree.unflatten(structure, stored)
 
 
 def fingerprint(value: Any) -> str:
-    """Of all that an object consists of: equal for equal numbers, texts and arrays in objects of the same classes."""
+    """Hash of an object's content: equal for equal numbers, strings and arrays in objects of the same classes."""
     digest = hashlib.sha256()
     try:
         for part in _parts(value):
@@ -115,12 +116,13 @@ def fingerprint(value: Any) -> str:
 
 
 def _parts(value: Any) -> Iterator[bytes]:
-    """An object taken apart, in order, as a copy of it would be made; functions and classes are their names."""
+    """Serialize an object recursively, as pickle would take it apart; functions and classes by their names."""
     if isinstance(value, FunctionType) and "<" in value.__qualname__:
         raise TypeError(f"the function {value.__qualname__} has no name to know it by")
-    named = value if isinstance(value, FunctionType | type) else type(value)
+    by_name = isinstance(value, FunctionType | type)
+    named = value if by_name else type(value)
     yield f"{named.__module__}.{named.__qualname__}".encode()
-    if named is value:
+    if by_name:
         return
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         yield repr(value).encode()
@@ -134,13 +136,13 @@ def _parts(value: Any) -> Iterator[bytes]:
             pieces = value.items() if isinstance(value, dict) else value
         elif isinstance(value, np.ndarray):
             pieces = value.tolist()
-        for each in pieces:
-            yield from _parts(each)
+        for piece in pieces:
+            yield from _parts(piece)
         yield b"end"
 
 
 def _open(path: Path) -> IO[bytes]:
-    """The file, locked, if it is one; a new one if there is none."""
+    """Open and lock the file, creating it if it does not exist."""
     if path.exists() and not path.is_file():
         raise CheckpointError(f"{path} is not a regular file: give another file name.")
     try:
@@ -152,7 +154,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _start(file: IO[bytes], head: dict[str, Any]) -> None:
-    """Write the first lines."""
+    """Write the header."""
     file.truncate(0)
     line = json.dumps(head, sort_keys=True).encode()
     file.write(MAGIC + line + b" %08x\n" % zlib.crc32(line))
@@ -161,7 +163,7 @@ def _start(file: IO[bytes], head: dict[str, Any]) -> None:
 
 
 def _append(file: IO[bytes], number: int, record: Record) -> None:
-    """Add one record at the end."""
+    """Write one record at the end."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **record)
     body = buffer.getvalue()
@@ -179,9 +181,9 @@ def _checksum(number: int, body: bytes) -> int:
 
 
 def _resume(file: IO[bytes], problem: dict[str, Any]) -> tuple[int, list[Record]] | None:
-    """The block size and the whole records of a file; whatever follows the last one is cut off.
+    """Read the block size and the complete records of a file; truncate whatever follows the last one.
 
-    None for a file that ends within its first lines, as that of a run killed at once does.
+    Returns None for a file that ends within its header, as after an immediate kill.
     """
     file.seek(0)
     magic = file.read(len(MAGIC))
@@ -216,12 +218,12 @@ def _resume(file: IO[bytes], problem: dict[str, Any]) -> tuple[int, list[Record]
 
 
 def _read(file: IO[bytes], number: int) -> Record | None:
-    """The next record, or None where the file ends or the record is not whole, or not that number."""
+    """Read the next record; None if the file ends, or the record is incomplete or has another number."""
     head = file.read(HEAD.size)
     if len(head) < HEAD.size:
         return None
-    found, length, checksum = HEAD.unpack(head)
-    if found != number or length > os.fstat(file.fileno()).st_size - file.tell():
+    stored_number, length, checksum = HEAD.unpack(head)
+    if stored_number != number or length > os.fstat(file.fileno()).st_size - file.tell():
         return None
     body = file.read(length)
     if _checksum(number, body) != checksum:
