@@ -1,1 +1,1 @@
-"""From a prior and a model to a posterior: whitened coordinates, samplers, modes, diagnostics."""
+"""A prior and a model in; a posterior out: whitened coordinates, samplers, modes, diagnostics."""

@@ -185,7 +185,7 @@ def propagate(
     max_sweeps: int = 200,
     negligible: float = 0.0,
 ) -> EP:
-    """Approximate the posterior of z ~ N(0, I), given labels of ``u = B z``, by a Gaussian; inputs are not checked.
+    """Approximate the posterior of z ~ N(0, I), given labels of ``u = B z``, by a Gaussian. Inputs are unchecked.
 
     One sweep costs O(n_labeled k^2), with k = min(n_labeled, n_latent) or less, see `span.span`.
 

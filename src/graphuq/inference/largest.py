@@ -44,7 +44,7 @@ LOW, HIGH = -7.0, 6.0
 SPACING = 0.7
 # Fields per block: 2 MB per array in single precision, which still fits the CPU caches.
 BLOCK = 2**19
-# Blocks are padded to a power of two of rows, at least this many: each new shape takes a quarter second to compile.
+# Blocks are padded to a power of two of rows, at least this: each new shape takes a quarter second to compile.
 LEAST_ROWS = 2**10
 # Safeguards of the closed form for three fields: the least divisor, the value in place of a standardized mean of
 # 0, and the bound at which standardized means are clipped.

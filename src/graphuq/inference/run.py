@@ -69,7 +69,7 @@ def sample(
         sampler: the sampler; by default the model's own: `Orthant` for probit and level-set,
             `Referenced(Tempered())` for Ginzburg-Landau, `NUTS` for a custom model that names none.
         n_steps: steps of each chain after the warm-up; every `thin`-th is kept as a draw.
-        n_warmup: steps of each chain before that, in which the sampler may adapt; rounded up to a multiple of five.
+        n_warmup: steps of each chain before that, in which the sampler may adapt; rounded up to a multiple of 5.
         thin: keep one draw every `thin` steps.
         n_chains: number of independent chains, vectorized into one computation.
         seed: the same seed gives the same draws.

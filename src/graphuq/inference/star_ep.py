@@ -43,7 +43,7 @@ QUICKER_BY_MODES = 2
 LARGEST_SWEEP, LARGEST_MEMORY = 3e10, 8 * 2**30
 # Least speedup of sweeps by nodes on an accelerator, and the largest n_classes * n_labeled^2 that fits there.
 QUICKER_THERE, LARGEST_THERE = 20, 2**27
-# Covariances at many nodes are formed in blocks of about this many numbers, which fit the CPU cache: twice as fast.
+# Covariances at many nodes are formed in blocks of about this many numbers, to fit the CPU cache: twice as fast.
 CACHED, LEAST_ROWS = 2**17, 16
 # The same on an accelerator.
 MOST_THERE = 2**25
@@ -200,7 +200,7 @@ def propagate(
     max_sweeps: int = 200,
     negligible: float = 0.0,
 ) -> StarEP:
-    """Approximate the posterior of z_k ~ N(0, I), k < K, given class labels by a Gaussian; inputs are not checked.
+    """Approximate the posterior of z_k ~ N(0, I), k < K, given class labels by a Gaussian. Inputs are unchecked.
 
     With J = n_labeled and k = min(J, n_latent) or less, one sweep costs O(K (J k^2 + J^2 k) + J^3), or
     O(J (K k)^2 + (K k)^3) with few modes. The arguments are those of `ep.propagate`.
