@@ -228,9 +228,9 @@ def _problem(reduced: Matrix, sites: StarSites) -> StarProblem:
     by_nodes = n_classes * (n_labeled * k**2 + n_labeled**2 * k) + n_labeled**3
     few_modes = by_modes <= QUICKER_BY_MODES * by_nodes
     work = by_modes / 2 if few_modes else by_nodes
-    there = _accelerator.takes_sweeps(work) and by_nodes < min(QUICKER_THERE * work, LARGEST_SWEEP)
-    there = there and n_classes * n_labeled**2 <= LARGEST_THERE
-    few_modes = few_modes and not there
+    on_accelerator = _accelerator.takes_sweeps(work) and by_nodes < min(QUICKER_THERE * work, LARGEST_SWEEP)
+    on_accelerator = on_accelerator and n_classes * n_labeled**2 <= LARGEST_THERE
+    few_modes = few_modes and not on_accelerator
     numbers = 3 * wide**2 if few_modes else 3 * n_classes * (n_labeled + k) * k
     numbers += 10 * n_classes**2 * n_labeled  # covariances of the fields at every label
     if work > LARGEST_SWEEP or 8 * numbers > LARGEST_MEMORY:
@@ -242,7 +242,7 @@ def _problem(reduced: Matrix, sites: StarSites) -> StarProblem:
     if few_modes:
         return StarProblem(sites, reduced)
     levels = levels_of(reduced, sites)
-    return StarProblem(sites, reduced, levels, by_nodes_of(levels, sites, there=there))
+    return StarProblem(sites, reduced, levels, by_nodes_of(levels, sites, on_accelerator=on_accelerator))
 
 
 def _result(problem: StarProblem, basis: Matrix, cut: Vector, fit: Settled) -> StarEP:

@@ -245,10 +245,10 @@ def _by_nodes(backend: _Backend, levels: Any, labels: Any, is_own: Any, weight: 
     return Gaps(log_det, xp.stack(mean), xp.stack(variance), spread=root, alone=Rs, moved=F_roots)
 
 
-def by_nodes_of(levels: Levels, sites: StarSites, *, there: bool) -> Callable[[Matrix, Matrix], Gaps]:
-    """Return `_by_nodes` as a function of weights and shifts, on the CPU or on an accelerator (`there`)."""
+def by_nodes_of(levels: Levels, sites: StarSites, *, on_accelerator: bool) -> Callable[[Matrix, Matrix], Gaps]:
+    """Return `_by_nodes` as a function of weights and shifts, on the CPU or on an accelerator."""
     own = sites.own()
-    if not there:
+    if not on_accelerator:
         return partial(_by_nodes, _Backend(np, inverse_root, _map_classes), levels, sites.labels, own)
     most = max(nodes.size for nodes in levels.own)
     # Pad all classes to the same number of nodes; padded nodes have zero columns in `ties`.

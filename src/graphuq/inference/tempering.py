@@ -110,7 +110,7 @@ class Tempered:
 
     @property
     def _max_log_step(self) -> float:
-        """Limits a trajectory to a quarter turn, which makes independent draws of N(0, I)."""
+        """Log of the step size at which a trajectory is a quarter turn, an independent draw from N(0, I)."""
         return log(pi / 2 / self.n_leapfrog)
 
     def _advance(
