@@ -105,20 +105,18 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
         times = all(isinstance(each, date) and getattr(each, "tzinfo", None) is None for each in values)
         values = np.array(_plain(values.tolist()), dtype=np.datetime64 if times else None)
     _refuse_amounts(values)
-    found = np.unique(values)
+    present = np.unique(values)
     if classes is None:
-        _warn_of_words(column, found)
-        for message in alike(found, "Classes"):
+        _warn_of_words(column, present)
+        for message in alike(present, "Classes"):
             warn(message)
-        if len(found) == 1:
+        if len(present) == 1:
             why = f" {_RENAME}" if minus_one.any() else ""
-            raise ValueError(f"Only one class, {found[0]!s}, is labeled, and two are needed to tell apart.{why}")
-        classes = found
+            raise ValueError(f"Only one class, {present[0]!s}, is labeled, and two are needed to tell apart.{why}")
+        classes = present
         _warn_of_zeros(column, minus_one)
-    elif not np.isin(found, classes).all():
-        new = (
-            f"{found[~np.isin(found, classes)][0].item()!r} is none of the classes of fit, {names_listed(classes)}"
-        )
+    elif (unknown := present[~np.isin(present, classes)]).size:
+        new = f"{unknown[0].item()!r} is none of the classes of fit, {names_listed(classes)}"
         if not others:
             raise ValueError(f"{new}.")
         warn(f"{new}: no answer can be right there.")

@@ -14,8 +14,8 @@ from graphuq.learning.hyperprior import BOUNDS
 Peak: TypeAlias = tuple[Problem, Point]
 
 FINAL_TOLERANCE = 1e-5
-# L-BFGS-B stops when the relative gain of a step or the gradient is below these, or after so many steps: an
-# average over points is insensitive to a hundredth of a nat.
+# L-BFGS-B stops when the relative gain of a step or the gradient falls below these, or after MOST_STEPS: the
+# average is insensitive to a hundredth of a nat.
 ENOUGH, LEVEL, MOST_STEPS = 1e-4, 3e-2, 40
 # Maximum number of sweeps with all labels after a subset determined the hyper-parameters.
 PATIENCE = 200

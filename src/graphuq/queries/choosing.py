@@ -247,7 +247,7 @@ def _batch(
     return chosen, losses
 
 
-def expected_loss(found: Joint, weights: Array, strategy: str) -> tuple[Array, Array]:
+def expected_loss(joint_classes: Joint, weights: Array, strategy: str) -> tuple[Array, Array]:
     """The loss at each of the first n rows and its expected reduction by each answer, (n,) and (n, n_asked).
 
     | strategy | loss | expected reduction |
@@ -261,14 +261,14 @@ def expected_loss(found: Joint, weights: Array, strategy: str) -> tuple[Array, A
     alone spends queries on rows whose class is clear already.
 
     Args:
-        found: the joint distribution of the classes of rows and the answers.
+        joint_classes: the joint distribution of the classes of rows and the answers.
         weights: the number of rows that each of the first n represents, shape (n,).
         strategy: which loss.
     """
     n = len(weights)
-    p, q = found.probability[:n], found.answer
+    p, q = joint_classes.probability[:n], joint_classes.answer
     if strategy == "loss":
-        error, log_loss = (expected_loss(found, weights, each) for each in ("error", "log_loss"))
+        error, log_loss = (expected_loss(joint_classes, weights, each) for each in ("error", "log_loss"))
         a, b = (1 / max(float(weights @ before), LEAST_LOSS) for before, _ in (error, log_loss))
         return a * error[0] + b * log_loss[0], a * error[1] + b * log_loss[1]
     if strategy == "error":
@@ -277,7 +277,7 @@ def expected_loss(found: Joint, weights: Array, strategy: str) -> tuple[Array, A
         before = uncertainty.entropy(p)
     else:
         before = uncertainty.label_variance(p)
-    apart = np.multiply.outer(p, q).astype(found.covariance.dtype)
+    apart = np.multiply.outer(p, q).astype(joint_classes.covariance.dtype)
 
     def gain(covariance: Array) -> Array:
         if strategy == "variance":
@@ -289,13 +289,13 @@ def expected_loss(found: Joint, weights: Array, strategy: str) -> tuple[Array, A
         together = np.maximum(together, LEAST_JOINT)
         return (together * np.log(together / np.maximum(apart, LEAST_JOINT))).sum(axis=(1, 3))
 
-    gained = gain(found.covariance[:n])
-    if found.spurious is not None:
-        gained = gained - gain(found.spurious[:n])
+    gained = gain(joint_classes.covariance[:n])
+    if joint_classes.spurious is not None:
+        gained = gained - gain(joint_classes.spurious[:n])
     return before, gained
 
 
-def _known(found: Joint, c: int, n_targets: int) -> Joint:
+def _known(joint_classes: Joint, c: int, n_targets: int) -> Joint:
     """The joint distribution conditioned on the answer at c, to first order (linear regression on the answer).
 
     Cov(j, d | c) = Cov(j, d) - Cov(j, c) Cov(c, c)^+ Cov(c, d),    Cov(c, c) = diag(q) - q q^T
@@ -304,17 +304,18 @@ def _known(found: Joint, c: int, n_targets: int) -> Joint:
     only approximately. Directions with r < 0 are ignored, and those with r > 1 are scaled to 1: otherwise errors
     would grow without bound from answer to answer.
     """
-    q = found.answer[c]
+    q = joint_classes.answer[c]
     values, vectors = np.linalg.eigh(np.diag(q) - np.outer(q, q))
     uncertain = values > LEAST_VARIANCE
     white = vectors[:, uncertain] / np.sqrt(values[uncertain])
-    with_c = found.covariance[:, :, c]  # of every class of every row with every answer at c
+    with_c = joint_classes.covariance[:, :, c]  # of every class of every row with every answer at c
     to_asked = with_c[n_targets:]  # (n_asked, n_classes, n_classes)
     r, rotation = np.linalg.eigh(white.T @ (to_asked[c] + to_asked[c].T) @ white / 2)
     root = white @ rotation[:, r > 0] / np.sqrt(np.maximum(r[r > 0], 1))
     inverse = root @ root.T
     explained = np.tensordot(with_c @ inverse, to_asked, (2, 2))
-    return found._replace(covariance=found.covariance - explained.astype(found.covariance.dtype))
+    covariance = joint_classes.covariance - explained.astype(joint_classes.covariance.dtype)
+    return joint_classes._replace(covariance=covariance)
 
 
 def _least_sure(posterior: Posterior, p: Array, open_rows: Nodes, n: int, strategy: str, seed: int) -> Nodes:

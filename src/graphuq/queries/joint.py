@@ -86,8 +86,8 @@ def joint(
     covariance: Any = 0.0
     for weight, each in zip(weights, joints, strict=True):  # law of total covariance
         dtype = each.covariance.dtype
-        apart = ((each.probability - probability).astype(dtype), (each.answer - answer).astype(dtype))
-        covariance = covariance + dtype.type(weight) * (each.covariance + np.multiply.outer(*apart))
+        deviations = ((each.probability - probability).astype(dtype), (each.answer - answer).astype(dtype))
+        covariance = covariance + dtype.type(weight) * (each.covariance + np.multiply.outer(*deviations))
     return Joint(np.asarray(probability), np.asarray(answer), covariance)
 
 
@@ -111,20 +111,20 @@ def _of_one_field(posterior: GaussianPosterior, rows: Nodes, asked: Nodes) -> Jo
     mean_c, variance_c = (each[:, 0] for each in posterior.moments(asked))
     s = np.sqrt(variance_c + noise)
     score = covariance(posterior, rows, asked) / s
-    second, total = ndtr(mean / np.sqrt(variance + noise)), variance[:, None] + noise
-    answer, together = [], []
+    p_second, total = ndtr(mean / np.sqrt(variance + noise)), variance[:, None] + noise
+    answer, joint_second = [], []
     for y in (-1.0, 1.0):
         z = y * mean_c / s
         Z = flip + (1 - 2 * flip) * ndtr(z)
         r = (1 - 2 * flip) * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi) / np.maximum(Z, 1e-300)
-        left = np.maximum(total - np.square(score) * (r * (z + r)), JITTER * total)
+        remaining = np.maximum(total - np.square(score) * (r * (z + r)), JITTER * total)
         answer.append(Z)
-        together.append(Z * ndtr((mean[:, None] + y * score * r) / np.sqrt(left)))
-    # Moment matching does not exactly preserve the mean over the two answers: the discrepancy is split between
-    # them.
-    off = (together[0] + together[1] - second[:, None]) / 2
-    above = np.stack([(together[i] - off) - second[:, None] * answer[i] for i in (0, 1)], axis=-1)
-    return Joint(np.column_stack([1 - second, second]), np.column_stack(answer), np.stack([-above, above], axis=1))
+        joint_second.append(Z * ndtr((mean[:, None] + y * score * r) / np.sqrt(remaining)))
+    # Moment matching does not exactly preserve the mean over the two answers: they share the discrepancy.
+    excess = (joint_second[0] + joint_second[1] - p_second[:, None]) / 2
+    above = np.stack([(joint_second[i] - excess) - p_second[:, None] * answer[i] for i in (0, 1)], axis=-1)
+    probability = np.column_stack([1 - p_second, p_second])
+    return Joint(probability, np.column_stack(answer), np.stack([-above, above], axis=1))
 
 
 def covariance(posterior: GaussianPosterior, rows: Nodes, columns: Nodes) -> NDArray[np.float64]:
@@ -165,7 +165,7 @@ def _of_several_fields(
     at, deviation = whitening.matrix(rows), whitening.std(rows)
     mean, variance = at @ fit.z_mean.T, fit.independent_variances(at, deviation, noise)
     n_rows, n_classes = mean.shape
-    before = _chances(mean, variance, temperature)
+    before = _class_probabilities(mean, variance, temperature)
     moved = _answers(posterior, asked, noise, temperature, n_answers)
     with blas_threads(n_rows * len(asked) * n_classes**2 * fit.shared.shape[2]):
         cross = cross_covariance(posterior, rows, asked)
@@ -180,10 +180,10 @@ def _of_several_fields(
         taken = np.square(G @ root[c]).reshape(n_rows, n_classes, n, -1).sum(axis=3)
         variances[:, c] = np.maximum(variance[:, None] - taken.swapaxes(1, 2), LEAST_LEFT * variance[:, None])
     flat = [each.reshape(-1, n_classes) for each in (means, variances)]
-    after = _chances(flat[0], flat[1], temperature).reshape(means.shape)
+    after = _class_probabilities(flat[0], flat[1], temperature).reshape(means.shape)
     chance = np.take_along_axis(moved.probability, moved.answer, 1)
     change = chance[:, :, None] * (after - before[:, None, None])
-    # Moment matching does not exactly preserve the mean over answers: the discrepancy is split between them.
+    # Moment matching does not exactly preserve the mean over answers: the answers share the discrepancy.
     change -= change.sum(axis=2, keepdims=True) * (chance / chance.sum(axis=1, keepdims=True))[:, :, None]
     covariance = np.zeros((len(asked), n_classes, n_rows, n_classes), np.float32)
     covariance[np.arange(len(asked))[:, None], moved.answer] = change.transpose(1, 2, 0, 3)
@@ -191,7 +191,7 @@ def _of_several_fields(
     return Joint(before, moved.probability, covariance)
 
 
-def _chances(mean: Array, variance: Array, temperature: float) -> Array:
+def _class_probabilities(mean: Array, variance: Array, temperature: float) -> Array:
     """Class probabilities of independent fields, at the temperature."""
     p = independent_probability(mean, variance, n_points=N_POINTS, block_rows=BLOCK_ROWS)
     return p if temperature == 1 else apply_temperature(p, temperature).astype(p.dtype)
@@ -213,11 +213,11 @@ def _answers(
     precision, shift = lone_stars(sites, m, V)
     arms = np.eye(n_classes)[answer.ravel()][:, None] - np.eye(n_classes)
     inverse = np.linalg.inv(V)
-    left = np.linalg.inv(inverse + arms.swapaxes(1, 2) @ (precision[:, :, None] * arms))
+    V_after = np.linalg.inv(inverse + arms.swapaxes(1, 2) @ (precision[:, :, None] * arms))
     force = (shift[:, None] @ arms)[:, 0] - ((precision * (arms @ m[:, :, None])[..., 0])[:, None] @ arms)[:, 0]
-    moved = (left @ force[:, :, None])[..., 0]  # m_ca - m_c
-    push = (inverse @ moved[:, :, None])[..., 0]
-    values, vectors = np.linalg.eigh(inverse - inverse @ left @ inverse)
+    move = (V_after @ force[:, :, None])[..., 0]  # m_ca - m_c
+    push = (inverse @ move[:, :, None])[..., 0]
+    values, vectors = np.linalg.eigh(inverse - inverse @ V_after @ inverse)
     root = (vectors * np.sqrt(np.maximum(values, 0))[:, None])[:, :, -N_DIRECTIONS:]
     by_answer = root.reshape(len(asked), n, n_classes, -1).swapaxes(1, 2).reshape(len(asked), n_classes, -1)
     return Moved(probability, answer, push.reshape(len(asked), n, n_classes), by_answer)
@@ -244,7 +244,7 @@ def _class_draws(posterior: Any, rows: Nodes, n_draws: int, seed: int) -> Array:
         second = ndtr(u[..., 0] / noise) if noise > 0 else (u[..., 0] >= 0).astype(np.float32)
         return np.stack([1 - second, second], axis=-1)
     flat = u.reshape(-1, u.shape[2]).astype(np.float64)
-    return _chances(flat, np.full(flat.shape, noise**2), 1.0).reshape(u.shape).astype(np.float32)
+    return _class_probabilities(flat, np.full(flat.shape, noise**2), 1.0).reshape(u.shape).astype(np.float32)
 
 
 def _field_draws(posterior: Draws, rows: Nodes, n_draws: int, seed: int) -> Array:
@@ -288,7 +288,7 @@ def _tempered(bare: Joint, temperature: float) -> Joint:
         given /= given.sum(axis=3, keepdims=True)
         after = apply_temperature(given.reshape(-1, given.shape[3]), temperature).reshape(given.shape)
         change = answer[:, :, None] * (after - probability[:, None, None])
-        # The mean over answers is not exactly preserved: the discrepancy is split between them.
+        # The mean over answers is not exactly preserved: the answers share the discrepancy.
         change -= change.sum(axis=2, keepdims=True) * answer[:, :, None]
         return np.moveaxis(change, 3, 1).astype(covariance.dtype)
 
