@@ -2,8 +2,7 @@
 
 Every measure takes the same two arguments:
 
-- `probability`, shape (n_nodes, n_classes), rows summing to 1; `truth` is then the class index, that is, the
-  column;
+- `probability`, shape (n_nodes, n_classes), rows summing to 1; `truth` is then the class index (the column);
 - or `probability`, shape (n_nodes,), of the second of two classes, +1; `truth` is then -1 or +1 (or 0 or 1).
 
 The predicted class is the most probable one, see `uncertainty.most_probable`; in the second form a tie predicts

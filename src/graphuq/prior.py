@@ -45,8 +45,8 @@ class NewRows:
         Cov(u_x, u_i) = sum_j (v_j - v_tail) q_j(x) q_j(i),
 
     as between two nodes. The remaining part of u_x is independent of everything else. Its variance is v_tail, plus
-    the average variance per node of the modes without a value at x, plus whatever is needed to reach an optional
-    floor `least`,
+    the average variance per node of the modes without a value at x, plus what is needed to reach the floor
+    `least`,
 
         Var(u_x) = max(least, sum_j (v_j - v_tail) q_j(x)^2) + v_tail + sum_{j without value} (v_j - v_tail) / N.
 

@@ -26,8 +26,8 @@ class LabeledKFold:
     """Stratified k-fold over the labeled rows; unlabeled rows are in every training set and in no test set.
 
     The folds are those of scikit-learn's `StratifiedKFold`, which has the same settings. A class with fewer labels
-    than folds is missing from some test sets, which causes a warning; a class with one label is tested without
-    being trained.
+    than folds is missing from some test sets, which causes a warning; a class with one label has no training data
+    where it is tested.
 
     Attributes:
         n_splits: number of folds, at least 2 and at most the number of labels of the most frequent class.

@@ -28,8 +28,7 @@ def poisson(
 
         ``(D - A) u = sum_j (Y_j - Ybar) delta_j`` and ``sum_i d_i u_i = 0``.
 
-    The degrees d_i exclude self-weights. Unlike `harmonic`, solutions with few labels do not degenerate to spikes
-    at them.
+    The degrees d_i exclude self-weights. Unlike `harmonic`, few labels do not degenerate to isolated spikes.
 
     Args:
         A: a connected graph, or a weight matrix. Sparse systems are solved by conjugate gradients.

@@ -33,8 +33,7 @@ def climb(problem: Problem, below: Peak | None = None) -> Point:
     best = here = _start(problem, below)
     if not free.any():
         return problem.at(here.theta, here.fit, FINAL_TOLERANCE)
-    # The first L-BFGS step is as long as the gradient; scaling by its norm changes hyper-parameters by at most a
-    # factor e.
+    # The first L-BFGS step is as long as the gradient: scaled by its norm, values change by at most a factor of e.
     unit = max(1.0, float(np.linalg.norm(problem.gradient(here)[free])))
 
     def downhill(x: Array) -> tuple[float, Array]:
@@ -73,8 +72,7 @@ def bound(problem: Problem, peak: Point) -> float:
 def axes_of(problem: Problem, peak: Point) -> Array:
     """A with ``A A^T`` the inverse of the negative Hessian at a peak, shape (n_theta, n_free).
 
-    Where the posterior is flatter than the hyperprior, or the peak lies on a bound, the hyperprior's deviations
-    are used.
+    The hyperprior's deviations are used where the posterior is flatter than it, or the peak lies on a bound.
     """
     free = np.flatnonzero(problem.family.free)
     deviation = problem.family.deviation[free]

@@ -3,8 +3,7 @@
 u is a sum of three pieces, in units of the label noise:
 
     u = constant + function of the features + smooth function on the graph,
-    C = c^2 1 1^T + a^2 H H^T + b^2 N sum_j p_j q_j q_j^T,    p_j ~ (1 + t lambda_j / alpha)^-alpha,    sum_j p_j =
-    1.
+    C = c^2 1 1^T + a^2 H H^T + b^2 N sum_j p_j q_j q_j^T,    p_j ~ (1 + t lambda_j / alpha)^-alpha,    sum_j p_j = 1.
 
 H are the columns of a `FeaturePiece`: either the linear ones alone, or the linear and the bent ones, each with a
 fixed share of the variance. Their squares add up to 1 at an average row, so a and b are the standard deviations of
@@ -44,8 +43,7 @@ BOUNDS = {
     "mistakes": (1e-5, 0.22),
     "gamma": (1e-3, 30.0),
 }
-# The first starting point has at most this graph deviation; the second has this many times the median odds of
-# mistakes.
+# Of the starting points, the first has at most this `graph`; the second has this many times the median `mistakes`.
 LARGEST_START = 3.0
 MORE_MISTAKES = 5.0
 DIFFUSION, ALPHA, GRAPH, LINEAR, CONSTANT, MISTAKES, GAMMA = range(len(BOUNDS))
@@ -182,9 +180,8 @@ class Family:
     ) -> Family:
         """The family for a spectrum whose first mode is q_0.
 
-        The effective number of modes scales with the number of classes, since each has a boundary. Structures with
-        linear and with bent functions of the features share the weight that one of them would have without the
-        other.
+        The effective number of modes scales with the number of classes, since each has a boundary. With bent
+        columns, structures with a linear and with a bent function of the features have half the weight each.
         """
         scale = 1.0 if spectrum.normalized else float(spectrum.degrees.mean())
         absent = LogNormal(1e-100, 1.0)

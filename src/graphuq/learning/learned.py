@@ -20,9 +20,8 @@ from graphuq.posterior.mixture import Mixture
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
 
-# There are enough modes if a mode in the last tenth has on average less than this fraction of the mean variance of
-# all modes: on twelve data sets the log-loss was then at most 0.0001 above that of 300 modes, and usually 75 were
-# enough.
+# There are enough modes if the last tenth of them have on average less than this fraction of the mean variance of
+# all: on twelve data sets the log-loss was then at most 0.0001 above that of 300, and usually 75 were enough.
 CARRIED = 4e-3
 # Labels that vary faster than all modes look like noise, which needs few modes. More modes are therefore added
 # unless the negative log evidence is below this fraction of that of a prediction from class frequencies.
@@ -102,8 +101,7 @@ def learn(
         n_bent: the number of leading columns that are nonlinear (bent) functions of the features, see
             `FeaturePiece`. Bent and linear columns are each scaled as above. The evidence decides between linear
             and bent functions.
-        hyperprior: the prior of the hyper-parameters, by default that of the model. A factor of 1 fixes one of
-            them.
+        hyperprior: the prior of the hyper-parameters, by default that of the model. A factor of 1 fixes a value.
         average: whether to average over points, or to use only the peak of the structure with the largest weight.
         more: a function that returns a spectrum with more modes, or None if there are none. While the last modes
             carry weight or the labels are not explained, it is called and learning is repeated.

@@ -21,8 +21,7 @@ class Model(Protocol):
     """A likelihood: Phi(u; y) as a function of u at the nodes that the model sees.
 
     A custom model is a small class with `nodes` and `phi`; make it a dataclass if its noise is to be learned.
-    Write `phi` with `jax.numpy`, so that JAX can differentiate it. The following attributes and methods are
-    optional:
+    Write `phi` with `jax.numpy`, so that JAX can differentiate it. These attributes and methods are optional:
 
     | name | meaning | default |
     |---|---|---|

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from graphuq.learning.hyperprior import Hyperprior
 
 
-# A wall of this height is never crossed (probability e^-10,000); higher ones would overflow squares in single
-# precision.
+# A wall of this height is never crossed (probability e^-10,000); higher ones overflow in single precision.
 HIGHEST_WALL = 1e4
 
 

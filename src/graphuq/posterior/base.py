@@ -91,10 +91,8 @@ class Posterior(Protocol):
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows, and its Monte-Carlo error.
 
-        With noise, it is the predictive probability of a label at the row: where classes overlap, gamma keeps it
-            away
-        from 0 and 1. Without noise, it is the probability of the sign of u, or of its largest field: the paper's
-        quantity.
+        With noise, it is the predictive probability of a label, which gamma keeps away from 0 and 1 where classes
+        overlap. Without noise, it is that of the sign of u, or of its largest field: the paper's quantity.
         """
         ...
 

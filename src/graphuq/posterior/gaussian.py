@@ -21,17 +21,14 @@ from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, blocks, chosen_rows, described, latent_of
 from graphuq.prior import GaussianPrior, NewRows
 
-# Rows are processed in blocks of about this many array elements, 4 MB, so that intermediate results fit in the
-# cache.
+# Rows are processed in blocks of about this many array elements, 4 MB, so that intermediates fit in the cache.
 BLOCK_NUMBERS = 2**19
 N_LATENT_DRAWS = 1000
-# With many fields, whose probabilities are accurate to 2e-3, rows are computed in single precision unless the
-# noise variance is below this fraction of the prior variance: probabilities change by less than 1e-4, in half the
-# time.
+# With many fields, whose probabilities are accurate to 2e-3, single precision is used unless the noise variance is
+# below this fraction of the prior variance: probabilities change by less than 1e-4, in half the time.
 LEAST_NOISE = 3e-5
-# Tolerance of the sites, in posterior standard deviations, after a change of labels. The first gives probabilities
-# to 1e-5 and the evidence to 1e-7; the second, probabilities to 3e-4, for many fields, where they are accurate to
-# 2e-3.
+# Tolerance of the sites, in posterior standard deviations, after a change of labels: the first gives probabilities
+# to 1e-5 and the evidence to 1e-7; the second gives 3e-4, for many fields, with probabilities accurate to 2e-3.
 RELABEL_TOLERANCE, RELABEL_TOLERANCE_MANY = 3e-5, 1e-3
 
 
@@ -80,7 +77,7 @@ class GaussianPosterior:
             return cls(whitening, model, ask(model, "sites").fit(factor, **settings))
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> GaussianPosterior:
-        """The posterior given other labels, with a warm start from the sites of unchanged ones."""
+        """The posterior given other labels, same prior and noise, warm-started at the unchanged sites."""
         expect_fields(self.model, "nodes", "y")
         model = remade(self.model, nodes=nodes, y=y)
         nodes, y = model.nodes, np.asarray(model.y)
@@ -131,8 +128,7 @@ class GaussianPosterior:
             ]
         )
         if not noise and not isinstance(rows, NewRows):
-            # At labeled nodes the tilted distribution replaces its Gaussian, which ignores that the label
-            # truncates u.
+            # At labeled nodes use the tilted distribution: its Gaussian ignores that the label truncates u.
             labeled = np.isin(rows, self.model.nodes)
             p[labeled] = self.fit.labeled_classes()[positions(rows[labeled], self.model.nodes)]
         elif noise:

@@ -13,8 +13,7 @@ from graphuq.calibration import SURPRISE
 from graphuq.models.base import ask, offer
 from graphuq.posterior.base import Posterior
 
-# A label should be checked if the others give it less probability than the first and another class more than the
-# second.
+# A label should be checked if the others give it less probability than DOUBTED, and another class more than CLEAR.
 DOUBTED, CLEAR = 0.2, 0.5
 # If chance alone could explain a larger difference than this, there are too few labels for a verdict.
 UNTOLD = 1 / 3

@@ -178,8 +178,7 @@ class Mixture:
     def _drawn(self, at_draws: Callable[[Any, int], NDArray[Any]], seed: int = 0) -> NDArray[Any]:
         """Values of `at_draws` at draws taken from the components in proportion to their weights.
 
-        The same seed selects the same draws. A component repeats a draw only after all of its draws have been
-        used.
+        The same seed selects the same draws. A component repeats draws only after all of them have been used.
         """
         rng = expect_generator(seed)
         counts = rng.multinomial(N_LATENT_DRAWS, self.weights)
@@ -209,8 +208,7 @@ class Mixture:
     def _tempered_with_error(self, bare: Classes) -> Classes:
         """Apply the temperature and propagate the error.
 
-        From ``T dq_k = q_k (dp_k / p_k - sum_l q_l dp_l / p_l)``, as an upper bound: errors of classes are
-        correlated.
+        From ``T dq_k = q_k (dp_k / p_k - sum_l q_l dp_l / p_l)``, as an upper bound since errors are correlated.
         """
         p, q = bare.probability, self._tempered(bare.probability)
         relative = q * bare.error / p

@@ -32,16 +32,14 @@ Nodes = NDArray[np.int64]
 # Only the heaviest components of a mixture are used: those that together have this weight, up to a maximum number.
 # The others would each cost as much and have little influence on the choice of a row.
 HEAVY, MOST_COMPONENTS, MOST_COMPONENTS_MANY = 0.9, 4, 2
-# Number of sampler draws used. An uninformative answer then appears to change a row by 1 / sqrt(n_draws) of its
-# standard deviation.
+# Sampler draws used: an uninformative answer then seems to change a row by 1 / sqrt(n_draws) standard deviations.
 N_DRAWS = 768
 # With several fields only the most probable answers are considered, in `next_queries` and in `expected_gain`. The
 # others are treated as uninformative, which hardly affects the choice of a row but lowers the expected gain.
 N_ANSWERS, N_ANSWERS_TOLD = 4, 10
 # Rank of the variance reduction by an answer, and the minimum fraction of a variance that remains.
 N_DIRECTIONS, LEAST_LEFT = 3, 0.05
-# Quadrature points of the integral over several fields, enough for equal noise and for differences, and rows per
-# block.
+# Quadrature points for several fields, enough for equal noise and for differences of two; rows per block.
 N_POINTS, BLOCK_ROWS = 16, 2**14
 # Lower bound on a variance after an answer, relative to the variance before.
 JITTER = 1e-10
@@ -157,8 +155,7 @@ def _of_several_fields(
         m_j + G V_c^-1 (m_ca - m_c),    Sigma_jj - G V_c^-1 (V_c - V_ca) V_c^-1 G^T.
 
     Class probabilities are those of independent fields with the variances of `matched_variances` less the diagonal
-    of the last term. All are at the temperature of the posterior: uncertainty that it removes is not worth a
-    query.
+    of the last term. All are at the temperature of the posterior: what it makes certain is not worth a query.
     """
     fit: Any = posterior.fit
     whitening, noise = posterior.whitening, float(offer(posterior.model, "noise"))
