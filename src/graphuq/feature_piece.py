@@ -35,8 +35,7 @@ class FeaturePiece:
 
     The features are compressed and scaled to standard deviation 1, see `units`; beyond 50 features, principal
     directions are used. With z these features, the linear columns are ``l(x) = (z - mean) W``. The bent columns
-    b(x) are a centered Nystrom approximation of a Laplacian kernel, from its leading eigenvectors on landmark
-    rows,
+    b(x) are a centered Nystrom approximation of a Laplacian kernel, from its leading eigenvectors on landmarks,
 
         <b(x), b(x')> ~ exp(-1.5 |l(x) - l(x')|_1 / d),    |.|_1 the sum over columns, d its mean between rows.
 
@@ -47,8 +46,7 @@ class FeaturePiece:
         units: median, unit and one over the deviation of each feature, shape (3, n_features).
         weights: W, shape (n_features, n_linear).
         offset: ``mean W``, shape (n_linear,).
-        reach: the largest distance of a feature from its median up to which u is extrapolated, shape
-            (n_features,).
+        reach: the distance of a feature from its median up to which u is extrapolated, shape (n_features,).
         landmarks: l at the landmarks, times 1.5 / d, shape (n_landmarks, n_linear).
         turn: the map from kernel values at the landmarks to columns, shape (n_landmarks, n_bent).
         center: the mean that is subtracted from these columns, shape (n_bent,).

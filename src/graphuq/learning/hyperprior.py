@@ -7,10 +7,10 @@ u is a sum of three pieces, in units of the label noise:
 
 H are the columns of a `FeaturePiece`: either the linear ones alone, or the linear and the bent ones, each with a
 fixed share of the variance. Their squares add up to 1 at an average row, so a and b are the standard deviations of
-the pieces there. ``c = kappa sqrt(1 + a^2 + b^2)`` makes the prior share of one of two classes ``Psi(kappa N(0,
-1))``, which is uniform for kappa = 1. The Matern shares ``p_j ~ (lambda_j + tau^2)^-alpha`` are parameterized by
-the diffusion time ``t = alpha / tau^2``: for small lambda they decay as ``exp(-t lambda)``. The learned parameters
-are the logarithms of
+the pieces there. ``c = kappa sqrt(1 + a^2 + b^2)`` makes the prior share of one of two classes
+``Psi(kappa N(0, 1))``, which is uniform for kappa = 1. The Matern shares ``p_j ~ (lambda_j + tau^2)^-alpha`` are
+parameterized by the diffusion time ``t = alpha / tau^2``: for small lambda they decay as ``exp(-t lambda)``. The
+learned parameters are the logarithms of
 
 - diffusion t, and alpha, the decay of the shares at large lambda;
 - graph b, linear a (with or without bent columns), constant kappa;
@@ -92,8 +92,8 @@ class Hyperprior:
     by log-loss on some tables and evaluated on others: experiments/tables.py.
 
     Attributes:
-        diffusion, alpha, graph, linear, constant, mistakes, gamma: see the module docstring; for the Laplacian ``D
-            - A`` diffusion is in units of one over the mean degree. None omits a piece, or mistakes.
+        diffusion, alpha, graph, linear, constant, mistakes, gamma: see the module docstring; diffusion is in units
+            of one over the mean degree for the Laplacian ``D - A``. None omits a piece, or mistakes.
         beside_linear: replaces `graph` in structures that also have a function of the features.
         bent: the share of the variance that bent columns have in a bent function of the features; None omits them.
         n_effective: prior of the effective number of modes ``1 / sum_j p_j^2``, per boundary between classes. Few

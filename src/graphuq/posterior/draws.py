@@ -81,9 +81,9 @@ class Draws:
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows, and its Monte-Carlo error.
 
-        Given z, u_j is Gaussian, so each draw yields the class probability in closed form, ``Psi(m_j(z) /
-        sqrt(s_j^2 + gamma^2))``, instead of only a sign (Rao-Blackwellization). This lowers the variance of the
-        average over draws and keeps it away from 0 and 1 while uncertainty remains.
+        Given z, u_j is Gaussian, so each draw yields the class probability in closed form,
+        ``Psi(m_j(z) / sqrt(s_j^2 + gamma^2))``, instead of only a sign (Rao-Blackwellization). This lowers the
+        variance of the average over draws and keeps it away from 0 and 1 while uncertainty remains.
         """
         gamma = float(offer(self.model, "noise")) if noise else 0.0
         starts, total = batch_starts(self.n_draws), self.n_chains * self.n_draws

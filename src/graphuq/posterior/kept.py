@@ -102,7 +102,7 @@ def _updated(posterior: GaussianPosterior, nodes: Nodes, before: Kept) -> tuple[
 
 
 def _means(posterior: GaussianPosterior, nodes: Nodes) -> Array:
-    """Posterior means of the fields at rows; weights the modes instead of scaling a copy of all eigenvectors."""
+    """Posterior means of the fields at rows, from scaled weights: scaling the eigenvectors would copy them."""
     prior, fit = posterior.prior, posterior.fit
     z: Any = np.atleast_2d(fit.z_mean)
     weights = np.zeros((prior.n_modes, len(z)))
