@@ -125,32 +125,52 @@ def summarize(config: Config, results: list[dict[str, Any]]) -> dict[str, Any]:
     return {"data": [_data(part, data, tools) for (part, data), tools in whole.items()]}
 
 
+def merged(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """The values of a record with our curves replaced by those computed now; those of other tools are kept."""
+    found = {(cell["part"], cell["data"]): cell for cell in now["data"]}
+    cells = []
+    for old in before["data"]:
+        if (new := found.get((old["part"], old["data"]))) is None:
+            cells.append(old)
+            continue
+        kept = {name: curve for name, curve in old["curves"].items() if not name.startswith("graphuq")}
+        means = {name: np.array(curve) for name, curve in {**new["curves"], **kept}.items()}
+        cell = _cell({**new, "curves": means, "longer": np.array(new["longer"])})
+        cells.append({**cell, "n_starts_others": old.get("n_starts_others", old["n_starts"])})
+    return {"data": cells}
+
+
 def _data(part: str, data: str, tools: dict[str, dict[int, Any]]) -> dict[str, Any]:
     """The means over the starts that all tools have done; random choice for longer counts where it has done them too."""
     longer = tools.pop(LONGER, {})
     seeds = sorted(set.intersection(*(set(runs) for runs in tools.values())))
-    n_first = tools[RANDOM][seeds[0]]["n_first"]
     means = {name: np.mean([runs[seed]["curve"] for seed in seeds], axis=0) for name, runs in tools.items()}
+    at_random = longer if set(seeds) <= set(longer) else tools[RANDOM]
+    cell = {"part": part, "data": data, "n_starts": len(seeds), "n_first": tools[RANDOM][seeds[0]]["n_first"]}
+    return _cell(
+        {**cell, "curves": means, "longer": np.mean([at_random[seed]["curve"] for seed in seeds], axis=0)}
+    )
+
+
+def _cell(of: dict[str, Any]) -> dict[str, Any]:
+    """What follows from the mean curves of every tool on one data set: how it ends, and the labels needed."""
+    means, n_first = of["curves"], of["n_first"]
     final = {name: curve[-1] for name, curve in means.items()}
     best = max(final[name][0] for name in final if name.startswith("graphuq"))
     levels = {f"{share:.0%} of the accuracy": share * best for share in SHARES}
-    judged = dict(means)
-    if set(seeds) <= set(longer):
-        judged[RANDOM] = np.mean([longer[seed]["curve"] for seed in seeds], axis=0)
+    judged = {**means, RANDOM: of["longer"]}
     needed = {
         name: {word: labels_needed(curve[:, 0], level, n_first) for word, level in levels.items()}
         | {"the log-loss of random": labels_needed(-curve[:, 1], -final[RANDOM][1], n_first)}
         for name, curve in judged.items()
     }
     return {
-        "part": part,
-        "data": data,
-        "n_starts": len(seeds),
-        "n_first": n_first,
+        **{key: of[key] for key in ("part", "data", "n_starts", "n_first")},
         "n_labels": n_first + len(means[RANDOM]) - 1,
         "n_labels_random": n_first + len(judged[RANDOM]) - 1,
         "final_accuracy": best,
         "curves": {name: np.round(curve, DIGITS) for name, curve in means.items()},
+        "longer": np.round(of["longer"], DIGITS),
         "mean_log_loss": {name: float(curve[:, 1].mean()) for name, curve in means.items()},
         "mean_accuracy": {name: float(curve[:, 0].mean()) for name, curve in means.items()},
         "needed": needed,

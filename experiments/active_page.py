@@ -22,12 +22,9 @@ def page(record: Record, out: Path) -> str:
         "the rows may be asked; the other half, the same for all tools, judges. Means over "
         f"{starts[0] if len(starts) == 1 else f'{starts[0]} to {starts[-1]}'} start{'s' * (starts[-1] > 1)}. Made by "
         "`python -m experiments.active`.\n",
-        "These simulations are older than three changes, and present answers differ. Features were not yet compared in robust "
-        "units: all data have them as they were given, at deviation 1. The temperature of more than two classes did not "
-        "yet depend on their number: mnist ten, digits and indian pines have the earlier one. And a function of the features "
-        "had a fixed share that bends.\n",
+        _kept(cells),
         ""
-        if starts[0] >= asked
+        if starts[0] >= asked or _kept(cells)
         else f"Of {asked} starts that are planned the run has done these before it was stopped; the same command goes on "
         "from there. They are too few to tell tools apart that are close.\n",
         answer(record),
@@ -54,6 +51,17 @@ def page(record: Record, out: Path) -> str:
         "graph of ten neighbors.\n",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _kept(cells: list[dict[str, Any]]) -> str:
+    """That our curves were made anew, if they were, and from how many starts those of other tools are."""
+    starts = {each["n_starts_others"] for each in cells if "n_starts_others" in each}
+    return (
+        f"Our curves were made anew (`python -m experiments.ours_again active`); those of other tools are kept, means over "
+        f"{max(starts)} starts.\n"
+        if starts
+        else ""
+    )
 
 
 def _longer(cells: list[dict[str, Any]]) -> str:

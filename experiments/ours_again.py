@@ -7,12 +7,18 @@ ours and another tool the mean is exact; its error is that of independent draws,
     python -m experiments.ours_again tables many overlapping --data FILE    # FILE by experiments.table_data
     python -m experiments.ours_again strangers --data FILE                  # FILE by experiments.table_data --strangers
     python -m experiments.calibration_page                                  # docs/calibration.md from the records
+
+    python -m experiments.ours_again active --data FILE --seconds 500       # FILE by experiments.active_data
+    python -m experiments.active --page                                     # docs/active.md from the record
+
+The last resumes where `--seconds` stopped it, and writes what it has.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -25,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import runner, table_data, table_peers, table_scores, tables
+from experiments import active, active_data, runner, table_data, table_peers, table_scores, tables
 from experiments.command import RECORDS, SCRATCH
 from experiments.experiment import Trial
 from experiments.table_peers import BARE, SHARES, TOOLS
@@ -118,6 +124,24 @@ def renewed(name: str, path: Path, jobs: int) -> None:
         print(f"{claim.what}: {claim.ours}")
 
 
+def renewed_active(path: Path, jobs: int, seconds: float, n_starts: int) -> None:
+    """The record of simulated labelling, with our curves on the reported data made anew from so many starts."""
+    record, work = runner.read_record(path), SCRATCH / "work"
+
+    def wanted(trial: Trial) -> bool:
+        ours = trial["part"] == "reporting" and trial["tool"].startswith("graphuq")
+        return ours and trial["seed"] < n_starts
+
+    results = runner.results_of("active", wanted, jobs=jobs, work=work, seconds=seconds)
+    values = active.merged(record.values, active.summarize(active.FULL, results))
+    runner.write(path, asdict(replace(record, values=values)))
+    print(
+        f"{len(results)} trials",
+        *(f"{claim.what}: {claim.ours}" for claim in active.claims(runner.read_record(path))),
+        sep="\n",
+    )
+
+
 def _told(result: dict[str, Any]) -> str:
     return json.dumps({key: result[key] for key in ("group", "data", "n_labels", "seed")})
 
@@ -125,15 +149,21 @@ def _told(result: dict[str, Any]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="+", choices=["tables", "many", "overlapping", "strangers"])
+    parser.add_argument("names", nargs="+", choices=["tables", "many", "overlapping", "strangers", "active"])
     parser.add_argument("--data", type=Path, help="a file with the data")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="of active: begin no more trials after so long"
+    )
+    parser.add_argument("--starts", type=int, default=active.FULL.n_starts, help="of active: how many")
     parser.add_argument("--out", type=Path, default=RECORDS, help="where the records are")
     asked = parser.parse_args(arguments)
     if asked.data is not None:
-        os.environ[table_data.FILE] = str(asked.data.absolute())
+        os.environ[active_data.FILE if "active" in asked.names else table_data.FILE] = str(asked.data.absolute())
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    for name in asked.names:
+    if "active" in asked.names:
+        renewed_active(asked.out / "active.json", asked.jobs, asked.seconds, asked.starts)
+    for name in set(asked.names) - {"active"}:
         renewed(name, asked.out / f"{name}.json", asked.jobs)
     return 0
 

@@ -15,7 +15,7 @@ import platform
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -120,6 +120,18 @@ def reproduce(
     answers = _run([job for each in rounds for job in each if job is not None], jobs, work, seconds)
     done = {name: [answers[job.path] for job in plan[name] if job.path in answers] for name in names}
     return [_outcome(name, level, done[name], out, figures) for name in names]
+
+
+def results_of(
+    name: str, wanted: Callable[[Trial], bool], *, jobs: int, work: Path, seconds: float = math.inf
+) -> list[dict[str, Any]]:
+    """The results of some trials of an experiment at its full level, as many as time allows; those on disk are read."""
+    (work / "trials").mkdir(parents=True, exist_ok=True)
+    some = [job for job in _jobs(name, "full", work) if wanted(job.trial)]
+    answers = _run(some, jobs, work, seconds)
+    if errors := [answer["error"] for answer in answers.values() if "error" in answer]:
+        raise RuntimeError(errors[0])
+    return [answers[job.path]["result"] for job in some if "result" in answers.get(job.path, {})]
 
 
 def read_record(path: Path) -> Record:
