@@ -1,1 +1,1 @@
-"""A page on which a person labels the rows that teach the model most: answers kept on disk, a model, a server."""
+"""Active learning in the browser: a page that asks for the most informative labels; store, model and server."""

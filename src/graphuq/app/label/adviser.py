@@ -1,7 +1,8 @@
-"""Labels in; what is believed of every row at once, and what to ask next a moment later, out.
+"""Labels in; predictions for every row at once, and the next questions from a background thread, out.
 
-A new label moves the beliefs in milliseconds. A thread then weighs what to ask next, leaves labels out, and learns the
-hyper-parameters anew when classes come or go, or when there are a quarter more labels than when it last did.
+A new label updates the predictions in milliseconds. A thread then ranks candidate questions, predicts each label
+from the others, and relearns the hyper-parameters when the set of classes changes or labels have grown by a
+quarter.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from graphuq.posterior.left_out import MAX_LEFT_OUT, SuspiciousLabels, suspiciou
 Array = NDArray[Any]
 Nodes = NDArray[np.int64]
 
-N_AHEAD = 6  # questions weighed at a time: one for each of a few people
-N_GAIN = 10  # answers whose worth is told
-FIRST = 30.0  # seconds that the first question of all may take
+N_AHEAD = 6  # questions prepared at a time: one for each of a few people
+N_GAIN = 10  # further answers whose expected gain is reported
+FIRST = 30.0  # seconds allowed for the very first question
 
 
 class Situation(NamedTuple):
-    """What is known: the class of some rows, and which others may be asked about."""
+    """Input of the model: the class of each labeled row, and the rows that may be asked about."""
 
     given: dict[int, str]
     askable: Nodes
@@ -45,12 +46,12 @@ class Situation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What is believed at one moment.
+    """Predictions at one moment.
 
     Attributes:
-        version: how many times labels were told.
+        version: number of updates so far.
         classifier: None while fewer than two classes have labels.
-        shown: the probability of each of its classes at the rows of the map, shape (n_shown, n_classes).
+        shown: class probabilities at the rows of the map, shape (n_shown, n_classes).
     """
 
     version: int = 0
@@ -60,7 +61,7 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Advice:
-    """What the thread found for some version of the beliefs: rows to ask, best first, and what else there is to say."""
+    """Results of the thread for one version of the predictions: rows to ask, best first, and diagnostics."""
 
     version: int = -1
     ahead: tuple[int, ...] = ()
@@ -69,7 +70,7 @@ class Advice:
 
 
 class Adviser:
-    """Beliefs about one table that move with its labels; safe to call from any thread."""
+    """Predictions for one table that follow its labels, and advice on what to ask; thread-safe."""
 
     def __init__(
         self,
@@ -78,10 +79,10 @@ class Adviser:
         situation: Callable[[], Situation],
         note: Callable[[int, float, float | None], None],
     ) -> None:
-        """Start to learn, from a classifier that has seen the table; `shown` are the rows of the map.
+        """Start the thread, with a classifier that has the graph of the table; `shown` are the rows of the map.
 
-        `situation` says what is known now; `note` takes the number of labels, the mean label variance and the log-loss of
-        labels left out.
+        `situation` returns the current labels; `note` records the number of labels, the mean label variance and
+        the leave-one-out log-loss.
         """
         self.n_rows = int(seen.graph_.n_nodes)
         self.shown = shown
@@ -98,20 +99,20 @@ class Adviser:
         self._thread.start()
 
     def tell(self) -> None:
-        """Labels have changed: beliefs follow at once."""
+        """Update the predictions at once after labels have changed, and wake the thread."""
         with self._news:
             self._believe(self.now.classifier, self.now.version + 1)
             self._news.notify_all()
 
     def wait(self, seconds: float) -> Advice:
-        """What to ask, weighed with all labels if that is ready in time."""
+        """Latest advice; waits up to `seconds` for advice that takes all labels into account."""
         with self._news:
             self._news.wait_for(lambda: bool(self.advice.ahead) or self.advice.version >= 0, FIRST)
             self._news.wait_for(lambda: self.advice.version >= self.now.version, seconds)
             return self.advice
 
     def settled(self, seconds: float = 600.0) -> bool:
-        """Wait until everything is learned and weighed."""
+        """Wait until the thread is idle; returns whether it is."""
         with self._news:
             return self._news.wait_for(self._idle, seconds)
 
@@ -122,31 +123,32 @@ class Adviser:
             self._news.notify_all()
         self._thread.join()
 
-    # ---- beliefs --------------------------------------------------------------------------------------
+    # ---- predictions ----------------------------------------------------------------------------------
     def _believe(self, classifier: GraphClassifier | None, version: int) -> None:
-        """Take up the labels of this moment."""
-        found = None if classifier is None else told(classifier, self._situation().given)
+        """Condition the classifier on the current labels and publish its predictions."""
+        updated = None if classifier is None else told(classifier, self._situation().given)
         shown = None
-        if found is not None:
+        if updated is not None:
             if len(self.shown) == self.n_rows:
-                shown = found.label_distributions_
-            else:  # all rows of a large table wait for the thread
-                shown, _, self._kept = refreshed(found.posterior_, self._kept, self.shown)
-            self._note(len(found.labels_.nodes), uncertainty.mean_label_variance(shown), None)
-        self.now = Snapshot(version, found, shown)
+                shown = updated.label_distributions_
+            else:  # in a large table, all other rows are left to the thread
+                shown, _, self._kept = refreshed(updated.posterior_, self._kept, self.shown)
+            self._note(len(updated.labels_.nodes), uncertainty.mean_label_variance(shown), None)
+        self.now = Snapshot(version, updated, shown)
 
     def _place(self, p: Array | None) -> Array:
-        """Where rows lie on the map, from 0 to 1: the first two columns of the report's, half of them as ranks.
+        """Map coordinates of all rows in [0, 1]: the mean of the report's first two coordinates and their ranks.
 
-        Eigenvectors throw a few rows far out and leave the others in a heap: their order stays, and the heap gets room.
+        Eigenvectors put a few rows far out and crowd the others together: ranks keep the order and spread the
+        crowd.
         """
         modes, rows = self.seen.spectrum_, np.arange(self.n_rows)
-        open_minded = np.full((self.n_rows, 2), 0.5)
-        columns = plots.embedding(modes, open_minded if p is None else p, rows)["coordinates"][:2]
-        found = np.column_stack([*columns, *([np.zeros(self.n_rows)] * (2 - len(columns)))])
-        low, high = found.min(axis=0), found.max(axis=0)
-        even = rankdata(found, axis=0) / self.n_rows
-        return np.asarray((even + (found - low) / np.where(high > low, high - low, 1)) / 2)
+        uniform = np.full((self.n_rows, 2), 0.5)
+        columns = plots.embedding(modes, uniform if p is None else p, rows)["coordinates"][:2]
+        points = np.column_stack([*columns, *([np.zeros(self.n_rows)] * (2 - len(columns)))])
+        low, high = points.min(axis=0), points.max(axis=0)
+        ranks = rankdata(points, axis=0) / self.n_rows
+        return np.asarray((ranks + (points - low) / np.where(high > low, high - low, 1)) / 2)
 
     # ---- the thread -----------------------------------------------------------------------------------
     def _idle(self) -> bool:
@@ -166,10 +168,10 @@ class Adviser:
         )
 
     def _work(self) -> None:
-        # Those who wait for an answer come first, where a thread has a priority of its own.
+        # Requests from pages come first: Linux gives each thread its own priority.
         if sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
-        self._spread(Advice.version, self._situation())  # something to ask about, while the rest is found
+        self._spread(Advice.version, self._situation())  # questions to start with, while the rest is computed
         while True:
             with self._news:
                 self.learning = self.weighing = False
@@ -183,23 +185,24 @@ class Adviser:
             try:
                 self._learn(situation) if self.learning else self._weigh(version, situation)
                 self.failure = ""
-            except Exception as error:  # the page goes on without advice, and says so
+            except Exception as error:  # the page continues without advice, and shows the failure
                 tell(sentence(error)) if isinstance(error, OSError) else traceback.print_exc(file=sys.stderr)
                 with self._news:
-                    self.failure, self._failed_at = sentence(error), version  # until there is another label
+                    self.failure, self._failed_at = sentence(error), version  # retried after the next label
                     self.advice = replace(self.advice, version=version)
 
     def _learn(self, situation: Situation) -> None:
+        """Learn the hyper-parameters anew, then update the predictions and the map."""
         classifier = learned(self.seen, situation.given)
-        place = self._place(classifier.label_distributions_)
+        coordinates = self._place(classifier.label_distributions_)
         with self._news:
             self._learned_from = len(situation.given)
-            self._kept = tuple(each.at(self.shown) for each in classifier._kept)
+            self._kept = tuple(kept.at(self.shown) for kept in classifier._kept)
             self._believe(classifier, self.now.version + 1)
-            self.coordinates, self.layout = place, self.layout + 1
+            self.coordinates, self.layout = coordinates, self.layout + 1
 
     def _weigh(self, version: int, situation: Situation) -> None:
-        """What to ask first, since someone waits for it; then the rest, as long as no label comes in between."""
+        """Rank questions first, since someone waits for them; then diagnostics, unless a new label arrives."""
         classifier, (given, askable) = self.now.classifier, situation
         if classifier is None:
             self._spread(version, situation)
@@ -218,7 +221,7 @@ class Adviser:
         self._publish(replace(self.advice, gain=classifier.expected_gain(N_GAIN)))
 
     def _spread(self, version: int, situation: Situation) -> None:
-        """Without two classes nothing but the graph says what to ask: rows that are spread over it."""
+        """Ask about rows spread over the graph: the only criterion while fewer than two classes have labels."""
         ahead = situation.askable
         if ahead.size:
             taken = np.setdiff1d(np.arange(self.n_rows), ahead)
@@ -226,7 +229,7 @@ class Adviser:
         self._publish(Advice(version, tuple(ahead.tolist())))
 
     def _publish(self, advice: Advice) -> bool:
-        """Take up advice; whether there is time for more."""
+        """Publish advice; returns whether it is still up to date, so that more can be computed."""
         with self._news:
             self.advice = advice
             self._news.notify_all()
@@ -234,23 +237,22 @@ class Adviser:
 
 
 def seen(classifier: GraphClassifier, X: NDArray[np.float64], tell: Callable[[str], None]) -> GraphClassifier:
-    """The classifier with a graph of all rows and its eigenpairs, and no labels yet."""
+    """The classifier with the graph of all rows and its eigenpairs, but no labels yet."""
     classifier._seen = Seen.of(classifier, read_rows(classifier, X), tell)
     return classifier
 
 
 def learned(classifier: GraphClassifier, given: Mapping[int, str]) -> GraphClassifier:
-    """Another classifier of the same graph, its hyper-parameters learned from these labels, of two classes or more."""
+    """A new classifier on the same graph, hyper-parameters learned from these labels of at least two classes."""
     nodes = np.array(sorted(given), dtype=np.int64)
     classes, y = np.unique([given[row] for row in nodes.tolist()], return_inverse=True)
-    found = copy.copy(classifier)
-    return found._infer(Labels(classes, nodes, y))
+    return copy.copy(classifier)._infer(Labels(classes, nodes, y))
 
 
 def told(classifier: GraphClassifier, given: Mapping[int, str]) -> GraphClassifier | None:
-    """The classifier with these labels in the place of its own, as far as they are of classes that it knows.
+    """The classifier conditioned on these labels instead of its own, ignoring labels of classes it does not know.
 
-    None where those are of fewer than two classes.
+    None if fewer than two classes remain.
     """
     before, known = classifier.labels_, classifier.classes_.tolist()
     numbers = {row: known.index(name) for row, name in given.items() if name in known}
@@ -261,5 +263,5 @@ def told(classifier: GraphClassifier, given: Mapping[int, str]) -> GraphClassifi
     if np.array_equal(nodes, before.nodes) and np.array_equal(y, before.y):
         return classifier
     posterior: Any = classifier.posterior_
-    # Not `partial_fit_labels`: where labels contradict each other that would draw, while someone waits.
+    # Not `partial_fit_labels`, which would run MCMC if labels contradict each other, while someone waits.
     return copy.copy(classifier)._believe(Labels(before.classes, nodes, y), posterior.with_labels(nodes, y))

@@ -1,4 +1,4 @@
-"""The command `graphuq label`: words in, a page that people answer on out."""
+"""Command-line options of `graphuq label` in; a page on which people label rows out."""
 
 from __future__ import annotations
 

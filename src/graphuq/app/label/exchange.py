@@ -1,4 +1,4 @@
-"""Answers in; files that other tools read out, CSV and Label Studio's JSON; and back."""
+"""Answers in; CSV files or Label Studio's JSON, for exchange with other tools, out; and back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def export(
     force: bool = False,
     marks: Marks = USUAL,
 ) -> str:
-    """Write the labels, and what the model believes of every row; by the ending of the name CSV or JSON."""
+    """Write the labels, and the prediction for every row, as CSV or JSON depending on the file extension."""
     check_export(target, force)
     session.adviser.settled()
     labels, rows = session.labels(), range(session.adviser.n_rows)
@@ -47,30 +47,30 @@ def export(
 
 
 def take(session: Session, source: Path, *, label: str, row_id: str | None) -> str:
-    """Take answers from a file that `export`, Label Studio, or anyone else wrote; rows that have one keep it."""
+    """Import answers from a file, as written by `export` or Label Studio; labeled rows keep their class."""
     check_source(source)
     places = {name: row for row, name in enumerate(session.look.names)}
-    found = read_answers(source, label, row_id)
+    answers = read_answers(source, label, row_id)
     classes = session.classes()
     if ending(source) == ".csv":
-        found = [(_meant(row, places), _meant(name, classes)) for row, name in found]
-    strange = next((name for name, _ in found if name not in places), None)
-    if strange is not None:
-        raise ValueError(f"{source.name} names the row {strange!r}, which the table does not have.")
-    names = {name: checked_name(name) for _, name in found}  # all are doubted before one is taken
-    said: dict[str, str] = {}
-    for which, name in found:
-        if said.setdefault(which, name) != name:
+        answers = [(_meant(row, places), _meant(name, classes)) for row, name in answers]
+    unknown = next((name for name, _ in answers if name not in places), None)
+    if unknown is not None:
+        raise ValueError(f"{source.name} names the row {unknown!r}, which the table does not have.")
+    names = {name: checked_name(name) for _, name in answers}  # all are checked before any is recorded
+    seen: dict[str, str] = {}
+    for which, name in answers:
+        if seen.setdefault(which, name) != name:
             raise ValueError(
-                f"{source.name} has two classes for the row {which!r}, {said[which]!r} and {name!r}: choose one."
+                f"{source.name} has two classes for the row {which!r}, {seen[which]!r} and {name!r}: choose one."
             )
     labels, taken, kept, before = session.labels(), 0, 0, len(session.store.events())
-    known = {*session.classes(), *(names[name] for row, name in found if places[row] not in labels)}
+    known = {*session.classes(), *(names[name] for row, name in answers if places[row] not in labels)}
     if len(known) > MAX_CLASSES:
         raise ValueError(
             f"With those of {source.name} there are {len(known):,} classes, and at most {MAX_CLASSES} can be told apart."
         )
-    for row, name in ((places[row], names[name]) for row, name in found):
+    for row, name in ((places[row], names[name]) for row, name in answers):
         if row in labels:
             kept += 1
             continue
@@ -80,27 +80,27 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
                     session.do(f"import {name}", "import", "add", name=name)
                 except Refused as error:
                     raise Refused(f"{source.name}, row {session.look.names[row]!r}: {error}") from None
-            # again: of a row that a person was not sure of too
+            # again: also replaces a "not sure" of a person
             key = f"import {row} {before + taken}"
             session.store.do(key, "import", "answer", row, name, again=True, asked=False)
         labels[row] = name
         taken += 1
     session.adviser.tell()
-    told = f"{taken:,} answer{'s' if taken != 1 else ''} taken from {source.name}"
+    message = f"{taken:,} answer{'s' if taken != 1 else ''} taken from {source.name}"
     new = [repr(name) for name in session.classes() if name not in classes] if classes else []
-    told += f"; new among the classes: {listed(new)}" if new else ""
-    return told + (f"; rows that had a class already, and keep it: {kept:,}" if kept else "")
+    message += f"; new among the classes: {listed(new)}" if new else ""
+    return message + (f"; rows that had a class already, and keep it: {kept:,}" if kept else "")
 
 
 def check_export(target: Path, force: bool, *read: Path) -> None:
-    """Refuse a file that cannot be written, before any work; what is read is never replaced."""
+    """Refuse a target that cannot be written, before any work; files that are `read` are never replaced."""
     if target.suffix.lower() not in EXPORTED:
         raise ValueError(f"{target.name} must end in .csv, or in .json for Label Studio.")
     check_target(target, force, *read)
 
 
 def check_source(source: Path) -> None:
-    """Refuse a file that is not there, too large or of another kind, before any work."""
+    """Refuse a file that is missing, too large or of the wrong type, before any work."""
     if not source.is_file():
         raise ValueError(f"There is no file {source}.")
     if ending(source) not in EXPORTED or source.name.lower().endswith(".json.gz"):
@@ -110,7 +110,7 @@ def check_source(source: Path) -> None:
 
 
 def read_answers(source: Path, label: str, row_id: str | None) -> list[tuple[str, str]]:
-    """The name of each row that has an answer in a file, and its class."""
+    """Row names and classes of all answers in a file."""
     read = _from_json if ending(source) == ".json" else _from_csv
     try:
         return list(read(source, label, row_id))
@@ -119,37 +119,37 @@ def read_answers(source: Path, label: str, row_id: str | None) -> list[tuple[str
 
 
 def _rows_called(label: str) -> str:
-    """What names rows where the table has no column for it: not what the label is called."""
+    """Column of row names where the table has none: a name different from that of the label column."""
     return called_ours(ROW, {label})
 
 
 def _meant(cell: str, known: Container[str]) -> str:
-    """What a cell was before it was guarded; as it stands where only that is known."""
+    """Cell text before it was guarded against formulas; unchanged if only the guarded form is known."""
     plain = unguarded(cell)
     return cell if cell in known and plain not in known else plain
 
 
 def _columns(session: Session) -> dict[str, list[Any]]:
-    """Of each row: its status, the likeliest class, its probability and the label variance; "" where there is none."""
+    """Per row: status, most probable class, its probability, and the label variance; "" where unknown."""
     tally, n_rows, classifier = session.store.tally, session.adviser.n_rows, session.adviser.now.classifier
     kinds = {
         "skipped": tally.skipped, "not sure": tally.unsure, "in the table": session.table_labels, "answered": tally.answers
     }  # fmt: skip
-    # the last one counts: an answer for more than the table
+    # later kinds take precedence: an answer over the table
     status = {row: kind for kind, rows in kinds.items() for row in rows}
-    found: dict[str, list[Any]] = {name: [""] * n_rows for name in ("class", "probability", "uncertainty")}
+    predicted: dict[str, list[Any]] = {name: [""] * n_rows for name in ("class", "probability", "uncertainty")}
     if classifier is not None:
         p = classifier.label_distributions_
         names = classifier.classes_[uncertainty.most_probable(p)].tolist()
         numbers = uncertainty.confidence(p).tolist(), uncertainty.label_variance(p).tolist()
-        found = dict(zip(found, (names, *numbers), strict=True))
-    return {"status": [status.get(row, "") for row in range(n_rows)], **found}
+        predicted = dict(zip(predicted, (names, *numbers), strict=True))
+    return {"status": [status.get(row, "") for row in range(n_rows)], **predicted}
 
 
 def _tasks(session: Session, label: str) -> Iterator[dict[str, Any]]:
-    """Label Studio's tasks: what is shown, annotations by people, and predictions with their score.
+    """Label Studio tasks: data shown, annotations by people, and predictions with their score.
 
-    The uncertainty is a field of its own beside the data, by which tasks can be sorted.
+    The uncertainty is also a field of the data, by which tasks can be sorted.
     """
     labels, look, called = session.labels(), session.look, _rows_called(label)
 
@@ -161,8 +161,8 @@ def _tasks(session: Session, label: str) -> Iterator[dict[str, Any]]:
         task: dict[str, Any] = {"id": row + 1, "data": data, "annotations": [], "predictions": []}
         if name:
             data["uncertainty"] = variance
-            believed = {"model_version": MODEL_VERSION, "score": score, "uncertainty": variance}
-            task["predictions"] = [{**believed, "result": result(name)}]
+            prediction = {"model_version": MODEL_VERSION, "score": score, "uncertainty": variance}
+            task["predictions"] = [{**prediction, "result": result(name)}]
         if row in labels:
             task["annotations"] = [{"result": result(labels[row]), "was_cancelled": False}]
         elif status:
@@ -171,7 +171,7 @@ def _tasks(session: Session, label: str) -> Iterator[dict[str, Any]]:
 
 
 def _from_csv(source: Path, label: str, row_id: str | None) -> Iterator[tuple[str, str]]:
-    """By the reader of tables, so that a class is called here as it is there."""
+    """Answers in a CSV file, read like a table, so that classes are named as there."""
     table, called = read_table(source), _rows_called(label)
 
     def column(*names: str | None) -> str | None:
@@ -187,9 +187,9 @@ def _from_csv(source: Path, label: str, row_id: str | None) -> Iterator[tuple[st
 
 
 def _from_json(source: Path, label: str, row_id: str | None) -> Iterator[tuple[str, str]]:
-    """Label Studio's JSON, or its JSON-MIN, in which the choice stands beside the data."""
+    """Answers in Label Studio's JSON, or in its JSON-MIN, where the choice is a field beside the data."""
     tasks, called = json.loads(source.read_text(encoding="utf-8")), _rows_called(label)
-    if not isinstance(tasks, list) or not all(isinstance(each, dict) for each in tasks):
+    if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         raise ValueError(f"{source.name} is no export of Label Studio: a list of tasks is needed.")
     for task in tasks:
         data = task.get("data") if isinstance(task.get("data"), dict) else task
@@ -204,7 +204,7 @@ def _from_json(source: Path, label: str, row_id: str | None) -> Iterator[tuple[s
 
 
 def _choice(task: dict[str, Any]) -> str | None:
-    """What the last annotation that was not cancelled chose."""
+    """Class chosen in the last annotation that was not cancelled."""
     for annotation in reversed(task["annotations"] if isinstance(task["annotations"], list) else []):
         if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
             continue

@@ -1,4 +1,4 @@
-// What the server says in; questions, a map that moves, and answers out. Text is only ever set as text.
+// State from the server in; questions, an animated map, and answers out. Data are only ever set as text, not HTML.
 (() => {
   const at = (id) => document.getElementById(id);
   const key = location.hash.slice(1);
@@ -7,36 +7,36 @@
   const smooth = !matchMedia("(prefers-reduced-motion: reduce)").matches;
   let state = null, layout = null, question = null, again = false, sending = false, shapes = [];
 
-  // ---- asking the server -------------------------------------------------------------------------
+  // ---- requests ----------------------------------------------------------------------------------
   const wait = (ms) => new Promise((done) => setTimeout(done, ms));
   function problem(text) {
     at("problem").hidden = !text;
     if (at("problem").textContent !== text) at("problem").textContent = text;
   }
   const say = (text) => { at("told").textContent = text; };
-  // An answer that is not heard is sent again, under the same name: the server counts it once.
+  // A request without a reply is sent again; an action keeps its key, so that the server counts it once.
   async function ask(path, body = null) {
     for (let pause = 250; ; pause = Math.min(2 * pause, 4000)) {
-      let reply, found;
+      let reply, content;
       try {
         reply = await fetch(path, {
           method: body ? "POST" : "GET", body: body && JSON.stringify(body), cache: "no-store",
           headers: { "X-Graphuq-Key": key, ...(body ? { "Content-Type": "application/json" } : {}) },
         });
-        found = path.startsWith("api/picture") && reply.ok ? await reply.blob() : await reply.json();  // all of it
+        content = path.startsWith("api/picture") && reply.ok ? await reply.blob() : await reply.json();  // the whole body, inside the try
       } catch {
         problem("graphuq label does not answer. Start the same command again: nothing is lost, and this page goes on by itself.");
         await wait(pause);
         continue;
       }
-      if (reply.ok) { problem(state?.failure ? `The model could not learn: ${state.failure}` : ""); return found; }
-      const refused = new Error(found.sentence ?? `The server refused (${reply.status}).`);
+      if (reply.ok) { problem(state?.failure ? `The model could not learn: ${state.failure}` : ""); return content; }
+      const refused = new Error(content.sentence ?? `The server refused (${reply.status}).`);
       refused.status = reply.status;
       throw refused;
     }
   }
 
-  // ---- what is done ------------------------------------------------------------------------------
+  // ---- actions -----------------------------------------------------------------------------------
   async function act(kind, more = {}, spoken = "") {
     if (sending || (kind !== "undo" && kind !== "remove" && !question)) return;
     sending = true;
@@ -56,10 +56,10 @@
     }
   }
   async function next(keepProblem = false) {
-    const told = at("problem").textContent;
+    const message = at("problem").textContent;
     again = false;
     show(await ask(`api/question?tab=${tab}`));
-    if (keepProblem) problem(told);
+    if (keepProblem) problem(message);
     watch();
   }
   const choose = (k) => act("answer", { row: question.row, class: state.classes[k].name, again }, `${state.classes[k].name}.`);
@@ -77,7 +77,7 @@
     if (k >= 0) await choose(k);
   }
 
-  // ---- what is shown -----------------------------------------------------------------------------
+  // ---- display -----------------------------------------------------------------------------------
   function mark(k) {
     const root = svg("svg", { class: "mark", viewBox: "-1.3 -1.3 2.6 2.6", "aria-hidden": "true" });
     svg("path", { d: shapes[k % shapes.length], fill: `var(--k${k})` }, root);
@@ -103,12 +103,12 @@
     } else return false;
     return true;
   }
-  function show(found) {
-    question = found;
+  function show(shown) {
+    question = shown;
     const face = at("face");
     face.replaceChildren();
     at("again").hidden = !again;
-    if (!found) {
+    if (!shown) {
       at("row-name").textContent = "Nothing is left to ask";
       element("p", { class: "note" }, face, "Every row has a class, or someone was not sure of it. Write the results, or look at doubtful labels again.");
       at("near").replaceChildren();
@@ -117,9 +117,9 @@
       say("Nothing is left to ask.");
       return;
     }
-    at("row-name").textContent = found.name;
-    picture(found, face);
-    const long = found.cells.filter(([, text]) => text.length > 60), short = found.cells.filter(([, text]) => text.length <= 60);
+    at("row-name").textContent = shown.name;
+    picture(shown, face);
+    const long = shown.cells.filter(([, text]) => text.length > 60), short = shown.cells.filter(([, text]) => text.length <= 60);
     for (const [name, text] of long) {
       element("p", { class: "over note" }, face, name);
       element("p", { class: "text", tabindex: "0" }, face).append(element("bdi", {}, null, text));
@@ -129,7 +129,7 @@
       list.classList.toggle("long", short.length > 12);
       for (const [name, text] of short) { element("dt", {}, list, name); element("dd", {}, list, text); }
     }
-    for (const [name, numbers] of found.curves) {
+    for (const [name, numbers] of shown.curves) {
       const figure = element("figure", { class: "curve" }, face), low = Math.min(...numbers), high = Math.max(...numbers);
       element("figcaption", {}, figure, name);
       const { root, X, Y } = axes(element("div", {}, figure), `${name}: ${numbers.length} numbers from ${low} to ${high}`, { x: [0, numbers.length - 1 || 1], y: [low, high > low ? high : low + 1], height: 150, bottom: 10, n: 0 });
@@ -137,7 +137,7 @@
     }
     const near = at("near");
     near.replaceChildren();
-    for (const entry of found.neighbors) {
+    for (const entry of shown.neighbors) {
       const line = element("li", {}, near), what = element("span", { class: "what" });
       line.classList.toggle("plain", !picture(entry, line));
       line.append(what);
@@ -145,11 +145,11 @@
       if (!entry.gray && !entry.file) element("span", {}, what, entry.cells.map(([name, text]) => `${name.length > 20 ? name.slice(0, 19) + "…" : name} ${text}`).join(", "));
       oneClass(entry.class, line);
     }
-    if (!found.neighbors.length) element("li", { class: "note" }, near, "No row has a class yet.");
+    if (!shown.neighbors.length) element("li", { class: "note" }, near, "No row has a class yet.");
     drawChoices();
     drawMap();
-    const best = found.p[0], thought = best ? `The model thinks ${state.classes[best[0]].name}, ${sure(best[1])}.` : "";
-    say(`${at("told").textContent} Row ${found.name}. ${thought}`.trim());
+    const best = shown.p[0], thought = best ? `The model thinks ${state.classes[best[0]].name}, ${sure(best[1])}.` : "";
+    say(`${at("told").textContent} Row ${shown.name}. ${thought}`.trim());
   }
   function drawChoices() {
     const list = at("classes"), focused = list.contains(document.activeElement) ? document.activeElement.dataset.class : null;
@@ -174,8 +174,8 @@
     if (!state.classes.length) element("li", { class: "note" }, list, "There are no classes yet: press n, and name the class of this row.");
     for (const id of ["new", "skip", "unsure"]) at(id).disabled = !question || (again && id !== "new");
   }
-  function take(found) {
-    state = found;
+  function take(latest) {
+    state = latest;
     if (state.title) { at("title").textContent = state.title; document.title = `${state.title} · graphuq`; }
     const n = (count, what) => `${count.toLocaleString()} ${what}`;
     at("counts").textContent = `${n(state.labels, "labels")} of ${n(state.rows, "rows")}` +
@@ -206,7 +206,7 @@
     chart(at("loss"), state.progress.filter((each) => each[2] !== null).map(([labels, , loss]) => [labels, loss]), "log-loss of labels left out");
     at("doubts").hidden = !state.suspicious.length;
     const list = at("suspicious");
-    if (list.contains(document.activeElement)) return; // not under someone's finger
+    if (list.contains(document.activeElement)) return; // do not replace a button that has the focus
     list.replaceChildren();
     for (const each of state.suspicious) {
       const button = element("button", { type: "button" }, element("li", {}, list));
@@ -231,10 +231,10 @@
   const map = at("map");
   let from = null, moving = 0, dots = [];
   async function arrange() {
-    const found = await ask("api/layout"), shorts = (text) => Array.from(new Uint16Array(bytes(text).buffer), (v) => v / 65535);
-    found.x = shorts(found.x); found.y = shorts(found.y);
+    const target = await ask("api/layout"), shorts = (text) => Array.from(new Uint16Array(bytes(text).buffer), (v) => v / 65535);
+    target.x = shorts(target.x); target.y = shorts(target.y);
     from = layout && smooth ? { x: layout.x, y: layout.y, began: performance.now() } : null;
-    layout = found;
+    layout = target;
     cancelAnimationFrame(moving);
     const step = () => { drawMap(); if (from) moving = requestAnimationFrame(step); };
     step();
@@ -253,9 +253,9 @@
     const kinds = state.map && bytes(state.map.class), sureness = state.map && bytes(state.map.sure);
     const n = layout.rows.length, size = n > 1500 ? 2.6 : 3.6, paths = drawMap.paths ??= shapes.map((path) => new Path2D(path));
     const order = Array.from({ length: n }, (_, i) => i);
-    if (sureness) order.sort((a, b) => sureness[b] - sureness[a]); // the unsure are drawn after the sure
+    if (sureness) order.sort((a, b) => sureness[b] - sureness[a]); // uncertain rows are drawn on top
     dots = [];
-    const shade = new Map(); // few of them, each mixed once
+    const shade = new Map(); // cache: few shades, each mixed once
     const fill = (k, s) => { const id = k * 32 + (s >> 3); if (!shade.has(id)) shade.set(id, mix(middle, colors[k], ((s >> 3) + 0.5) / 32)); return shade.get(id); };
     for (const i of order) {
       const [ox, oy] = from ? [from.x[i], from.y[i]] : [0, 0];
@@ -327,18 +327,18 @@
     at("write").disabled = false;
   });
 
-  // ---- staying up to date ------------------------------------------------------------------------
+  // ---- polling for updates -----------------------------------------------------------------------
   let watching = 0;
   async function watch() {
     clearTimeout(watching);
     try {
-      const found = await ask(`api/state?tab=${tab}`);
-      if (!sending && (!state || found.version !== state.version || found.busy !== state.busy || found.progress.length !== state.progress.length || JSON.stringify([found.advice, found.suspicious, found.classes]) !== JSON.stringify([state.advice, state.suspicious, state.classes]))) {
-        const more = state && found.classes.length !== state.classes.length;
-        take(found);
-        const unheard = question && !question.p.length && state.map ? question : null; // asked before there was a model
-        if (unheard) unheard.p = (await ask(`api/row/${unheard.row}`)).p;
-        if (more || unheard) drawChoices();
+      const latest = await ask(`api/state?tab=${tab}`);
+      if (!sending && (!state || latest.version !== state.version || latest.busy !== state.busy || latest.progress.length !== state.progress.length || JSON.stringify([latest.advice, latest.suspicious, latest.classes]) !== JSON.stringify([state.advice, state.suspicious, state.classes]))) {
+        const more = state && latest.classes.length !== state.classes.length;
+        take(latest);
+        const unanswered = question && !question.p.length && state.map ? question : null; // asked before there was a model
+        if (unanswered) unanswered.p = (await ask(`api/row/${unanswered.row}`)).p;
+        if (more || unanswered) drawChoices();
       }
     } catch (error) { problem(error.message); if (error.status === 401) return; }
     clearTimeout(watching);
@@ -349,7 +349,7 @@
   addEventListener("resize", () => requestAnimationFrame(drawMap));
   addEventListener("hashchange", () => location.reload());
 
-  // A tab that was duplicated has the name of the first one, which holds a lock on it: it takes another.
+  // A duplicated tab inherits the id of the first one, which holds a lock on it: it takes a new id.
   const alone = () => new Promise((done) => {
     if (!navigator.locks) { done(); return; }
     navigator.locks.request(`graphuq ${tab}`, { ifAvailable: true }, (lock) => {

@@ -1,4 +1,4 @@
-"""A table in; what a person is shown of a row, and what the table is known by when it comes again, out."""
+"""A table in; how its rows are displayed, and a fingerprint that recognizes the same table later, out."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from graphuq.app.question import Data, Question
 from graphuq.app.tables.read import Table
 from graphuq.classes import names_listed
 
-MAX_LETTERS = 4000  # of a cell that are shown
-MAX_NUMBERS = 400  # of a curve
+MAX_LETTERS = 4000  # characters shown of a cell
+MAX_NUMBERS = 400  # points shown of a curve
 MAX_PICTURE = 20 * 2**20  # bytes of a picture file
-# Pictures by the ending of their name; no other file is ever served. SVG may hold scripts and is none of them.
+# Picture formats by file extension; no other file is ever served. SVG is left out because it may hold scripts.
 KINDS = {
     ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
     ".bmp": "image/bmp", ".avif": "image/avif",
@@ -28,15 +28,15 @@ KINDS = {
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What a person is shown of each row.
+    """What is displayed of each row.
 
     Attributes:
-        names: one name a row.
+        names: one name per row.
         columns: the cells as text, by column.
-        series: of columns that hold many numbers a row, the numbers, shape (n_rows, n_numbers).
+        series: columns with many numbers per row, as arrays of shape (n_rows, n_numbers).
         pictures: gray values, shape (n_rows, height, width), where rows are images.
-        folder: where the picture files are.
-        files: their names, one a row, "" where there is none.
+        folder: folder of the picture files.
+        files: name of the picture file of each row, "" where there is none.
     """
 
     names: Sequence[str]
@@ -47,28 +47,28 @@ class Look:
     files: NDArray[Any] | None = None
 
     def cells(self, row: int, most: int | None = None) -> list[tuple[str, str]]:
-        """Names of columns and the text of their cells."""
+        """Column names and cell texts of a row, of the first `most` columns if given."""
         return [(name, _cut(str(column[row]))) for name, column in list(self.columns.items())[:most]]
 
     def curves(self, row: int) -> list[tuple[str, list[float]]]:
-        """Names of the columns with many numbers, and these numbers; of very many evenly spread ones."""
+        """Names and numbers of the columns with many numbers, thinned evenly to at most `MAX_NUMBERS`."""
         return [
             (name, [float(f"{x:.4g}") for x in values[row, :: -(-values.shape[1] // MAX_NUMBERS)]])
             for name, values in self.series.items()
         ]
 
     def picture(self, row: int) -> tuple[Path, str]:
-        """The picture file of a row and its kind; a sentence where there is none, or where it is none of ours."""
+        """Path and media type of the picture of a row; FileNotFoundError if there is none that may be served."""
         name = "" if self.files is None else str(self.files[row])
         if self.folder is None or not name:
             raise FileNotFoundError("This row has no picture.")
         home = self.folder.resolve()
         try:
             path = (home / name).resolve()
-            inside, there = path.is_relative_to(home), path.is_file()
-        except (OSError, ValueError):  # a name that no file can have
-            inside = there = False
-        if not inside or not there:
+            inside, exists = path.is_relative_to(home), path.is_file()
+        except (OSError, ValueError):  # not a valid file name
+            inside = exists = False
+        if not inside or not exists:
             raise FileNotFoundError(f"There is no picture {name} in {self.folder}.")
         if path.suffix.lower() not in KINDS:
             raise FileNotFoundError(f"{name} is no picture: {', '.join(KINDS)} are shown.")
@@ -78,7 +78,7 @@ class Look:
 
 
 def look_at(data: Data, question: Question, showing: Showing) -> Look:
-    """What is shown of the rows: the columns asked for, or all but names and labels; and pictures from a folder."""
+    """Choose what is displayed: the requested columns, or all but names and labels; and pictures from a folder."""
     table, show, pictures, picture_column = data.table, showing.show, showing.pictures, showing.picture_column
     if (pictures is None) != (picture_column is None):
         raise ValueError("--pictures and --picture-column go together: a folder, and the column with file names.")
@@ -95,33 +95,33 @@ def look_at(data: Data, question: Question, showing: Showing) -> Look:
 
 
 def identity(table: Table, settings: dict[str, Any]) -> dict[str, Any]:
-    """What a table and the settings of a session are known by: a digest of each column."""
+    """Fingerprint of a table and the settings of a session: number of rows, and a digest of each column."""
     columns = {name: _digest(column) for name, column in table.columns.items()}
     return {"rows": table.n_rows, "columns": columns, "settings": settings}
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What is not as it was, in words; none where all is."""
-    found = []
+    """Differences between two fingerprints, in words; an empty list if they are the same."""
+    changes = []
     if before["rows"] != now["rows"]:
-        found.append(f"it had {before['rows']:,} rows and has {now['rows']:,}")
+        changes.append(f"it had {before['rows']:,} rows and has {now['rows']:,}")
     old, new = before["columns"], now["columns"]
-    for names, told in (
+    for names, how in (
         ([name for name in old if name not in new], "without"),
         ([name for name in new if name not in old], "with the new"),
     ):
         if names:
-            found.append(f"it is now {told} column{'s' if len(names) > 1 else ''} {names_listed(names)}")
+            changes.append(f"it is now {how} column{'s' if len(names) > 1 else ''} {names_listed(names)}")
     changed = [name for name in old if name in new and old[name] != new[name]]
     if changed and before["rows"] == now["rows"]:
-        found.append(f"cells of {names_listed(changed)} changed")
+        changes.append(f"cells of {names_listed(changed)} changed")
     for name, value in before["settings"].items():
         if (other := now["settings"].get(name)) != value:
-            found.append(f"{name} was {_told(value)} and is {_told(other)}")
-    return found
+            changes.append(f"{name} was {_setting(value)} and is {_setting(other)}")
+    return changes
 
 
-def _told(value: Any) -> str:
+def _setting(value: Any) -> str:
     return "not given" if value in (None, "", []) else repr(value)
 
 

@@ -1,4 +1,4 @@
-"""A table on disk in; a page to label its rows, answers that are kept, and the folder that `fit` makes out."""
+"""A table on disk in; a page to label its rows, stored answers, and the result folder of `fit` out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Tell = Callable[[str], None]
 
 
 def answers_file(out: Path) -> Path:
-    """Where the answers of a session are kept: beside its results, since those are replaced as a whole."""
+    """File with the answers of a session: beside the result folder, since that is replaced as a whole."""
     return out.absolute().with_name(f"{out.absolute().name}.answers")
 
 
@@ -47,10 +47,10 @@ def opened(
     at: tuple[str, int | None] | None = None,
     force: bool = False,
 ) -> Iterator[Opened]:
-    """A session about a table, begun or resumed, with all that it takes to write its results to a folder.
+    """Start or resume a labeling session for a table, with everything needed to write its results to a folder.
 
-    The answers are kept beside the folder. `classes` are names to begin with, beside those of the table. Where the session
-    is to be served `at` a host and a port, these are taken before any work.
+    The answers are stored beside the folder. `classes` are initial class names, in addition to those in the table.
+    If the session is to be served `at` a host and port, the socket is bound before any other work.
     """
     began = time.perf_counter()
     classes = [checked_name(name) for name in classes]
@@ -77,7 +77,7 @@ def opened(
         with words_of_the_shell(data.rows.names) as notes:
             data.rescale(classifier)
             seen = adviser.seen(classifier, data.X, lambda stage: tell(f"Finding the {stage}"))
-        # few labels decide little: that is why more are asked for; here, since threads share what is ignored
+        # warnings about few labels are pointless while asking for more; set here, since threads share the filters
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         title = printable(f"{question.label} of each row in {question.table.name}")
@@ -94,7 +94,7 @@ def opened(
 
 @contextmanager
 def _kept(path: Path) -> Iterator[Store]:
-    """The file of answers; one without any is removed at the end."""
+    """Context with the open file of answers; a file without any is removed at the end."""
     store = open_store(path)
     try:
         yield store
@@ -107,7 +107,7 @@ def _kept(path: Path) -> Iterator[Store]:
 
 @dataclass(frozen=True)
 class Opened:
-    """A session that runs."""
+    """A running session, and what is needed to write its results."""
 
     out: Path
     question: Question
@@ -118,7 +118,7 @@ class Opened:
     listener: socket.socket | None
 
     def write(self) -> dict[str, Any]:
-        """Learn from all labels, and write the folder that `fit` makes; returns its summary."""
+        """Fit to all labels and write the result folder of `fit`; returns its summary."""
         labels = self.session.labels()
         if len(set(labels.values())) < 2:
             raise Refused(
@@ -133,7 +133,7 @@ class Opened:
 
 
 def serve(running: Opened, host: str, tell: Tell, *, browse: bool = True) -> None:
-    """Serve the page until the process is told to end."""
+    """Serve the page until the process is interrupted."""
     import uvicorn
 
     from graphuq.app.label.server import application, is_loopback
@@ -163,12 +163,12 @@ def serve(running: Opened, host: str, tell: Tell, *, browse: bool = True) -> Non
     tell(f"Label here: {address}")
     if browse:
         webbrowser.open(address)
-    with suppress(KeyboardInterrupt):  # the way to end it
+    with suppress(KeyboardInterrupt):  # Ctrl-C is the regular way to stop
         uvicorn.Server(config).run(sockets=[listener])
 
 
 def leave(running: Opened, tell: Tell) -> None:
-    """Write the results at the end, if there are any: answers are safe either way."""
+    """Write the results at the end, if possible; the answers are already on disk."""
     n = len(running.session.store.tally.answers)
     many = f"{n:,} answers" if n != 1 else "1 answer"
     if not n:
@@ -185,14 +185,14 @@ def leave(running: Opened, tell: Tell) -> None:
 
 
 def check_server() -> None:
-    """Refuse early, where the library that serves the page is not installed."""
+    """Refuse early if the libraries that serve the page are not installed."""
     for name in ("starlette", "uvicorn"):
         if find_spec(name) is None:
             raise ValueError(f"The page needs {name}, which is not installed: pip install 'graphuq[label]'.")
 
 
 def _recognize(store: Store, data: Data, question: Question) -> None:
-    """Refuse another table, or one that changed: answers are about its rows. How they are compared may change."""
+    """Refuse a different or changed table, since answers refer to its rows; similarity settings may change."""
     now, before = identity(data.table, {"--label": question.label}), store.fact("table")
     if before is None:
         store.keep("table", now)

@@ -1,9 +1,9 @@
-"""A session in; a page for people on this machine, and nobody else, out.
+"""A session in; a web application that serves only holders of its key out.
 
-Who may ask: the address carries a random key, which the page sends back in a header with everything it asks. A request
-under a foreign name (Host), from a foreign page (Origin), without the key or with a large body is refused before it is
-read. What is answered: the three files of the page, what the session says, and pictures by the number of a row: no name
-of a file ever comes from a request.
+Access: the page's URL carries a random key, which the page sends back in a header with every request. A request
+with a foreign Host or Origin header, without the key, or with a large body is refused before the body is read.
+Content: the static files of the page, JSON from the session, and pictures by row number; no file name ever comes
+from a request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from graphuq.app.shell import sentence
 
 MAX_BODY = 16 * 1024  # bytes: an answer is a number and a name
 TOO_LARGE = f"That is too much: {MAX_BODY:,} bytes are taken at most."
-MAX_WORD = 100  # letters of the names that a page gives itself and what it does
+MAX_WORD = 100  # characters of the identifiers that a page chooses for itself and its actions
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
@@ -48,18 +48,18 @@ KEY_HEADER = "x-graphuq-key"
 
 
 def _guarded(app: ASGIApp, key: str, bound: str) -> ASGIApp:
-    """The same, with what does not come from our own page refused before anything looks at it."""
+    """The application, with requests that do not come from its own page refused first."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         refusal = _refusal(Request(scope), key, bound)
-        answer = app if refusal is None else _sentence(*refusal)
-        await answer(scope, receive, _with_headers(send))
+        response = app if refusal is None else _sentence(*refusal)
+        await response(scope, receive, _with_headers(send))
 
     return guarded
 
 
 def _refusal(request: Request, key: str, bound: str) -> tuple[int, str] | None:
-    """Why a request is not answered, if it is not."""
+    """Status and message with which a request is refused; None if it is allowed."""
     host = request.headers.get("host", "")
     if not may_be_called(host, bound):
         return 421, "This page is not known under that name."
@@ -70,14 +70,14 @@ def _refusal(request: Request, key: str, bound: str) -> tuple[int, str] | None:
     length = request.headers.get("content-length", "0")
     if not length.isdigit() or int(length) > MAX_BODY:
         return 413, TOO_LARGE
-    open_to_all = request.url.path in STATIC  # they hold nothing of the table
+    open_to_all = request.url.path in STATIC  # static files contain no data of the table
     if not open_to_all and not hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
         return 401, "The key in the address is missing or wrong: open the address that graphuq label printed."
     return None
 
 
 def may_be_called(host: str, bound: str) -> bool:
-    """Whether a Host header names this machine: a name that someone else owns could point here (DNS rebinding)."""
+    """Whether a Host header names this machine; others are refused against DNS rebinding."""
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     name = name.strip("[]").lower()
     if name == "localhost":
@@ -90,7 +90,7 @@ def may_be_called(host: str, bound: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine can reach an address."""
+    """Whether an address can be reached only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -98,28 +98,28 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int | None, before: int | None = None) -> socket.socket:
-    """A socket to serve on: at the port given, else at the one of the session before if that is free, else at any."""
+    """Open a listening socket at the given port, else at that of the previous session if free, else at any."""
     if port is None and before:
-        with suppress(ValueError):  # it is taken
+        with suppress(ValueError):  # the port is taken
             return listen(host, before)
-    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port or 0))
-        found.listen(128)
+        listener.bind((host, port or 0))
+        listener.listen(128)
     except OSError as error:
-        found.close()
+        listener.close()
         at, other = (f"Port {port} at {host}", "--port") if port is not None else (host, "--host")
         raise ValueError(
             f"{at} cannot be listened at ({error.strerror or error}): choose another {other}, or leave it out."
         ) from None
-    return found
+    return listener
 
 
 def application(session: Session, key: str, host: str, finish: Callable[[], dict[str, Any]]) -> ASGIApp:
-    """The page; `finish` writes the results."""
+    """The web application of a session; `finish` writes the results."""
 
-    def static(request: Request) -> Response:  # in a thread, like all of them that wait for nothing else
+    def static(request: Request) -> Response:  # synchronous handlers like this one run in a thread pool
         content, kind = STATIC[request.url.path]()
         return Response(content, media_type=kind)
 
@@ -137,20 +137,20 @@ def application(session: Session, key: str, host: str, finish: Callable[[], dict
 
     async def do(request: Request) -> Response:
         body = b""
-        async for part in request.stream():  # which may say no length, or a wrong one
+        async for part in request.stream():  # the declared length may be missing or wrong
             body += part
             if len(body) > MAX_BODY:
                 return _sentence(413, TOO_LARGE)
-        asked = _json(body)
-        key, tab, kind = (_word(asked, name) for name in ("key", "tab", "kind"))
+        action = _json(body)
+        key, tab, kind = (_word(action, name) for name in ("key", "tab", "kind"))
         row, name = None, ""
         if kind not in (*ABOUT_ROWS, *ABOUT_CLASSES, "undo"):
             raise Refused(f"{kind!r} is nothing that can be done.")
-        if kind in ABOUT_ROWS and type(row := asked.get("row")) is not int:
+        if kind in ABOUT_ROWS and type(row := action.get("row")) is not int:
             raise Refused("row must be a number.")
         if kind in ("answer", *ABOUT_CLASSES):
-            name = _word(asked, "class", MAX_BODY)
-        again = kind == "answer" and asked.get("again") is True
+            name = _word(action, "class", MAX_BODY)
+        again = kind == "answer" and action.get("again") is True
         await run_in_threadpool(session.do, key, tab, kind, row, name, again=again)
         return JSONResponse(await run_in_threadpool(session.state))
 
@@ -189,18 +189,18 @@ def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
     return sent
 
 
-def _sentence(status: int, told: str) -> Response:
-    return JSONResponse({"sentence": told}, status_code=status)
+def _sentence(status: int, message: str) -> Response:
+    return JSONResponse({"sentence": message}, status_code=status)
 
 
 def _json(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body)
+        parsed = json.loads(body)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        parsed = None
+    if not isinstance(parsed, dict):
         raise Refused("That is not what the page sends.")
-    return found
+    return parsed
 
 
 def _word(given: Any, name: str, most: int = MAX_WORD) -> str:

@@ -1,4 +1,4 @@
-"""What a page asks for in; the same in numbers and text that can be sent to it out."""
+"""Requests of a page in; JSON-ready answers about the rows, the model and its progress out."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Array = NDArray[np.floating]
 N_NEIGHBORS = 4
 NEIGHBOR_CELLS = 3
 MAX_SUSPICIOUS = 8
-MAX_STARS = 3000  # labels drawn on the map, the latest first
-PATIENCE = 0.4  # seconds that a page waits for the best question; after that it gets the best of a moment ago
+MAX_STARS = 3000  # most labels drawn on the map: the latest ones
+PATIENCE = 0.4  # seconds that a page waits for up-to-date advice, before it gets a question from the previous one
 MAX_NAME, MAX_CLASSES = 200, 60
 
 
 class Session:
-    """A table, what people said of it and what the model believes; safe to call from any thread."""
+    """A table, people's answers about it and the predictions of the model; thread-safe."""
 
     def __init__(
         self,
@@ -44,25 +44,25 @@ class Session:
         *,
         title: str = "",
     ) -> None:
-        """`classifier` has seen X (`adviser.seen`); `given` are the classes that the table knows."""
+        """`classifier` has the graph of X (`adviser.seen`); `given` are the labels in the table, by row."""
         self.look, self.store, self.table_labels, self.title = look, store, given, title
         self._X = X
         shown = np.sort(np.random.default_rng(0).permutation(len(X))[:MAX_POINTS])
         self.adviser = Adviser(classifier, shown, self.situation, store.note_progress)
 
-    # ---- what holds -----------------------------------------------------------------------------------
+    # ---- current state --------------------------------------------------------------------------------
     def labels(self) -> dict[int, str]:
-        """The class of every row that has one: what people said counts for more than the table."""
+        """The class of every labeled row; answers take precedence over the table."""
         return {**self.table_labels, **{row: name for row, (name, _) in dict(self.store.tally.answers).items()}}
 
     def classes(self) -> list[str]:
-        """Those of the table in order, then those added, in the order of their addition, then others that answers name."""
+        """All classes: those of the table, sorted, then those added, in order, then others named in answers."""
         tally = self.store.tally
         first = [*sorted(set(self.table_labels.values())), *tally.added]
         return list(dict.fromkeys([*first, *(name for name, _ in tally.answers.values())]))
 
     def situation(self) -> Situation:
-        """For the model; rows that were put off are asked when no other is left."""
+        """Labels and askable rows for the model; skipped rows are askable only when no other is left."""
         given, tally = self.labels(), self.store.tally
         open_rows = np.ones(len(self._X), dtype=bool)
         open_rows[[*given, *tally.unsure]] = False
@@ -70,12 +70,12 @@ class Session:
         fresh[list(tally.skipped)] = False
         return Situation(given, np.flatnonzero(fresh if fresh.any() else open_rows))
 
-    # ---- what a page does -----------------------------------------------------------------------------
+    # ---- actions --------------------------------------------------------------------------------------
     def do(
         self, key: str, tab: str, kind: str, row: int | None = None, name: str = "", *, again: bool = False
     ) -> None:
-        """Take what a page did (`Store.do`), unless the table speaks against it."""
-        with self.store.lock:  # or another tab removes the class in between
+        """Record an action of a page (`Store.do`), unless it conflicts with the table."""
+        with self.store.lock:  # else another tab could remove the class in between
             if kind in ABOUT_ROWS:
                 self._check_row(row)
                 if row in self.table_labels and not again:
@@ -86,7 +86,7 @@ class Session:
                 name = checked_name(name)
                 if name in self.classes() and name not in self.store.tally.added:
                     raise Refused(f"{name!r} is a class already.")
-                others = (each for each in self.classes() if each != name and alike((each, name), "Classes"))
+                others = (known for known in self.classes() if known != name and alike((known, name), "Classes"))
                 if (other := next(others, None)) is not None:
                     how = differing((name, other))
                     raise Refused(
@@ -100,15 +100,15 @@ class Session:
         if kind != "add":
             self.adviser.tell()
 
-    # ---- what a page shows ----------------------------------------------------------------------------
+    # ---- display --------------------------------------------------------------------------------------
     def question(self, tab: str) -> dict[str, Any] | None:
-        """The row that a tab is asked about, or None when all are done."""
+        """Reserve the next row to ask a tab about; None when all are done."""
         advice = self.adviser.wait(PATIENCE)
         row = self.store.reserve(tab, self._candidates(advice.ahead))
         return None if row is None else self.describe(row)
 
     def describe(self, row: int) -> dict[str, Any]:
-        """All that is shown of a row: itself, what the model thinks, and the nearest rows that have a class."""
+        """All that is shown of a row: its content, the predicted probabilities, and its nearest labeled rows."""
         self._check_row(row)
         place = {name: k for k, name in enumerate(self.classes())}
         labels = {row: place[name] for row, name in self.labels().items() if name in place}
@@ -119,7 +119,7 @@ class Session:
             **self._appearance(row),
             "curves": self.look.curves(row),
             "given": labels.get(row, -1),
-            "p": self._thought(row),
+            "p": self._probabilities(row),
             "neighbors": [
                 {"row": other, **self._appearance(other, NEIGHBOR_CELLS), "class": labels[other]}
                 for other in nearest
@@ -127,7 +127,7 @@ class Session:
         }
 
     def state(self) -> dict[str, Any]:
-        """How it stands: counts, the map's colors, how it went, labels to doubt, advice."""
+        """Status for the page: counts, map colors, progress so far, suspicious labels, advice."""
         adviser, tally, labels = self.adviser, self.store.tally, self.labels()
         names, now = self.classes(), adviser.now
         counts = Counter(labels.values())
@@ -153,7 +153,7 @@ class Session:
         }
 
     def layout(self) -> dict[str, Any]:
-        """Where the rows of the map lie."""
+        """Positions of the rows on the map."""
         adviser = self.adviser
         return {
             "layout": adviser.layout,
@@ -169,7 +169,7 @@ class Session:
             raise Refused(f"There is no row {row}.")
 
     def _candidates(self, ahead: tuple[int, ...]) -> Iterator[int]:
-        """Rows to ask about: the best ones, then the least sure on the map, then all others, at last those put off."""
+        """Rows to ask about: the best, then the most uncertain on the map, then all others, skipped ones last."""
         askable = self.situation().askable
         allowed = set(askable.tolist())
         yield from (row for row in ahead if row in allowed)
@@ -178,8 +178,8 @@ class Session:
         yield from askable.tolist()
         yield from self.store.tally.skipped
 
-    def _thought(self, row: int) -> list[tuple[int, float]]:
-        """Classes and their probabilities, likeliest first."""
+    def _probabilities(self, row: int) -> list[tuple[int, float]]:
+        """Class indices and their probabilities, most probable first."""
         classifier = self.adviser.now.classifier
         if classifier is None:
             return []
@@ -188,23 +188,24 @@ class Session:
         return [(known.index(names[k]), round(float(p[k]), 6)) for k in order if names[k] in known]
 
     def _appearance(self, row: int, most: int | None = None) -> dict[str, Any]:
+        """Name, cells and picture of a row."""
         look = self.look
-        found: dict[str, Any] = {"name": look.names[row], "cells": look.cells(row, most)}
+        shown: dict[str, Any] = {"name": look.names[row], "cells": look.cells(row, most)}
         if look.pictures is not None:
             height, width = look.pictures.shape[1:]
-            found["gray"] = {"height": height, "width": width, "data": packed(look.pictures[row])}
+            shown["gray"] = {"height": height, "width": width, "data": packed(look.pictures[row])}
         if look.files is not None and str(look.files[row]):
-            found["file"] = str(look.files[row])
-        return found
+            shown["file"] = str(look.files[row])
+        return shown
 
     def _map(self, names: list[str]) -> dict[str, str] | None:
-        """The likeliest class at each row of the map, and how sure it is from 0 to 255."""
+        """The most probable class at each row of the map, and its confidence from 0 to 255."""
         now = self.adviser.now
         if now.classifier is None or now.shown is None:
             return None
         p = now.shown
         number = np.array(
-            [names.index(each) if each in names else 255 for each in now.classifier.classes_.tolist()]
+            [names.index(name) if name in names else 255 for name in now.classifier.classes_.tolist()]
         )
         sure = sureness(uncertainty.confidence(p), p.shape[1])
         return {
@@ -213,33 +214,33 @@ class Session:
         }
 
     def _stars(self, labels: dict[int, str], names: list[str]) -> list[tuple[int, float, float, int]]:
-        """Labeled rows: where they are on the map, and their class."""
-        at = self.adviser.coordinates
+        """Labeled rows: row, position on the map, and class index."""
+        xy = self.adviser.coordinates
         rows = [row for row, name in labels.items() if name in names][-MAX_STARS:]
         return [
-            (row, round(float(at[row, 0]), 4), round(float(at[row, 1]), 4), names.index(labels[row]))
+            (row, round(float(xy[row, 0]), 4), round(float(xy[row, 1]), 4), names.index(labels[row]))
             for row in rows
         ]
 
     def _suspicious(self, names: list[str]) -> list[dict[str, Any]]:
-        """Labels that the others speak against, as long as they are what they were then."""
-        found, classifier = self.adviser.advice.suspicious, self.adviser.now.classifier
-        if found is None or classifier is None:
+        """Labels that contradict the others, unless changed since this was computed."""
+        doubts, classifier = self.adviser.advice.suspicious, self.adviser.now.classifier
+        if doubts is None or classifier is None:
             return []
         labels, known = self.labels(), classifier.classes_.tolist()
-        doubted = []
-        for i in found.clear().tolist():
-            row = int(found.nodes[i])
-            pair = [known[k] if k < len(known) else "" for k in (int(found.y[i]), int(found.likelier[i]))]
+        entries = []
+        for i in doubts.clear().tolist():
+            row = int(doubts.nodes[i])
+            pair = [known[k] if k < len(known) else "" for k in (int(doubts.y[i]), int(doubts.likelier[i]))]
             if labels.get(row) == pair[0] and {*pair} <= {*names}:
-                doubted.append({
+                entries.append({
                     "row": row, "name": self.look.names[row], "given": names.index(pair[0]),
-                    "likelier": names.index(pair[1]), "probability": round(float(found.rival[i]), 4),
+                    "likelier": names.index(pair[1]), "probability": round(float(doubts.rival[i]), 4),
                 })  # fmt: skip
-        return doubted[:MAX_SUSPICIOUS]
+        return entries[:MAX_SUSPICIOUS]
 
     def _advice(self, counts: Counter[str]) -> list[str]:
-        """What to do, in sentences."""
+        """Advice on what to do next, in sentences."""
         if len(counts) < 2:
             one = next(iter(counts), None)
             have = "No row has a class yet" if one is None else f"All labels so far are of one class, {one!r}"
@@ -254,7 +255,7 @@ class Session:
 
 
 def checked_name(name: str) -> str:
-    """The name of a class, or a sentence that says why it cannot be one."""
+    """Normalize the name of a class; Refused, with the reason, if it cannot be one."""
     name = " ".join(name.split()).strip(f" {JOINERS}")
     if not name:
         raise Refused("A class needs a name.")
@@ -268,5 +269,5 @@ def checked_name(name: str) -> str:
 
 
 def _steps(values: Array, kind: Any) -> str:
-    """Numbers from 0 to 1 in whole steps."""
+    """Numbers from 0 to 1 scaled to an integer type and packed as text."""
     return packed(np.round(np.asarray(values) * np.iinfo(kind).max).astype(kind))

@@ -1,8 +1,8 @@
-"""Answers of people in; the same on disk before the next question is asked, and again after a crash, out.
+"""People's answers in; durable events on disk, and the current state rebuilt from them after a crash, out.
 
-One SQLite file, written ahead and synced at each answer. Events are only ever added: an undo is an event too. What holds
-now is the sum of the events, so a process that is killed at any moment loses nothing and counts nothing twice. Each row
-has a checksum, that of an event over the one before as well: a file that decayed is refused.
+One SQLite file in WAL mode, synced at each answer. Events are append-only: an undo is an event too. The current
+state is the sum of the events, so a process killed at any moment loses nothing and counts nothing twice. Each row
+has a checksum, and that of an event also covers the checksum of the event before: a corrupted file is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 FORMAT = "graphuq answers 2"
 ABOUT_ROWS, ABOUT_CLASSES = ("answer", "skip", "unsure"), ("add", "remove")
-# A tab that was not heard of for so many seconds gives back the row that it was asked.
+# Seconds of silence after which a tab loses the reservation of its row.
 SILENT = 300.0
 _SCHEMA = """
 CREATE TABLE facts(name TEXT PRIMARY KEY, value TEXT NOT NULL, seal TEXT NOT NULL);
@@ -36,7 +36,7 @@ CREATE TABLE progress(labels INTEGER PRIMARY KEY, variance REAL NOT NULL, log_lo
 
 
 class Event(NamedTuple):
-    """One thing that a person did; `key` is the page's own name for it, so that it counts once however often it is sent."""
+    """One action of a person; `key`, chosen by the page, is unique to it, so that a resent action counts once."""
 
     id: int
     key: str
@@ -44,20 +44,20 @@ class Event(NamedTuple):
     tab: str
     kind: str
     row: int | None
-    name: str | None  # of a class
-    target: int | None  # of an undo: the event that it takes back
+    name: str | None  # class name
+    target: int | None  # for an undo: id of the event that it reverts
 
 
 @dataclass
 class Tally:
-    """What the events add up to.
+    """Current state: the sum of the events.
 
     Attributes:
-        answers: the class that each row was given, and the event that did, by row.
-        unsure: rows of which a person could not tell.
-        skipped: rows put off, first those put off first.
+        answers: class of each answered row, and the event that set it, by row.
+        unsure: rows that a person could not classify.
+        skipped: rows put off, in the order in which they were.
         added: classes that were added, in order.
-        undoable: the events of each tab that an undo would take back, the last one last.
+        undoable: events of each tab that an undo can revert, oldest first.
     """
 
     answers: dict[int, tuple[str, Event]] = field(default_factory=dict)
@@ -67,18 +67,18 @@ class Tally:
     undoable: dict[str, list[Event]] = field(default_factory=dict)
 
     def closed(self, row: int | None) -> bool:
-        """Whether a row needs no answer any more."""
+        """Whether a row needs no further answer."""
         return row in self.answers or row in self.unsure
 
     def after(self, event: Event) -> Tally:
-        """With one more event; this one stays as it is, for those who read it at this moment."""
+        """A copy with one more event applied; this one stays unchanged for concurrent readers."""
         undoable = {tab: list(events) for tab, events in self.undoable.items()}
         new = Tally(dict(self.answers), set(self.unsure), dict(self.skipped), list(self.added), undoable)
         new.take(event)
         return new
 
     def take(self, event: Event) -> None:
-        """Add one event, which is no undo."""
+        """Apply one event other than an undo, in place."""
         if event.kind == "add":
             self.added.append(str(event.name))
             return
@@ -87,7 +87,7 @@ class Tally:
             self.answers = {row: given for row, given in self.answers.items() if given[0] != event.name}
             return
         row = event.row
-        assert row is not None  # of all others
+        assert row is not None  # all other kinds are about a row
         self.answers.pop(row, None)
         self.unsure.discard(row)
         self.skipped.pop(row, None)
@@ -101,13 +101,13 @@ class Tally:
 
 
 class Refused(ValueError):
-    """What a page asked for and cannot have, in a sentence."""
+    """A request of a page that cannot be granted; the message is shown to the person."""
 
 
 class Store:
-    """The file of one session; every method is one transaction, and safe to call from any thread.
+    """The file of one session; thread-safe, and every method is one transaction.
 
-    Who holds `lock` finds `tally` as it is until its own next call: nothing comes in between.
+    While a thread holds `lock`, `tally` changes only through that thread's own calls.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -116,25 +116,25 @@ class Store:
 
     # ---- facts of the session -------------------------------------------------------------------------
     def fact(self, name: str) -> Any:
-        """What was written by `keep`, or None."""
+        """The value stored by `keep`, or None."""
         with self.lock, _sentences(self.path):
-            found = self._connection.execute("SELECT * FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if found is None else json.loads(_whole(self.path, found)[1])
+            record = self._connection.execute("SELECT * FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if record is None else json.loads(_whole(self.path, record)[1])
 
     def keep(self, name: str, value: Any) -> None:
-        """Write a fact about the session."""
+        """Store a fact about the session, a JSON value."""
         with self._transaction() as run:
             run("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", _sealed(name, json.dumps(value)))
 
     # ---- questions ------------------------------------------------------------------------------------
     def reserve(self, tab: str, candidates: Iterable[int]) -> int | None:
-        """The row that a tab is asked: the one that it was asked before if still open, else the first that is free.
+        """Reserve a row for a tab: the one it has already, if that is still open, else the first free candidate.
 
         No two tabs have the same row, unless one was silent for `SILENT` seconds.
         """
         now = time.time()
         with self._transaction() as run:
-            # A clock that was set back would keep for others what was taken before.
+            # abs(): if the clock is set back, earlier reservations would otherwise expire much too late
             run("DELETE FROM reserved WHERE abs(at - ?) > ? AND tab <> ?", (now, SILENT, tab))
             taken = dict(run("SELECT row, tab FROM reserved").fetchall())
             row = next((row for row, owner in taken.items() if owner == tab and not self.tally.closed(row)), None)
@@ -147,7 +147,7 @@ class Store:
         return row
 
     def renew(self, tab: str) -> None:
-        """A tab is still there: its row stays its own."""
+        """Renew the reservation of a tab that is still open."""
         with self._transaction() as run:
             run("UPDATE reserved SET at = ? WHERE tab = ?", (time.time(), tab))
 
@@ -163,18 +163,18 @@ class Store:
         again: bool = False,
         asked: bool = True,
     ) -> Event:
-        """Take what a person did, once for each key.
+        """Record an action of a person, once per key.
 
-        A row is given a class ("answer"), put off ("skip") or beyond telling ("unsure"). A class is added ("add"), or
-        taken back with every answer that names it ("remove"). "undo" takes back what this tab did last with a row, which
-        is the tab's again.
+        A row is given a class ("answer"), put off ("skip") or declared undecidable ("unsure"). A class is added
+        ("add"), or removed together with every answer that names it ("remove"). "undo" reverts the last action of
+        this tab on a row, and reserves that row for the tab again.
 
         Args:
-            key, tab: the page's own names for what was done, and for itself.
+            key, tab: identifiers chosen by the page, for the action and for itself.
             kind: one of the above.
-            row, name: the row and the class that it is about.
-            again: replace an answer, which else is refused.
-            asked: not where an answer was known before: it is taken even if a tab is being asked about the row.
+            row, name: the row and the class that the action is about.
+            again: replace an existing answer, which is refused otherwise.
+            asked: whether the tab was asked about the row; if not, as for imports, reservations are ignored.
         """
         with self._transaction() as run:
             known = run("SELECT * FROM events WHERE key = ?", (key,)).fetchone()
@@ -187,8 +187,8 @@ class Store:
                 last = self.tally.undoable[tab][-1]
                 row, name, target = last.row, last.name, last.id
             elif kind in ABOUT_ROWS:
-                heard = (row, time.time(), SILENT)
-                owner = run("SELECT tab FROM reserved WHERE row = ? AND abs(at - ?) <= ?", heard).fetchone()
+                recent = (row, time.time(), SILENT)
+                owner = run("SELECT tab FROM reserved WHERE row = ? AND abs(at - ?) <= ?", recent).fetchone()
                 if not again and self.tally.closed(row):
                     raise Refused("Someone else answered this row meanwhile: their answer stays.")
                 if asked and owner is not None and owner[0] != tab:
@@ -207,31 +207,32 @@ class Store:
         return event
 
     def events(self) -> list[Event]:
-        """All that was done, in order."""
+        """All events in order, with their checksums verified."""
         with self.lock, _sentences(self.path):
-            found = self._connection.execute("SELECT * FROM events ORDER BY id").fetchall()
-        before = ["", *(each[-1] for each in found)]
-        return [Event(*_whole(self.path, each, last)) for each, last in zip(found, before, strict=False)]
+            records = self._connection.execute("SELECT * FROM events ORDER BY id").fetchall()
+        seals = ["", *(record[-1] for record in records)]
+        return [Event(*_whole(self.path, record, before)) for record, before in zip(records, seals, strict=False)]
 
     # ---- how it went ----------------------------------------------------------------------------------
     def note_progress(self, labels: int, variance: float, log_loss: float | None) -> None:
-        """How good the model is with so many labels."""
+        """Record the quality of the model with this number of labels."""
         with self._transaction() as run:
             run("INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?)", _sealed(labels, variance, log_loss))
 
     def progress(self) -> list[tuple[int, float, float | None]]:
-        """Numbers of labels, the mean label variance, and the log-loss of labels left out, if known."""
+        """Number of labels, mean label variance, and leave-one-out log-loss (None if unknown), in order."""
         with self.lock, _sentences(self.path):
-            found = self._connection.execute("SELECT * FROM progress ORDER BY labels").fetchall()
-        return [_whole(self.path, each) for each in found]
+            records = self._connection.execute("SELECT * FROM progress ORDER BY labels").fetchall()
+        return [_whole(self.path, record) for record in records]
 
     def close(self) -> None:
-        """Let others open the file."""
+        """Close the file, so that others can open it."""
         with self.lock:
             self._connection.close()
 
     # ---- within ---------------------------------------------------------------------------------------
     def _sum(self) -> Tally:
+        """Rebuild the current state from all events."""
         events = self.events()
         undone = {event.target for event in events if event.kind == "undo"}
         tally = Tally()
@@ -242,7 +243,7 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        """All or nothing; what was set as `_next` holds once it is on disk."""
+        """One transaction; a tally set as `_next` becomes current once the transaction is on disk."""
         with self.lock, _sentences(self.path):
             self._next = self.tally
             self._connection.execute("BEGIN IMMEDIATE")
@@ -250,22 +251,22 @@ class Store:
                 yield self._connection.execute
                 self._connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:  # SQLite itself takes it back where the disk is full
+                if self._connection.in_transaction:  # on a full disk SQLite has rolled back itself
                     self._connection.execute("ROLLBACK")
                 raise
             self.tally = self._next
 
 
 def open_store(path: Path) -> Store:
-    """The session of a file, made if need be; no other process may have it open."""
+    """Open the store in a file, created if needed; fails while another process has it open."""
     with _sentences(path):
         if not path.exists():
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))  # it holds the key to the page
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))  # private: it holds the page's key
         elif not os.access(path, os.W_OK):
             raise ValueError(f"{path} cannot be written: answers would be lost.")
         connection = sqlite3.connect(path, timeout=0.2, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # the system frees it, however a process ends
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # released by the system when the process ends
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             with connection:
@@ -287,12 +288,12 @@ def open_store(path: Path) -> Store:
 
 
 def _sealed(*values: Any, before: str = "") -> tuple[Any, ...]:
-    """A row and its checksum."""
+    """A record followed by its checksum, which also covers the checksum `before`."""
     return *values, hashlib.sha256(json.dumps([before, *values]).encode()).hexdigest()[:16]
 
 
 def _whole(path: Path, row: tuple[Any, ...], before: str = "") -> Any:
-    """A row without its checksum, if that is right."""
+    """A record without its checksum, after verifying it."""
     if row != _sealed(*row[:-1], before=before):
         raise ValueError(f"{path} was changed or damaged after it was written: a checksum is another.")
     return row[:-1]
@@ -300,7 +301,7 @@ def _whole(path: Path, row: tuple[Any, ...], before: str = "") -> Any:
 
 @contextmanager
 def _sentences(path: Path) -> Iterator[None]:
-    """What SQLite says, in a sentence."""
+    """Context that turns errors of SQLite into errors with a readable message."""
     try:
         yield
     except sqlite3.OperationalError as error:
