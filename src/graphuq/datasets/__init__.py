@@ -1,4 +1,4 @@
-"""Data sets of the paper, and stand-ins for those that are not public."""
+"""Data sets of the paper, and synthetic substitutes for those that are not public."""
 
 from .cache import DatasetUnavailable, data_folder
 from .dataset import Dataset, few_labels

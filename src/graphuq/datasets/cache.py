@@ -1,4 +1,4 @@
-"""File names, checksums and sources in; verified bytes out, kept on disk between runs."""
+"""File names, checksums and sources in; verified bytes, cached on disk between runs, out."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _log = logging.getLogger(__name__)
 
 
 class DatasetUnavailable(OSError):
-    """No source could deliver the data: says what was tried, why each failed, and what to do."""
+    """Raised when no source can deliver the data; says what was tried, why each failed, and what to do."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One place to get a data set from: its name, and a function that returns its files by name."""
+    """A source of a data set: its name, and a function that fetches the files, by file name."""
 
     name: str
     fetch: Callable[[], Mapping[str, bytes]]
 
 
 def data_folder() -> Path:
-    """Where data are kept: ``GRAPHUQ_DATA`` if it is set, else the platform's folder for caches."""
+    """Folder for data sets: ``GRAPHUQ_DATA`` if it is set, else the platform's cache folder."""
     if chosen := os.environ.get("GRAPHUQ_DATA"):
         return Path(chosen).expanduser()
     if sys.platform == "win32":
@@ -41,25 +41,25 @@ def data_folder() -> Path:
 
 
 def load_files(folder: Path, sha256: Mapping[str, str], sources: Sequence[Source]) -> dict[str, bytes]:
-    """The files named in ``sha256``, from ``folder`` or else from the first source that has them.
+    """Content of the files named in ``sha256``, from ``folder`` or else from the first source that has them.
 
-    A file that does not match its checksum is never returned or kept: a damaged file in ``folder`` is deleted, a
-    damaged download is not written. Raises DatasetUnavailable when all sources fail.
+    A file that does not match its checksum is never returned or kept: a corrupt file in ``folder`` is deleted, a
+    corrupt download is not written. Raises DatasetUnavailable when all sources fail.
     """
     cached = {name: _read_cached(folder / name, digest) for name, digest in sha256.items()}
-    found = {name: content for name, content in cached.items() if content is not None}
-    if len(found) == len(sha256):
-        return found
+    intact = {name: content for name, content in cached.items() if content is not None}
+    if len(intact) == len(sha256):
+        return intact
     _make_writable(folder)
     failures = []
     from tqdm import tqdm
 
-    with tqdm(sources, unit="source", disable=None, leave=False) as bar:  # a bar on a terminal only
+    with tqdm(sources, unit="source", disable=None, leave=False) as bar:  # disable=None: only on a terminal
         for source in bar:
             bar.set_description(f"Fetching {folder.name}: {source.name}")
             try:
                 fetched = _verified(source.fetch(), sha256)
-            except Exception as error:  # a source may fail in any way: the next one is tried
+            except Exception as error:  # a source may fail in any way; try the next
                 _log.info("%s: %s failed: %s", folder.name, source.name, error)
                 failures.append(f"  {source.name}: {type(error).__name__}: {error}")
                 continue
@@ -67,7 +67,7 @@ def load_files(folder: Path, sha256: Mapping[str, str], sources: Sequence[Source
                 with whole_file(folder / name) as part:
                     part.write_bytes(content)
             return fetched
-    missing = ", ".join(name for name in sha256 if name not in found)
+    missing = ", ".join(name for name in sha256 if name not in intact)
     raise DatasetUnavailable(
         f"{folder.name} could not be had. Not in {folder}: {missing}. Tried:\n"
         + "\n".join(failures)
@@ -77,6 +77,7 @@ def load_files(folder: Path, sha256: Mapping[str, str], sources: Sequence[Source
 
 
 def _read_cached(path: Path, digest: str) -> bytes | None:
+    """Content of a cached file; None if it is missing, or corrupt and therefore deleted."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -89,6 +90,7 @@ def _read_cached(path: Path, digest: str) -> bytes | None:
 
 
 def _verified(files: Mapping[str, bytes], sha256: Mapping[str, str]) -> dict[str, bytes]:
+    """The files named in ``sha256``, with their checksums verified."""
     for name, digest in sha256.items():
         if name not in files:
             raise ValueError(f"it has no {name}")
@@ -99,7 +101,7 @@ def _verified(files: Mapping[str, bytes], sha256: Mapping[str, str]) -> dict[str
 
 
 def _make_writable(folder: Path) -> None:
-    # Asked before anything is fetched, so that no download is made in vain.
+    """Create a folder and check write access, before anything is downloaded in vain."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         writable = os.access(folder, os.W_OK)

@@ -1,4 +1,4 @@
-"""What every loader returns: features, labels, and what they mean."""
+"""Features and labels in; the `Dataset` that every loader returns, with their meaning, out."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Dataset:
     Attributes:
         X: features, shape (N, d); float64, or float32 where the loader says so.
         y: labels, shape (N,); +1 and -1 for two classes, class ids otherwise.
-        class_names: what each value in y means.
-        source: where the data come from, and whom to cite.
-        feature_names: one name per column of X, where the columns have names.
+        class_names: name of the class of each value in y.
+        source: origin of the data, and what to cite.
+        feature_names: names of the columns of X, if they have any.
         image_shape: (height, width) if each row of X is an image.
         grid_shape: (height, width) if the rows of X are the pixels of one image.
     """
@@ -36,7 +36,7 @@ class Dataset:
 def few_labels(
     y: NDArray[np.int64], counts: dict[int, int], *, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Random nodes, so many of each class, with their labels."""
+    """Random nodes, ``counts[label]`` of each class, and their labels."""
     rng = np.random.default_rng(seed)
     nodes = np.concatenate([rng.choice(np.flatnonzero(y == label), n, False) for label, n in counts.items()])
     return nodes, y[nodes]

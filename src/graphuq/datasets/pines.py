@@ -1,4 +1,4 @@
-"""Nothing in; the spectra and ground truth of the Indian Pines scene, as kept by TensorLy, out."""
+"""Nothing in; the spectra and ground truth of the Indian Pines scene, as shipped with TensorLy, out."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _CLASSES = (
 
 
 def indian_pines() -> Dataset:
-    """A real airborne scene: 145 x 145 pixels, 200 channels from 400 to 2,500 nm, 16 kinds of ground.
+    """A real airborne hyperspectral scene: 145 x 145 pixels, 200 channels from 400 to 2,500 nm, 16 land covers.
 
-    X has a row for each pixel, row by row of the image. Label 0 marks the pixels that nobody labeled.
-    Nothing is downloaded: TensorLy carries the data.
+    X has one row per pixel, in row-major order. Label 0 marks unlabeled pixels.
+    Nothing is downloaded: TensorLy ships the data.
     """
     try:
         from tensorly.datasets.data_imports import load_indian_pines

@@ -1,4 +1,4 @@
-"""A size and a seed in; a synthetic long-wave-infrared video of a gas plume, with the truth, out."""
+"""A size and a seed in; a synthetic long-wave-infrared video of a gas plume, with ground truth, out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphuq._expect import expect_generator, expect_number, expect_whole
 _Float32 = NDArray[np.float32]
 _Float64 = NDArray[np.float64]
 
-# Ground materials: the emissivity is a level less a band of depth, center in um and width in um.
+# Ground materials: level of the emissivity, and depth, center in um and width in um of an absorption band.
 _MATERIALS = (
     (0.985, 0.00, 10.0, 1.0),  # vegetation
     (0.970, 0.07, 9.6, 0.5),  # clay
@@ -22,20 +22,20 @@ _MATERIALS = (
 # Absorption lines of the gas: strength (1 is the strongest), center in um, half width in um.
 _LINES = ((0.40, 8.85, 0.04), (0.55, 9.55, 0.04), (1.00, 10.35, 0.05), (0.80, 10.75, 0.05))
 _GROUND_KELVIN, _SKY_KELVIN, _GAS_KELVIN = 293.0, 250.0, 286.0
-_RELEASE = 0.008  # brings the optical depth of the core of the plume to about 1
-_BLOCK = 8192  # nodes at a time: a few MB of work space
+_RELEASE = 0.008  # gives the core of the plume an optical depth of about 1
+_BLOCK = 8192  # nodes computed at a time: a few MB of work space
 
 
 @dataclass(frozen=True, eq=False)
 class Plume:
-    """A synthetic video with the truth about it. Every pixel of every frame is a node.
+    """A synthetic video with its ground truth. Every pixel of every frame is a node.
 
     Attributes:
         X: radiance in W / (m^2 sr um), float32, shape (N, n_channels), N = n_frames height width.
         concentration: gas along the line of sight, as the optical depth of its strongest line, shape (N,).
-        mask: where the concentration exceeds 0.1, shape (N,).
-        wavelengths: of the channels in nm, shape (n_channels,).
-        grid_shape: (n_frames, height, width), the shape that a vector over the nodes unfolds to.
+        mask: whether the concentration exceeds 0.1, shape (N,).
+        wavelengths: wavelengths of the channels in nm, shape (n_channels,).
+        grid_shape: (n_frames, height, width), to which a vector over the nodes can be reshaped.
         source: says that the video is synthetic.
     """
 
@@ -63,8 +63,8 @@ def plume(
     transmission of the gas ``t = exp(-concentration * absorption)`` (Beer and Lambert).
     The noise of 0.05 W / (m^2 sr um) is about 0.35 K.
 
-    The channels run from 7,830 to 11,670 nm, which for 129 of them is in steps of 30 nm.
-    It stands in for the video of Sec. 5.1, which is not public.
+    The channels run from 7,830 to 11,670 nm, in steps of 30 nm if there are 129.
+    A substitute for the video of Sec. 5.1, which is not public.
     """
     for name, value, least in (
         ("n_frames", n_frames, 1),
@@ -93,7 +93,7 @@ def plume(
     for start in range(0, concentration.size, _BLOCK):
         radiance = X[start : start + _BLOCK]
         frame, pixel = np.divmod(np.arange(start, start + len(radiance)), height * width)
-        T = ground[pixel] + np.float32(0.1) * frame.astype(np.float32)  # the day warms, 0.1 K a frame
+        T = ground[pixel] + np.float32(0.1) * frame.astype(np.float32)  # the ground warms by 0.1 K per frame
         behind = sky + (share[pixel] @ emissivity) * (_planck(um, T[:, None]) - sky)
         t = np.exp(-concentration[start : start + _BLOCK, None] * absorption)
         rng.standard_normal(out=radiance, dtype=np.float32)
@@ -108,7 +108,7 @@ def _planck(um: _Float32, kelvin: float | _Float32) -> _Float32:
 
 
 def _smooth_field(rng: np.random.Generator, height: int, width: int, scale: float) -> _Float32:
-    """White noise under a Gaussian blur of ``scale`` heights, at mean 0 and variance 1, one value a pixel."""
+    """White noise with a Gaussian blur of ``scale * height`` pixels, mean 0 and variance 1, shape (n_pixels,)."""
     k2 = np.fft.fftfreq(height)[:, None] ** 2 + np.fft.rfftfreq(width) ** 2
     noise = np.fft.rfft2(rng.standard_normal((height, width)))
     field = np.fft.irfft2(noise * np.exp(-2 * (np.pi * scale * height) ** 2 * k2), s=(height, width))
@@ -116,11 +116,11 @@ def _smooth_field(rng: np.random.Generator, height: int, width: int, scale: floa
 
 
 def _concentration(rng: np.random.Generator, n_frames: int, height: int, width: int) -> _Float32:
-    """Gas released steadily from one point, for all pixels of all frames.
+    """Concentration of a gas released steadily from one point, for all pixels of all frames, shape (N,).
 
     A frame is the sum of Gaussian puffs of all ages since the release began: the older a puff, the
     farther downwind and the wider it is. Eddies that drift with the wind make the plume uneven.
-    Lengths are parts of the width or the height, times are parts of the video.
+    Lengths are fractions of the width or the height, times are fractions of the video.
     """
     x = (np.arange(width) + 0.5) / width
     y = (np.arange(height) + 0.5) / height

@@ -1,4 +1,4 @@
-"""Nothing in; how 435 members of the U.S. House voted in 1984, and their parties, out."""
+"""Nothing in; the votes of 435 members of the U.S. House in 1984, and their parties, out."""
 
 from __future__ import annotations
 
