@@ -24,8 +24,8 @@ def pytree(cls: type[T]) -> type[T]:
     tracers, which bypasses ``__init__``. Objects compare by identity, since some fields are arrays.
     """
     frozen: Any = dataclass(frozen=True, eq=False)(cls)
-    static_names = [each.name for each in fields(frozen) if each.metadata.get("static")]
-    names = [each.name for each in fields(frozen) if each.name not in static_names]
+    static_names = [attribute.name for attribute in fields(frozen) if attribute.metadata.get("static")]
+    names = [attribute.name for attribute in fields(frozen) if attribute.name not in static_names]
 
     def metadata(node: Any) -> tuple[Any, ...]:
         return tuple(getattr(node, name) for name in static_names)

@@ -39,7 +39,7 @@ class SchedulerLost(ConnectionError):
 
 @contextmanager
 def cluster(*, scheduler: str | None = None, workers: int | None = None, patience: float = 10.0) -> Iterator[None]:
-    """Context in which work runs on a scheduler's cluster or on local worker processes; with neither, in threads."""
+    """Context in which work runs on a scheduler's cluster or local worker processes; with neither, in threads."""
     if scheduler is None and workers is None:
         yield
         return

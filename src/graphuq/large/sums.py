@@ -55,16 +55,16 @@ def forget(folder: Path, *, but: str | None = None) -> None:
 
 
 def going_on(
-    parts: Callable[[int, Sums | None], Iterable[Any]], add: Callable[[Sums | None, Any], Sums], *asked: Any
+    parts: Callable[[int, Sums | None], Iterable[Any]], add: Callable[[Sums | None, Any], Sums], *inputs: Any
 ) -> Sums:
     """Accumulate all parts in order; inside `kept_sums`, resume where an earlier run was stopped.
 
     Args:
         parts: maps the number of parts done, and the result so far, to an iterable of the remaining parts.
         add: combines the result so far (None at first) with the next part.
-        asked: identifies this work; see `place`.
+        inputs: everything that the result depends on, which identifies the work; see `place`.
     """
-    path = place(*asked)
+    path = place(*inputs)
     n_done, result = read(path)
     n_saved, began = n_done, time.monotonic()
     saved = began
@@ -79,29 +79,29 @@ def going_on(
     return result
 
 
-def once(work: Callable[[], Sums], *asked: Any) -> Sums:
+def once(work: Callable[[], Sums], *inputs: Any) -> Sums:
     """Result of work in a single part; inside `kept_sums`, not recomputed by a run that resumes."""
-    return going_on(lambda n_done, _: (work() for _ in range(n_done, 1)), lambda _, result: result, *asked)
+    return going_on(lambda n_done, _: (work() for _ in range(n_done, 1)), lambda _, result: result, *inputs)
 
 
-def place(*asked: Any) -> Path | None:
-    """Checkpoint file of the work identified by `asked`, or None outside `kept_sums`.
+def place(*inputs: Any) -> Path | None:
+    """Checkpoint file of the work with these inputs, or None outside `kept_sums`.
 
-    The name is a digest of all inputs: a run whose inputs differ, even by rounding, starts the work anew.
+    The name is a digest of the inputs: a run whose inputs differ, even by rounding, starts the work anew.
     """
     if (where := _where.get()) is None:
         return None
     digest = hashlib.sha256()
     # the pickle is only hashed, never loaded; large arrays are not copied
-    pickle.Pickler(SimpleNamespace(write=digest.update), protocol=5).dump(asked)
+    pickle.Pickler(SimpleNamespace(write=digest.update), protocol=5).dump(inputs)
     return where[0] / f"{where[1]}-{digest.hexdigest()}.npz"
 
 
-def write(path: Path, n_done: int, made: Sums) -> None:
+def write(path: Path, n_done: int, result: Sums) -> None:
     """Write a checkpoint: the result accumulated over the first `n_done` parts."""
-    facts = {"parts": n_done, "arrays": [not isinstance(item, list) and np.ndim(item) > 0 for item in made]}
+    facts = {"parts": n_done, "arrays": [not isinstance(item, list) and np.ndim(item) > 0 for item in result]}
     path.parent.mkdir(parents=True, exist_ok=True)
-    archive.write(path, FORMAT, facts, {str(k): np.asarray(item) for k, item in enumerate(made)})
+    archive.write(path, FORMAT, facts, {str(k): np.asarray(item) for k, item in enumerate(result)})
 
 
 def read(path: Path | None) -> tuple[int, Sums | None]:

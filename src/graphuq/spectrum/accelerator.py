@@ -71,7 +71,7 @@ class OnAccelerator:
 
 
 def _filter(
-    operator: Any, exact: Any, Z: Any, X: Any, degree: Any, cut: Any, upper: Any, every: Any
+    operator: Any, exact: Any, Z: Any, X: Any, degree: Any, cut: Any, upper: Any, rescale_every: Any
 ) -> tuple[Any, Any]:
     """The filter of `processor._filter`, then projection onto the complement of Z; returns this W and L W."""
     import jax
@@ -86,7 +86,7 @@ def _filter(
     def step(k: Any, pair: tuple[Any, Any]) -> tuple[Any, Any]:
         previous, current = pair
         previous, current = current, twice(current) - previous
-        shrink = jnp.where(k % every == 0, scale, 1)
+        shrink = jnp.where(k % rescale_every == 0, scale, 1)
         return previous * shrink, current * shrink
 
     W = jax.lax.cond(degree > 0, lambda: jax.lax.fori_loop(1, degree, step, (X, twice(X) / 2))[1], lambda: X)

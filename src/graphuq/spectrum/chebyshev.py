@@ -166,8 +166,8 @@ def _iterate(
     )
     for _ in iterations:
         degrees = _degrees(values, residuals / (_AIM * allowed), n_wanted, cut, upper)
-        every = max(1, int(LARGEST_LOG / float(_growth(0.0, cut, upper))))  # steps between rescalings
-        W, LW = place.filtered(vectors, degrees, residuals > _SINGLE * upper, (cut, upper, every))
+        rescale_every = max(1, int(LARGEST_LOG / float(_growth(0.0, cut, upper))))  # steps
+        W, LW = place.filtered(vectors, degrees, residuals > _SINGLE * upper, (cut, upper, rescale_every))
         vectors, values, residuals = _rayleigh_ritz(place, W, LW)
         converged = residuals[:n_wanted] <= allowed
         bar.update(Z.shape[1] + int(converged.sum()) - bar.n)

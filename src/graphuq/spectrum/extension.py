@@ -90,8 +90,8 @@ def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[n
     The extension averages the mode over neighbors, with weights w_i, and divides by ``1 - lambda_j`` or, for
     ``D - A``, by ``1 - lambda_j / d_x`` at a typical node x. The signal in the average shrinks with the divisor;
     the noise stays at ``1 / sqrt(n)`` with ``n = 1 / sum_i w_i^2`` effective neighbors. A mode is believed if its
-    signal has at least half the power of its noise. The first non-constant mode is always believed, and so are
-    those whose divisor is at least half of its divisor.
+    signal has at least half the power of its noise. The first mode after the null space is always believed, and so
+    are those whose divisor is at least half of its divisor.
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect(graph, (Graph, LowRankGraph), "graph", "the graph that the spectrum was made from")

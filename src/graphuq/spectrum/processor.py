@@ -45,14 +45,14 @@ class OnProcessor:
             rough: which vectors have residuals so large that single precision suffices.
             bounds: ends of the interval that is damped, and the number of steps between rescalings.
         """
-        cut, upper, every = bounds
+        cut, upper, rescale_every = bounds
         twice = [_twice(operator, cut, upper) for operator in self._operators]
 
         def filter_block(start: int) -> None:
             columns = slice(start, start + _BLOCK)
             precision = 0 if rough[columns].all() else -1
             X = np.ascontiguousarray(vectors[:, columns], dtype=self._operators[precision].dtype)
-            X = _filter(twice[precision], X, int(degrees[columns].max()), every)
+            X = _filter(twice[precision], X, int(degrees[columns].max()), rescale_every)
             X = complement(self._Z, X.astype(vectors.dtype, copy=False))
             self._W[:, columns], self._LW[:, columns] = X, self._exact @ X
 
@@ -107,11 +107,10 @@ def _twice(matrix: Matrix, cut: float, upper: float) -> Callable[[Floats], Float
     return lambda X: twice @ X
 
 
-def _filter(twice: Callable[[Floats], Floats], X: Floats, degree: int, every: int) -> Floats:
+def _filter(twice: Callable[[Floats], Floats], X: Floats, degree: int, rescale_every: int) -> Floats:
     """``T_degree(t) X`` up to a scalar factor, T the Chebyshev polynomial, given ``X -> 2 t X``.
 
-    The recurrence ``T_{d+1} = 2 t T_d - T_{d-1}`` grows like ``exp(d growth)``: it is rescaled after `every`
-    steps.
+    The recurrence ``T_{d+1} = 2 t T_d - T_{d-1}`` grows like ``exp(d growth)``, hence the rescaling.
     """
     if degree == 0:
         return X
@@ -121,7 +120,7 @@ def _filter(twice: Callable[[Floats], Floats], X: Floats, degree: int, every: in
         W = twice(X)
         W -= previous
         previous, X = X, W
-        if step % every == 0:
+        if step % rescale_every == 0:
             previous *= scale
             X *= scale
     return X
