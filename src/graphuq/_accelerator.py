@@ -32,8 +32,7 @@ def takes_sweeps(n_multiplications: float) -> bool:
 def compiled(function: Callable[..., Any], *, static: tuple[int, ...] = ()) -> Callable[..., Any]:
     """Compile for the GPU, once per shape, without the seconds of XLA's autotuning of matrix products.
 
-    Sweeps of many classes do not use this, since hundreds have one shape: with 800 labels autotuning saved a
-    quarter.
+    Sweeps of many classes do not use this: hundreds have one shape, and with 800 labels autotuning saved a quarter.
     """
     import jax
 
