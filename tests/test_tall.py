@@ -64,8 +64,13 @@ def side_by_side(folder):
     return beside(tall(X[:, :2]), X[:, 2:])
 
 
+def remembered(folder):
+    return tall(X).remembering(np.arange(6))
+
+
 LEAVES = [
     in_memory, mapped, part_of_a_file, some_columns_of_a_file, in_zarr, in_dask, in_parquet, made, side_by_side,
+    remembered,
 ]  # fmt: skip
 
 
@@ -92,6 +97,41 @@ def test_rows_blocks_and_products(leaf):
     assert [rows.start for rows, _ in blocks[1:]] == [rows.stop for rows, _ in blocks[:-1]]
     np.testing.assert_allclose(leaf.gram(), X.T @ X, atol=1e-12)
     np.testing.assert_allclose(leaf @ np.ones((5, 1)), X.sum(axis=1, keepdims=True), atol=1e-12)
+
+
+def test_rows_are_selected_as_in_numpy(leaf):
+    few = np.arange(97) < 4
+    for index in (
+        few, X[:, 0] > 0, few.tolist(), np.array([-1, 3, -97]), np.array([2, 0], np.uint8), [],
+        slice(-5, None), slice(None, None, -3), slice(90, 200), slice(7, 2),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(leaf[index], X[index])
+        np.testing.assert_array_equal(leaf.rows(index), X[index])
+        np.testing.assert_array_equal(leaf[index, 1:3], X[index, 1:3])
+    for one in (2, -1, np.int64(60)):
+        np.testing.assert_array_equal(leaf[one], X[one])
+        np.testing.assert_array_equal(leaf[one, 1:3], X[one, 1:3])
+        assert leaf[one, 4] == X[one, 4]
+    np.testing.assert_array_equal(leaf.remembering(X[:, 0] > 0)[[-1, 5]], X[[-1, 5]])
+
+
+def test_row_numbers_of_a_narrow_type_count_from_the_end_of_many_rows():
+    many = np.arange(1000.0)[:, None]
+    np.testing.assert_array_equal(tall(many)[np.array([-1, 100], np.int8)], [[999], [100]])
+
+
+def test_rows_that_cannot_be_selected_are_refused_in_one_sentence(leaf):
+    for index, told in (
+        (np.ones(6, bool), r"A mask needs one entry for each of 97 rows, got the shape \(6,\)\."),
+        (np.ones((97, 5), bool), r"A mask needs one entry for each of 97 rows, got the shape \(97, 5\)\."),
+        (True, r"A mask needs one entry for each of 97 rows, got the shape \(\)\."),
+        (97, r"There is no row 97 among 97 rows\."),
+        ([3, -98], r"There is no row -98 among 97 rows\."),
+        ([0.0, 1.0], r"a list of row numbers or a mask; got float64 of the shape \(2,\)\."),
+        ([[0, 1]], r"a list of row numbers or a mask; got int64 of the shape \(1, 2\)\."),
+    ):
+        with pytest.raises(IndexError, match=told):
+            leaf[index]
 
 
 def test_dask_computes_the_same_blocks(leaf):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from graphuq._expect import RowError, expect_numbers, refuse_masked
@@ -51,16 +51,32 @@ def spread(n_rows: int) -> slice:
     return slice(None, None, max(1, n_rows // SPREAD_ROWS))
 
 
-def numbered(index: Index, n_rows: int) -> NDArray[np.int64]:
-    """The row numbers that an index selects out of `n_rows`."""
-    return np.arange(*index.indices(n_rows)) if isinstance(index, slice) else index
+def numbered(index: slice | ArrayLike, n_rows: int) -> NDArray[np.int64]:
+    """Numbers from 0 to n_rows - 1 of the rows that a slice, row numbers or a mask select, as in NumPy."""
+    if isinstance(index, slice):
+        return np.arange(*index.indices(n_rows))
+    chosen = np.asarray(index)
+    if chosen.dtype.kind == "b":
+        if chosen.shape != (n_rows,):
+            raise IndexError(f"A mask needs one entry for each of {n_rows:,} rows, got the shape {chosen.shape}.")
+        return np.flatnonzero(chosen)
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+        raise IndexError(
+            "Rows are selected by a slice, a list of row numbers or a mask; "
+            f"got {chosen.dtype} of the shape {chosen.shape}."
+        )
+    outside = chosen[(chosen < -n_rows) | (chosen >= n_rows)]
+    if outside.size:
+        raise IndexError(f"There is no row {outside[0]:,} among {n_rows:,} rows.")
+    chosen = chosen.astype(np.int64)
+    return np.where(chosen < 0, chosen + n_rows, chosen)
 
 
 class Rows(Protocol):
     """Source of the rows of a matrix; pickled for other processes without the rows themselves."""
 
     def rows(self, index: Index) -> Array:
-        """Read the selected rows, as float64."""
+        """Read the selected rows, as float64; the index is a slice of step 1, or numbers from 0 to n_rows - 1."""
         ...
 
     def lazy(self, rows: slice) -> Any:
@@ -88,8 +104,10 @@ class Tall:
     names: tuple[str, ...] = ()
     stamp: str = ""
 
-    def rows(self, index: Index) -> Array:
-        """Read the selected rows, shape (n, n_columns)."""
+    def rows(self, index: slice | ArrayLike) -> Array:
+        """Read the rows that a slice, row numbers or a mask select, shape (n, n_columns)."""
+        if not isinstance(index, slice) or index.step not in (None, 1):
+            index = numbered(index, len(self))
         return self.source.rows(index)
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
@@ -119,7 +137,7 @@ class Tall:
 
     def remembering(self, nodes: NDArray[np.int64]) -> Tall:
         """The same matrix with these rows read now and cached, since reading each later may cost a whole chunk."""
-        nodes = np.unique(nodes)
+        nodes = np.unique(numbered(nodes, len(self)))
         return replace(self, source=Some(self.rows(nodes), nodes, len(self), self.source))
 
     def expect_columns(self, n_columns: int, names: Sequence[str], called: str = "X") -> None:
@@ -145,9 +163,9 @@ class Tall:
                 # compute only the selected columns
                 return self.source.given.mapped(self.source.function.cut(columns), n_columns)
             return self.mapped(itemgetter((slice(None), columns)), n_columns)
-        if isinstance(index, slice) and index.step not in (None, 1):
-            index = numbered(index, len(self))
-        return self.rows(index if isinstance(index, slice) else np.asarray(index))[:, columns]
+        if isinstance(index, int | np.integer) and not isinstance(index, bool):
+            return self.rows(np.array([index]))[0, columns]
+        return self.rows(index)[:, columns]
 
     def __matmul__(self, W: Array) -> Array:
         return self.made(lambda X: X @ W)
