@@ -76,6 +76,16 @@ def test_fewer_modes():
         spectrum.low_rank(graph.cosine(X), n_modes=7)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, csr_array])
+def test_at_most_so_many_modes(kind):
+    weights = graph.cosine(kind(X))
+    assert spectrum.low_rank(weights, at_most=4).n_modes == 4
+    assert spectrum.low_rank(weights, at_most=100).n_modes == 6
+    assert spectrum.low_rank(weights, n_modes=5, at_most=4).n_modes == 5  # limits only the default
+    with pytest.raises(ValueError, match="at_most must be a whole number of at least 1, got 0"):
+        spectrum.low_rank(weights, at_most=0)
+
+
 def test_nystrom_error_falls_with_landmarks():
     """Largest error of ten eigenvalues against the dense Gaussian graph with self-weights."""
     points = np.random.default_rng(2).normal(size=(300, 3))

@@ -56,10 +56,10 @@ def low_rank(
     n_nodes, rank = F.shape
     if n_modes is not None:
         expect_count(n_modes, "n_modes", min(F.shape), "the rank of the weights")
-    if not isinstance(F, np.ndarray | Tall):
-        return _of_sparse(graph, n_modes or min(_SPARSE_MODES, n_nodes, rank))
     if at_most is not None:
         expect_whole(at_most, "at_most")
+    if not isinstance(F, np.ndarray | Tall):
+        return _of_sparse(graph, n_modes or min(_SPARSE_MODES, n_nodes, rank, at_most or rank))
     rows = tall(F)
     # R = [sqrt(d), S - sqrt(d) a^T]: the columns after the first are nearly S with q_0 projected out
     a = graph.total / (graph.total @ graph.total)
