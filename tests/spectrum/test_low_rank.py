@@ -131,3 +131,11 @@ def test_sparse_features_give_the_spectrum_of_dense_ones():
     for rows in (csr_array(new), new):
         found = spectrum.extend(sparse, graph.cosine(csr_array(X)), rows)
         np.testing.assert_allclose(np.abs(found), np.abs(spectrum.extend(dense, graph.cosine(X), new)), atol=1e-8)
+
+
+def test_one_mode_of_sparse_features():
+    dense, sparse = (spectrum.low_rank(graph.cosine(each), n_modes=1) for each in (X, csr_array(X)))
+    np.testing.assert_array_equal(sparse.values, [0.0])
+    np.testing.assert_allclose(sparse.vectors, dense.vectors, atol=1e-14)
+    assert sparse.residuals.max() < 1e-12
+    assert spectrum.low_rank(graph.cosine(csr_array(X[:, :1]))).n_modes == 1  # all there are of one feature

@@ -173,8 +173,11 @@ def _of_sparse(graph: LowRankGraph, n_modes: int) -> Spectrum:
     """Leading modes for a sparse F: S with q_0 projected out is a sparse matrix minus one of rank one."""
     S = diags_array(1 / np.sqrt(graph.degrees)) @ graph.factor
     q0 = np.sqrt(graph.degrees) / np.linalg.norm(np.sqrt(graph.degrees))
-    start = np.random.default_rng(0).standard_normal(min(S.shape))
-    left, sigma, _ = svds(less_rank_one(S, q0, S.T @ q0), k=n_modes - 1, v0=start)
+    left: Any = np.empty((len(q0), 0))
+    sigma: Any = np.empty(0)
+    if n_modes > 1:
+        start = np.random.default_rng(0).standard_normal(min(S.shape))
+        left, sigma, _ = svds(less_rank_one(S, q0, S.T @ q0), k=n_modes - 1, v0=start)
     values = np.concatenate([[0.0], 1 - np.square(sigma[::-1])])
     values[values < _ZERO] = 0.0
     vectors = np.column_stack([q0, left[:, ::-1]])
