@@ -253,6 +253,32 @@ def test_a_label_that_the_others_speak_against_is_shown_again(make):
     assert session.state()["suspicious"] == []
 
 
+def test_a_class_that_comes_leaves_the_rivals_of_doubted_labels_as_they_were(make, monkeypatch):
+    """Between ant and cat a bee comes: until the thread has weighed again, what it said is about ant and cat."""
+    right = {row: TRUTH[row] for row in range(30) if TRUTH[row] != "bee"}
+    session = make(right | {0: "cat", 2: "ant"})
+    adviser = session.adviser
+    assert adviser.settled()
+
+    def doubted():
+        state = session.state()
+        names = [each["name"] for each in state["classes"]]
+        return {each["row"]: (names[each["given"]], names[each["likelier"]]) for each in state["suspicious"]}
+
+    expected = {0: ("cat", "ant"), 2: ("ant", "cat")}
+    assert doubted() == expected
+    weigh, go = adviser._weigh, threading.Event()
+    monkeypatch.setattr(adviser, "_weigh", lambda *given: (go.wait(60), weigh(*given)))
+    session.do("add", "me", "add", name="bee")
+    say(session, 1)
+    with adviser._news:
+        assert adviser._news.wait_for(lambda: "bee" in adviser.now.classifier.classes_, 60)
+    assert doubted() == expected
+    go.set()
+    assert adviser.settled()
+    assert doubted() == expected
+
+
 def test_what_cannot_be_is_refused_in_a_sentence(make):
     session = make(GIVEN)
     with pytest.raises(Refused, match="none of the classes"):

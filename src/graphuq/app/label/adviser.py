@@ -61,11 +61,15 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Advice:
-    """Results of the thread for one version of the predictions: rows to ask, best first, and diagnostics."""
+    """Results of the thread for one version of the predictions: rows to ask, best first, and diagnostics.
+
+    The diagnostics may still be those of the version before; `classes` are the names of the classes in `suspicious`.
+    """
 
     version: int = -1
     ahead: tuple[int, ...] = ()
     suspicious: SuspiciousLabels | None = None
+    classes: tuple[str, ...] = ()
     gain: queries.ExpectedGain | None = None
 
 
@@ -208,7 +212,7 @@ class Adviser:
             self._spread(version, situation)
             return
         ahead = classifier.next_queries(N_AHEAD, candidates=askable) if askable.size else askable
-        self._publish(Advice(version, tuple(ahead.tolist()), self.advice.suspicious, self.advice.gain))
+        self._publish(replace(self.advice, version=version, ahead=tuple(ahead.tolist())))
         suspicious, log_loss = None, None
         if len(given) <= MAX_LEFT_OUT:
             left_out = classifier.posterior_.left_out()
@@ -216,7 +220,8 @@ class Adviser:
             log_loss = calibration.log_loss(left_out, classifier.labels_.y)
         variance = uncertainty.mean_label_variance(classifier.label_distributions_)
         self._note(len(classifier.labels_.nodes), variance, log_loss)
-        if not self._publish(replace(self.advice, suspicious=suspicious)) or not askable.size:
+        advice = replace(self.advice, suspicious=suspicious, classes=tuple(classifier.classes_.tolist()))
+        if not self._publish(advice) or not askable.size:
             return
         self._publish(replace(self.advice, gain=classifier.expected_gain(N_GAIN)))
 

@@ -224,14 +224,14 @@ class Session:
 
     def _suspicious(self, names: list[str]) -> list[dict[str, Any]]:
         """Labels that contradict the others, unless changed since this was computed."""
-        doubts, classifier = self.adviser.advice.suspicious, self.adviser.now.classifier
-        if doubts is None or classifier is None:
+        advice, labels = self.adviser.advice, self.labels()
+        doubts = advice.suspicious
+        if doubts is None or self.adviser.now.classifier is None:
             return []
-        labels, known = self.labels(), classifier.classes_.tolist()
         entries = []
         for i in doubts.clear().tolist():
             row = int(doubts.nodes[i])
-            pair = [known[k] if k < len(known) else "" for k in (int(doubts.y[i]), int(doubts.likelier[i]))]
+            pair = [advice.classes[k] for k in (int(doubts.y[i]), int(doubts.likelier[i]))]
             if labels.get(row) == pair[0] and {*pair} <= {*names}:
                 entries.append({
                     "row": row, "name": self.look.names[row], "given": names.index(pair[0]),
