@@ -1,5 +1,6 @@
 """What is left under every kind of limit, and refusals before any work."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,17 +26,19 @@ def test_a_ulimit_counts(option):
     assert 0 < float(told.stdout) < 3_000_000 * 1024
 
 
-@pytest.mark.parametrize(("kind", "line"), [(0, "0::/mine"), (1, "4:memory:/mine")])
-def test_a_cgroup_counts_and_its_cache_does_not(kind, line, tmp_path, monkeypatch):
+@pytest.mark.parametrize("group", ["mine", "my own", "x:cri-containerd:1", "\u00e9\x85", os.fsdecode(b"\xff")])
+@pytest.mark.parametrize(("kind", "line"), [(0, "0::/"), (1, "4:memory:/")])
+def test_a_cgroup_counts_and_its_cache_does_not(kind, line, group, tmp_path, monkeypatch):
     top, most, now, cache = tmp_path / "cgroup", *memory._CGROUPS[kind][1:]
-    (top / "mine").mkdir(parents=True)
+    mine = top / group
+    mine.mkdir(parents=True)
     stat = "\n".join(f"{name} 100" for name in cache)
     for name, text in ((most, "1000"), (now, "700"), ("memory.stat", stat)):
-        (top / "mine" / name).write_text(text)
+        (mine / name).write_text(text)
     for name, text in ((most, "max" if kind == 0 else "1e18"), (now, "700"), ("memory.stat", stat)):
         (top / name).write_text(text)
     told = tmp_path / "self"
-    told.write_text(line)
+    told.write_bytes(os.fsencode(f"1:cpu:/\n{line}{group}\n"))
     groups = list(memory._CGROUPS)
     groups[kind] = (str(top), most, now, cache)
     groups[1 - kind] = (str(tmp_path / "none"), *groups[1 - kind][1:])

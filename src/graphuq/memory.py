@@ -77,10 +77,10 @@ def _machine() -> float:
 def _cgroups() -> Iterator[float]:
     """Bytes left by each cgroup that contains the process; inside a container its own is at the root."""
     try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="ascii").split()
+        lines = os.fsdecode(Path("/proc/self/cgroup").read_bytes()).split("\n")
     except OSError:  # not Linux
         return
-    paths = {line.split(":")[1]: line.split(":")[2] for line in lines}
+    paths = dict(line.split(":", 2)[1:] for line in lines if line)  # a path may hold anything but a line break
     for (root, limit_file, usage_file, cache), controller in zip(_CGROUPS, ("", "memory"), strict=True):
         inner = Path(root + paths.get(controller, "/"))
         for folder in (inner, *(parent for parent in inner.parents if str(parent).startswith(root))):
