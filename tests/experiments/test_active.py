@@ -132,3 +132,23 @@ def test_a_level_counts_once_it_is_kept():
     assert active.labels_needed(np.array([0.5, 0.9, 0.6, 0.9, 0.95]), 0.85, 2) == 5
     assert active.labels_needed(np.array([0.5, 0.9, 0.9, 0.89, 0.95]), 0.9, 2) == 3
     assert active.labels_needed(np.array([0.5, 0.6]), 0.9, 2) is None
+
+
+def test_our_curves_are_replaced_and_other_tools_keep_theirs(tmp_path):
+    def cell(ours, n_starts, **others):
+        curves = {active.DEFAULT: ours, active.RANDOM: [0.5, 0.6, 0.7], **others}
+        means = {name: np.column_stack([curve, 1 - np.array(curve)]) for name, curve in curves.items()}
+        about = {"part": "reporting", "data": "toy", "n_starts": n_starts, "n_first": 2}
+        return active._cell({**about, "curves": means, "longer": means[active.RANDOM]})
+
+    old, other = cell([0.5, 0.5, 0.7], 20, peer=[0.5, 0.9, 0.9]), {"part": "choosing", "data": "other"}
+    new = cell([0.5, 0.8, 0.8], 12)
+    merged, kept = active.merged({"data": [old, other]}, {"data": [new]})["data"]
+    assert kept == other
+    assert (merged["n_starts"], merged["n_starts_others"]) == (12, 20)
+    assert merged["final_accuracy"] == 0.8  # of ours alone
+    np.testing.assert_allclose(merged["curves"][active.DEFAULT], new["curves"][active.DEFAULT])
+    np.testing.assert_allclose(merged["curves"]["peer"], old["curves"]["peer"])
+    goal = "99% of the accuracy"
+    assert (merged["needed"]["peer"][goal], merged["needed"][active.DEFAULT][goal]) == (3, 3)
+    assert old["needed"][active.DEFAULT][goal] == 4
