@@ -267,7 +267,7 @@ def test_how_columns_are_compared_can_be_asked_for(scale, folder):
     words = ["x.npy", "--labels", "labels.csv", "--out", "out", *(["--scale", scale] if scale else [])]
     done = graphuq(*words)
     assert done.exit_code == 0, done.output
-    told = "Ask for that by --scale robust, or take them as they are by --scale none, and nothing is said."
+    told = "Set --scale robust to do so without this warning, or --scale none to compare them as they are."
     assert (told in " ".join(done.stdout.split())) == (scale is None)
     assert json.loads((folder / "out/run.json").read_text())["settings"]["scale"] == (scale or "auto")
 

@@ -223,8 +223,8 @@ def _in_robust_units(classifier: GraphClassifier, X: Any) -> bool:
         return False
     if finding:
         warn(
-            f'{finding}: the graph compares them in robust units. Ask for that by scale="robust", or take them as they are by '
-            'scale="none", and nothing is said.',
+            f'{finding}: the graph compares them in robust units. Set scale="robust" to do so without this warning, or '
+            'scale="none" to compare them as they are.',
         )
     return bool(finding)
 
