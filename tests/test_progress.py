@@ -78,6 +78,15 @@ def test_stages_are_told_at_once_or_once_it_takes_long(onlooker, capsys, shown, 
     assert capsys.readouterr().err == ("a ...\n" if shown else "")
 
 
+def test_a_late_first_stage_is_told(onlooker, capsys):
+    """The timer ends with nothing to tell."""
+    with stages_told(None) as tell:
+        time.sleep(0.3)
+        assert capsys.readouterr().err == ""
+        tell("a")
+    assert capsys.readouterr().err == "a ...\n"
+
+
 def test_stages_within_stages_are_told_by_one(onlooker, capsys):
     """A second one would wait a second of its own, and the first tell meanwhile what is over."""
     with stages_told(None) as outer:

@@ -84,8 +84,12 @@ def stages_told(shown: bool | None) -> Iterator[Callable[[str], None]]:
         if not timer.is_alive():
             write(stage)
 
+    def write_last() -> None:
+        for stage in last:  # none, if none was announced yet
+            write(stage)
+
     last: list[str] = []
-    timer = Timer(LONG, lambda: write(last[0]))
+    timer = Timer(LONG, write_last)
     timer.daemon = True
     if not shown:
         timer.start()
