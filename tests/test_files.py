@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from graphuq.files import InUseError, lock, recover, whole_file, whole_folder
+from graphuq.files import InUseError, held_folder, lock, made_folder, recover, whole_file, whole_folder
 
 OLD, NEW = {"a": "old a", "b": "old b", "gone": "old"}, {"a": "new a", "b": "new b"}
 
@@ -188,6 +188,16 @@ def test_parents_are_made_when_all_went_well(tmp_path):
         (part / "a").write_text("whole")
     assert (tmp_path / "b" / "out" / "a").read_text() == "whole"
     assert [each.name for each in tmp_path.iterdir()] == ["b"]
+
+
+@pytest.mark.parametrize("make", [made_folder, held_folder])
+@pytest.mark.parametrize("there", [".", "a", "a/b", "a/b/c"])
+def test_only_folders_that_were_not_there_are_removed(tmp_path, make, there):
+    (tmp_path / there).mkdir(parents=True, exist_ok=True)
+    before = sorted(tmp_path.rglob("*"))
+    with make(tmp_path / "a/b/c"):
+        assert (tmp_path / "a/b/c").is_dir()
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may write anywhere")

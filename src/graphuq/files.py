@@ -139,20 +139,20 @@ def whole_folder(
 
 @contextmanager
 def made_folder(target: Path) -> Iterator[None]:
-    """Create a folder and its parents if needed; on exit, remove it and the created parents if they are empty."""
-    created = [folder for folder in target.parents if not folder.exists()]
+    """Create a folder and its parents if needed; on exit, remove those that were created if they are empty."""
+    created = [folder for folder in (target, *target.parents) if not folder.exists()]
     target.mkdir(parents=True, exist_ok=True)
     try:
         yield
     finally:
         with suppress(OSError):
-            for folder in (target, *created):
+            for folder in created:
                 folder.rmdir()
 
 
 @contextmanager
 def held_folder(target: Path) -> Iterator[None]:
-    """Lock a folder that one process at a time writes piece by piece; on exit, remove it if it is empty."""
+    """Lock a folder that one process at a time writes piece by piece; create and remove it as `made_folder` does."""
     with made_folder(target):
         try:
             file = lock(target / HELD)

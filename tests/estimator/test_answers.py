@@ -329,13 +329,15 @@ def test_a_store_that_was_written_to_is_answered_anew(file, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("name", ["out", "out.zarr"])
-@pytest.mark.parametrize("bad", [0, 7, 77])
-def test_once_a_refused_row_is_mended_the_same_folder_is_filled(name, bad, tmp_path, known):
+@pytest.mark.parametrize(("bad", "there"), [(0, False), (7, False), (7, True), (77, False)])
+def test_once_a_refused_row_is_mended_the_same_folder_is_filled(name, bad, there, tmp_path, known):
     new = X[:120] + 0.05
     new[bad, 1] = np.nan
+    if there:
+        (tmp_path / name).mkdir()
     with pytest.raises(RowError, match=f"NaN or infinite values in row {bad}\\."):
         known.write_proba(tmp_path / name, new)
-    assert (tmp_path / name).exists() == (bad == 77)  # where a block was answered
+    assert (tmp_path / name).exists() == (there or bad == 77)  # where a block was answered
     new[bad, 1] = 1.0
     out = known.write_proba(tmp_path / name, new)
     found = zarr.open_array(out)[:, 1] if name == "out.zarr" else np.array(parquet.read_table(out)["p_1"])
