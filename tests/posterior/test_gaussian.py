@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphuq.models import GinzburgLandau, LevelSet, Probit
-from graphuq.posterior import GaussianPosterior
+from graphuq.posterior import GaussianPosterior, load
 from tests.oracles import exact_label_means, four_priors, random_spectrum, simulated_classes
 
 PRIORS = four_priors(random_spectrum(seed=2))
@@ -47,6 +47,21 @@ def test_three_classes_match_simulations(prior, delta):
         off = np.abs(found.classes(ASKED, noise=bool(noise)).probability - expected)
         assert off.max() < 0.03 + 5 * error.max()
         assert off.mean() < 0.01 + 5 * error.mean()
+
+
+@pytest.mark.parametrize("y", [[1, 0, 1, 0], [1, 0, 2, 1]], ids=["two classes", "three classes"])
+@pytest.mark.parametrize("prior", PRIORS)
+def test_what_counts_as_noise_is_the_same_from_a_file_and_with_other_labels(prior, y, tmp_path):
+    nodes, y = np.array([4, 21, 9, 15]), np.array(y)
+    model = Probit(nodes, y, gamma=0.8)
+    found, other = (GaussianPosterior.of(PRIORS[prior], model, negligible=each) for each in (2.0, 0.0))
+    assert np.abs(found.probability() - other.probability()).max() > 1e-3
+    found.save(tmp_path / "p.npz")
+    np.testing.assert_allclose(load(tmp_path / "p.npz").probability(), found.probability(), atol=1e-6)
+    few = replace(model, nodes=nodes[:3], y=y[:3])
+    later = GaussianPosterior.of(PRIORS[prior], few, negligible=2.0).with_labels(nodes, y)
+    assert later.negligible == 2.0
+    np.testing.assert_allclose(later.probability(), found.probability(), atol=1e-4)
 
 
 @pytest.mark.parametrize(

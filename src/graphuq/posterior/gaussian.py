@@ -68,13 +68,16 @@ class GaussianPosterior:
         return described(self)
 
     @classmethod
-    def of(cls, prior: GaussianPrior, model: Model, **settings: Any) -> GaussianPosterior:
+    def of(
+        cls, prior: GaussianPrior, model: Model, *, negligible: float = 0.0, **settings: Any
+    ) -> GaussianPosterior:
         """Fit a model with closed-form tilted moments, at a cost independent of the size of the graph."""
         check_problem(prior, model)
         with blas_threads(len(model.nodes) ** 2 * prior.n_modes):
             whitening = whiten(prior, model.nodes)
             factor = whitening.matrix(model.nodes)
-            return cls(whitening, model, ask(model, "sites").fit(factor, **settings))
+            fit = ask(model, "sites").fit(factor, negligible=negligible, **settings)
+            return cls(whitening, model, fit, negligible)
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> GaussianPosterior:
         """The posterior given other labels, same prior and noise, warm-started at the unchanged sites."""
@@ -97,7 +100,7 @@ class GaussianPosterior:
             precision[new], shift[new] = first
         start = Start(precision, shift)
         if not isinstance(self.whitening, OnModes):
-            return GaussianPosterior.of(self.prior, model, start=start)
+            return GaussianPosterior.of(self.prior, model, negligible=self.negligible, start=start)
         whitening = OnModes(self.prior, nodes)  # requires no factorization, which would delay a new label
         tolerance = RELABEL_TOLERANCE if model.n_fields <= 3 else RELABEL_TOLERANCE_MANY
         settings = {"tolerance": tolerance, "negligible": self.negligible}
