@@ -169,6 +169,18 @@ def test_pieces_are_weighed_by_their_evidence(name, n_bent):
     assert learned.log_evidence == pytest.approx(max(evidence) + np.log(1 + n_bent if best[1] else 1), abs=1e-4)
 
 
+def test_bent_columns_that_are_left_out_change_nothing():
+    """Linear structures then have their whole weight."""
+    hyperprior = replace(OPEN, bent=None)
+    with_bent = problems(S, MODELS["two classes"], FEATURES, hyperprior, n_bent=1)
+    without = problems(S, MODELS["two classes"], FEATURES[:, 1:], hyperprior)
+    assert len(with_bent) == len(without) == 3
+    for one, other in zip(with_bent, without, strict=True):
+        np.testing.assert_array_equal(one.basis, other.basis)
+        assert one.family.log_weight == other.family.log_weight == 0
+        assert one.family.log_prior(one.family.mean) == other.family.log_prior(other.family.mean)
+
+
 def test_two_fields_have_the_evidence_of_one():
     """The difference of two fields has twice their variance, and twice their noise: the same odds."""
     hyperprior = replace(fixed(), mistakes=None)

@@ -145,7 +145,7 @@ def problems(
     n_features = 0 if features is None else features.shape[1]
     if not 0 <= n_bent <= n_features:
         raise ValueError(f"n_bent must be between 0 and {n_features}, the columns of features, got {n_bent}.")
-    of_features = {"n_linear": n_features - n_bent, "n_bent": n_bent}
+    of_features = {"n_linear": n_features - n_bent, "n_bent": 0 if resolved.bent is None else n_bent}
     basis = learned_basis(features, spectrum.vectors)
     by_structure = []
     for structure in resolved.structures(**of_features):

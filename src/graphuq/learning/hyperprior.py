@@ -181,7 +181,8 @@ class Family:
         """The family for a spectrum whose first mode is q_0.
 
         The effective number of modes scales with the number of classes, since each has a boundary. With bent
-        columns, structures with a linear and with a bent function of the features have half the weight each.
+        columns, structures with a linear and with a bent function of the features have half the weight each;
+        `n_bent` is 0 if the bent columns are left out.
         """
         scale = 1.0 if spectrum.normalized else float(spectrum.degrees.mean())
         absent = LogNormal(1e-100, 1.0)
