@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, softmax
 
 from graphuq._threads import blas_threads
 from graphuq.calibration import apply_temperature
@@ -74,15 +74,20 @@ def joint(
         draws = [_class_draws(each, both, int(n), seed) for each, n in zip(parts, counts, strict=True)]
         return _tempered(_of_draws(draws, len(rows)), temperature)
     joints = [
-        _tempered(_of_one_field(each, rows, asked), temperature)
+        _of_one_field(each, rows, asked)
         if isinstance(each.fit, EP)
-        else _of_several_fields(each, rows, asked, temperature, n_answers)
+        else _of_several_fields(each, rows, asked, n_answers)
         for each in parts
     ]
+    return _tempered(_averaged(joints, weights), temperature)
+
+
+def _averaged(joints: list[Joint], weights: NDArray[np.float64]) -> Joint:
+    """The joint distribution under a mixture of components, by the law of total covariance."""
     probability = sum(w * each.probability for w, each in zip(weights, joints, strict=True))
     answer = sum(w * each.answer for w, each in zip(weights, joints, strict=True))
     covariance: Any = 0.0
-    for weight, each in zip(weights, joints, strict=True):  # law of total covariance
+    for weight, each in zip(weights, joints, strict=True):
         dtype = each.covariance.dtype
         deviations = ((each.probability - probability).astype(dtype), (each.answer - answer).astype(dtype))
         covariance = covariance + dtype.type(weight) * (each.covariance + np.multiply.outer(*deviations))
@@ -144,9 +149,7 @@ class Moved(NamedTuple):
     root: Array
 
 
-def _of_several_fields(
-    posterior: GaussianPosterior, rows: Nodes, asked: Nodes, temperature: float, n_answers: int
-) -> Joint:
+def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, n_answers: int) -> Joint:
     """The joint distribution under K Gaussian fields, by expectation propagation.
 
     The answer a at row c is a star of sites on the K fields there (`lone_stars`), which changes N(m_c, V_c) to
@@ -155,15 +158,15 @@ def _of_several_fields(
         m_j + G V_c^-1 (m_ca - m_c),    Sigma_jj - G V_c^-1 (V_c - V_ca) V_c^-1 G^T.
 
     Class probabilities are those of independent fields with the variances of `matched_variances` less the diagonal
-    of the last term. All are at the temperature of the posterior: what it makes certain is not worth a query.
+    of the last term.
     """
     fit: Any = posterior.fit
     whitening, noise = posterior.whitening, float(offer(posterior.model, "noise"))
     at, deviation = whitening.matrix(rows), whitening.std(rows)
     mean, variance = at @ fit.z_mean.T, fit.independent_variances(at, deviation, noise)
     n_rows, n_classes = mean.shape
-    before = _class_probabilities(mean, variance, temperature)
-    moved = _answers(posterior, asked, noise, temperature, n_answers)
+    before = _class_probabilities(mean, variance)
+    moved = _answers(posterior, asked, noise, n_answers)
     with blas_threads(n_rows * len(asked) * n_classes**2 * fit.shared.shape[2]):
         cross = cross_covariance(posterior, rows, asked)
     n = moved.answer.shape[1]
@@ -177,7 +180,7 @@ def _of_several_fields(
         taken = np.square(G @ root[c]).reshape(n_rows, n_classes, n, -1).sum(axis=3)
         variances[:, c] = np.maximum(variance[:, None] - taken.swapaxes(1, 2), LEAST_LEFT * variance[:, None])
     flat = [each.reshape(-1, n_classes) for each in (means, variances)]
-    after = _class_probabilities(flat[0], flat[1], temperature).reshape(means.shape)
+    after = _class_probabilities(flat[0], flat[1]).reshape(means.shape)
     chance = np.take_along_axis(moved.probability, moved.answer, 1)
     change = chance[:, :, None] * (after - before[:, None, None])
     # Moment matching does not exactly preserve the mean over answers: the answers share the discrepancy.
@@ -188,20 +191,17 @@ def _of_several_fields(
     return Joint(before, moved.probability, covariance)
 
 
-def _class_probabilities(mean: Array, variance: Array, temperature: float) -> Array:
-    """Class probabilities of independent fields, at the temperature."""
-    p = independent_probability(mean, variance, n_points=N_POINTS, block_rows=BLOCK_ROWS)
-    return p if temperature == 1 else apply_temperature(p, temperature).astype(p.dtype)
+def _class_probabilities(mean: Array, variance: Array) -> Array:
+    """Class probabilities of independent fields."""
+    return independent_probability(mean, variance, n_points=N_POINTS, block_rows=BLOCK_ROWS)
 
 
-def _answers(
-    posterior: GaussianPosterior, asked: Nodes, noise: float, temperature: float, n_answers: int
-) -> Moved:
+def _answers(posterior: GaussianPosterior, asked: Nodes, noise: float, n_answers: int) -> Moved:
     """The most probable answers at each row and their effect on the fields there."""
     fit: Any = posterior.fit
     mean, alone, cross = fit.fields_at(posterior.whitening.matrix(asked), posterior.whitening.std(asked))
     n_classes = mean.shape[1]
-    probability = apply_temperature(largest_probability_matched(mean, alone + noise**2, cross), temperature)
+    probability = largest_probability_matched(mean, alone + noise**2, cross)
     answer = np.argsort(-probability, axis=1, kind="stable")[:, :n_answers]
     n = answer.shape[1]
     V = np.repeat(cross + (alone + noise**2)[:, None, None] * np.eye(n_classes), n, axis=0)
@@ -241,7 +241,7 @@ def _class_draws(posterior: Any, rows: Nodes, n_draws: int, seed: int) -> Array:
         second = ndtr(u[..., 0] / noise) if noise > 0 else (u[..., 0] >= 0).astype(np.float32)
         return np.stack([1 - second, second], axis=-1)
     flat = u.reshape(-1, u.shape[2]).astype(np.float64)
-    return _class_probabilities(flat, np.full(flat.shape, noise**2), 1.0).reshape(u.shape).astype(np.float32)
+    return _class_probabilities(flat, np.full(flat.shape, noise**2)).reshape(u.shape).astype(np.float32)
 
 
 def _field_draws(posterior: Draws, rows: Nodes, n_draws: int, seed: int) -> Array:
@@ -274,20 +274,24 @@ def _of_draws(parts: list[Array], n_rows: int) -> Joint:
 
 
 def _tempered(bare: Joint, temperature: float) -> Joint:
-    """Apply the temperature to the probabilities given each answer, not to each draw."""
+    """Apply the temperature to the average over components or draws, given each answer.
+
+    What it makes certain is not worth a query.
+    """
     if temperature == 1:
         return bare
     probability, answer = (apply_temperature(each, temperature) for each in (bare.probability, bare.answer))
 
     def moved(covariance: Array) -> Array:
-        together = covariance + np.multiply.outer(bare.probability, bare.answer)
-        given = np.maximum(np.moveaxis(together, 1, 3), LEAST_PROBABILITY)  # (n_rows, n_asked, answers, classes)
-        given /= given.sum(axis=3, keepdims=True)
-        after = apply_temperature(given.reshape(-1, given.shape[3]), temperature).reshape(given.shape)
-        change = answer[:, :, None] * (after - probability[:, None, None])
+        dtype = covariance.dtype
+        p, q = probability.astype(dtype)[:, None, None], answer.astype(dtype)[:, :, None]
+        together = covariance + np.multiply.outer(bare.probability, bare.answer).astype(dtype)
+        # Shape (n_rows, n_asked, answers, classes).
+        log_together = np.log(np.maximum(np.moveaxis(together, 1, 3), LEAST_PROBABILITY))
+        change = q * (softmax(log_together / temperature, axis=3) - p)
         # The mean over answers is not exactly preserved: the answers share the discrepancy.
-        change -= change.sum(axis=2, keepdims=True) * answer[:, :, None]
-        return np.moveaxis(change, 3, 1).astype(covariance.dtype)
+        change -= change.sum(axis=2, keepdims=True) * q
+        return np.moveaxis(change, 3, 1)
 
     spurious = None if bare.spurious is None else moved(bare.spurious)
     return Joint(probability, answer, moved(bare.covariance), spurious)
