@@ -12,7 +12,7 @@ from graphuq import GraphClassifier, datasets, graph, laplacian, models, prior, 
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.queries import choosing
 from graphuq.queries.choosing import N_SPREAD, expected_loss
-from graphuq.queries.joint import Joint, _of_draws, covariance, cross_covariance, heaviest, joint
+from graphuq.queries.joint import Joint, _averaged, _of_draws, covariance, cross_covariance, heaviest, joint
 from graphuq.queries.spreading import most_telling
 
 
@@ -120,7 +120,7 @@ def test_draws_that_have_nothing_in_common_gain_nothing():
     """What few draws make up is taken off: without that, 64 of them see gains of rows that are independent."""
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(3), (64, 40))
-    found = _of_draws([p], 20)
+    found = _of_draws(p, 20)
     _, gain = expected_loss(found, np.ones(20), "error")
     _, raw = expected_loss(found._replace(spurious=None), np.ones(20), "error")
     assert raw.mean() > 0.005
@@ -199,34 +199,73 @@ def test_of_a_mixture_the_heaviest_components_are_asked():
     assert len(heaviest(Mixture(parts, np.full(5, 0.2)))[0]) == 4
 
 
+def drawn(exact, n_draws=2000):
+    """Independent draws of a Gaussian posterior, as of a sampler."""
+    z = exact.fit.draw(n_draws, np.random.default_rng(0)).reshape(1, n_draws, -1)
+    return Draws(exact.whitening, exact.model, z, np.ones((1, n_draws)), np.ones((1, n_draws)), {})
+
+
 def test_draws_of_a_sampler_are_asked_too():
     exact = problem(2)
-    drawn = sample(exact.prior, exact.model, n_steps=400, n_chains=2, seed=0)
+    draws = sample(exact.prior, exact.model, n_steps=400, n_chains=2, seed=0)
     rows = open_rows(exact)
     asked = rows[::4]
-    a, b = (gains(each, rows, asked)[:, 0] for each in (exact, drawn))
+    a, b = (gains(each, rows, asked)[:, 0] for each in (exact, draws))
     assert np.corrcoef(a, b)[0, 1] > 0.9
-    assert queries.next_queries(drawn, 3).size == 3
+    assert queries.next_queries(draws, 3).size == 3
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_draws_and_gaussians_are_asked_together(n_classes):
+    """As two Gaussians are, one of which was drawn from."""
+    exact = problem(n_classes), problem(n_classes, tau=1.5)
+    rows, weights = open_rows(exact[0]), np.array([0.6, 0.4])
+    asked = rows[::4]
+    expected = gains(Mixture(exact, weights), rows, asked)
+    for parts in ((drawn(exact[0]), exact[1]), (exact[0], drawn(exact[1]))):
+        mixture = Mixture(parts, weights)
+        found = gains(mixture, rows, asked, n_draws=4000)
+        for j in range(3):
+            assert np.corrcoef(expected[:, j], found[:, j])[0, 1] > 0.97
+            assert found[:, j].mean() / expected[:, j].mean() == pytest.approx(1, abs=0.1)
+        assert queries.next_queries(mixture, 3).size == 3
+
+
+def test_a_component_of_few_draws_keeps_its_weight():
+    exact = problem(2), problem(2, tau=1.5)
+    rows, weights = open_rows(exact[0]), np.array([0.8, 0.2])
+    parts = drawn(exact[0], 100), drawn(exact[1])
+    found = joint(Mixture(parts, weights), rows, rows[::4])
+    each = [joint(part, rows, rows[::4], n_draws=n).probability for part, n in zip(parts, (614, 154), strict=True)]
+    np.testing.assert_allclose(found.probability, 0.8 * each[0] + 0.2 * each[1], atol=1e-6)
+    np.testing.assert_allclose(found.covariance.sum(axis=3), 0, atol=1e-6)
+
+
+def test_draws_of_different_laws_tell_which_holds():
+    """What an answer says of the components is no chance: of two sure and opposed ones it decides all rows."""
+    sure = np.array([[[0.99, 0.01]], [[0.01, 0.99]]])
+    each = [_of_draws(np.tile(p, (64, 4, 1)), 2) for p in sure]
+    found = _averaged(each, np.array([0.5, 0.5]))
+    _, gain = expected_loss(found, np.ones(2), "error")
+    np.testing.assert_allclose(gain, 0.98**2 / 2, atol=1e-6)
 
 
 def test_draws_of_a_mixture_are_asked_at_its_temperature():
     """As the Gaussian is that they are drawn from; at another temperature they would tell of other gains."""
     exact = problem(3)
-    z = exact.fit.draw(2000, np.random.default_rng(0)).reshape(1, 2000, -1)
-    drawn = Draws(exact.whitening, exact.model, z, np.ones((1, 2000)), np.ones((1, 2000)), {})
-    rows = open_rows(exact)
+    rows, draws = open_rows(exact), drawn(exact)
     asked = rows[::6]
-    by_ep, by_draws = (Mixture((each,), np.ones(1), 0.4) for each in (exact, drawn))
+    by_ep, by_draws = (Mixture((each,), np.ones(1), 0.4) for each in (exact, draws))
     found = joint(by_draws, rows, asked, n_draws=2000)
     told = by_draws.probability(rows)
     np.testing.assert_allclose(found.probability, told, atol=0.06)  # what z leaves open is drawn: 5 deviations
     np.testing.assert_allclose(found.covariance.sum(axis=3), 0, atol=1e-5)
     a, b = gains(by_ep, rows, asked), gains(by_draws, rows, asked, n_draws=2000)
-    untempered = gains(drawn, rows, asked, n_draws=2000)
+    untempered = gains(draws, rows, asked, n_draws=2000)
     for j in range(3):
         assert np.corrcoef(a[:, j], b[:, j])[0, 1] > 0.9
         assert b[:, j].mean() / a[:, j].mean() == pytest.approx(1, abs=0.25)
-    assert np.abs(drawn.probability(rows) - told).max() > 0.15
+    assert np.abs(draws.probability(rows) - told).max() > 0.15
     assert np.abs(untempered - a)[:, 2].max() > 2 * np.abs(b - a)[:, 2].max()
 
 

@@ -67,19 +67,16 @@ def joint(
 ) -> Joint:
     """The joint distribution of classes and answers, in closed form or from draws, averaged over components."""
     parts, weights = heaviest(posterior)
-    temperature = getattr(posterior, "temperature", 1.0)
-    if not all(isinstance(each, GaussianPosterior) for each in parts):
-        counts = np.maximum(2, np.round(n_draws * weights)).astype(int)
-        both = np.append(rows, asked)
-        draws = [_class_draws(each, both, int(n), seed) for each, n in zip(parts, counts, strict=True)]
-        return _tempered(_of_draws(draws, len(rows)), temperature)
-    joints = [
-        _of_one_field(each, rows, asked)
-        if isinstance(each.fit, EP)
-        else _of_several_fields(each, rows, asked, n_answers)
-        for each in parts
-    ]
-    return _tempered(_averaged(joints, weights), temperature)
+    joints = []
+    for part, weight in zip(parts, weights, strict=True):
+        if isinstance(part, Draws):
+            n = max(2, round(n_draws * weight))
+            joints.append(_of_draws(_class_draws(part, np.append(rows, asked), n, seed), len(rows)))
+        elif isinstance(part.fit, EP):
+            joints.append(_of_one_field(part, rows, asked))
+        else:
+            joints.append(_of_several_fields(part, rows, asked, n_answers))
+    return _tempered(_averaged(joints, weights), getattr(posterior, "temperature", 1.0))
 
 
 def _averaged(joints: list[Joint], weights: NDArray[np.float64]) -> Joint:
@@ -91,7 +88,9 @@ def _averaged(joints: list[Joint], weights: NDArray[np.float64]) -> Joint:
         dtype = each.covariance.dtype
         deviations = ((each.probability - probability).astype(dtype), (each.answer - answer).astype(dtype))
         covariance = covariance + dtype.type(weight) * (each.covariance + np.multiply.outer(*deviations))
-    return Joint(np.asarray(probability), np.asarray(answer), covariance)
+    drawn = [(w, each.spurious) for w, each in zip(weights, joints, strict=True) if each.spurious is not None]
+    spurious = sum(each.dtype.type(w) * each for w, each in drawn) if drawn else None
+    return Joint(np.asarray(probability), np.asarray(answer), covariance, spurious)
 
 
 def heaviest(posterior: Posterior) -> tuple[tuple[Any, ...], NDArray[np.float64]]:
@@ -233,7 +232,7 @@ def cross_covariance(posterior: GaussianPosterior, rows: Nodes, columns: Nodes) 
     return np.asarray(cross)
 
 
-def _class_draws(posterior: Any, rows: Nodes, n_draws: int, seed: int) -> Array:
+def _class_draws(posterior: Draws, rows: Nodes, n_draws: int, seed: int) -> Array:
     """Class probabilities given each joint draw of the fields at all rows, shape (n_draws, n_rows, n_classes)."""
     u = _field_draws(posterior, rows, n_draws, seed)
     noise = float(offer(posterior.model, "noise"))
@@ -253,23 +252,19 @@ def _field_draws(posterior: Draws, rows: Nodes, n_draws: int, seed: int) -> Arra
     return u + left_open(whitening, rows, np.random.default_rng(seed).standard_normal(u.shape, dtype=np.float32))
 
 
-def _of_draws(parts: list[Array], n_rows: int) -> Joint:
-    """Sample covariances over the draws of all components.
+def _of_draws(draws: Array, n_rows: int) -> Joint:
+    """Sample covariances over draws of the class probabilities at the rows and at those asked.
 
-    For `spurious` the draws at the rows asked are shifted by half their number within each component, which makes
-    them independent of those at the other rows.
+    For `spurious` the draws at the rows asked are shifted by half their number, which makes them independent of
+    those at the other rows.
     """
-    draws = np.concatenate(parts)
     mean = draws.mean(axis=0)
-    draws -= mean
+    draws = draws - mean
     rows = draws[:, :n_rows].reshape(len(draws), -1)
     asked = draws[:, n_rows:].reshape(len(draws), -1)
-    first = np.cumsum([0, *map(len, parts[:-1])])
-    shifted = np.concatenate(
-        [i + np.roll(np.arange(len(each)), len(each) // 2) for i, each in zip(first, parts, strict=True)]
-    )
     shape = (n_rows, mean.shape[1], len(mean) - n_rows, mean.shape[1])
-    both = ((rows.T @ each / np.float32(len(draws))).reshape(shape) for each in (asked, asked[shifted]))
+    pairs = (asked, np.roll(asked, len(draws) // 2, axis=0))
+    both = ((rows.T @ each / np.float32(len(draws))).reshape(shape) for each in pairs)
     return Joint(mean[:n_rows], mean[n_rows:], *both)
 
 
