@@ -58,7 +58,8 @@ def _kept(cells: list[dict[str, Any]]) -> str:
     starts = {each["n_starts_others"] for each in cells if "n_starts_others" in each}
     return (
         f"Our curves were made anew (`python -m experiments.ours_again active`); those of other tools are kept, means over "
-        f"{max(starts)} starts.\n"
+        f"{max(starts)} starts. With more than two classes ours are older than one change: the temperature is now applied to "
+        "the average over hyper-parameters, which may choose other rows.\n"
         if starts
         else ""
     )
