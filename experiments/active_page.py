@@ -17,25 +17,25 @@ def page(record: Record, out: Path) -> str:
     cells = [each for each in record.values["data"] if each["part"] == "reporting"]
     starts, asked = sorted({each["n_starts"] for each in cells}), record.config["n_starts"]
     parts = [
-        "# Does it help?\n",
-        "Labelling simulated: every tool begins with one label of each class and asks for one row at a time. Half of "
-        "the rows may be asked; the other half, the same for all tools, judges. Means over "
-        f"{starts[0] if len(starts) == 1 else f'{starts[0]} to {starts[-1]}'} start{'s' * (starts[-1] > 1)}. Made by "
-        "`python -m experiments.active`.\n",
+        "# Does choosing the questions help?\n",
+        "In these simulations every tool starts with one label of each class and asks for the label of one row at a time. "
+        "It may ask about half of the rows; accuracy and log-loss are measured on the other half, which is the same for "
+        f"all tools. Results are means over {starts[0] if len(starts) == 1 else f'{starts[0]} to {starts[-1]}'} "
+        f"start{'s' * (starts[-1] > 1)}, computed by `python -m experiments.active`.\n",
         _kept(cells),
         ""
         if starts[0] >= asked or _kept(cells)
-        else f"Of {asked} starts that are planned the run has done these before it was stopped; the same command goes on "
-        "from there. They are too few to tell tools apart that are close.\n",
+        else f"The run was stopped before all {asked} starts were done, and the same command continues it. With so few "
+        "starts, tools with similar results cannot be told apart.\n",
         answer(record),
-        f"`{LOOKED_AT}` is no test: it was looked at while the default was chosen, see below.\n"
+        f"The results on `{LOOKED_AT}` are not independent: they were looked at while the default was chosen, see below.\n"
         if LOOKED_AT in [each["data"] for each in cells]
         else "",
         f"![Accuracy and log-loss after every answer]({'reproduction' if out.name == 'reproduction' else '.'}/active.png)\n",
         "## Labels needed\n",
-        f"`{DEFAULT.removeprefix('graphuq, ')}` is the default of `next_queries`. The accuracy is the best that one of "
-        "our strategies has at the end; the log-loss that of random choice at the end. `>` marks a goal that was not "
-        f"reached with all labels asked for. {_longer(cells)}\n",
+        f"`{DEFAULT.removeprefix('graphuq, ')}` is the default of `next_queries`. Accuracy goals are shares of the best "
+        "final accuracy of our strategies; the log-loss goal is the final log-loss of random choice. `>` marks a goal "
+        f"that was not reached. {_longer(cells)}\n",
         table(
             ["data", "to reach", "default", "random", "best other tool", ""],
             [_needed(row) for row in goals(record)],
@@ -46,9 +46,9 @@ def page(record: Record, out: Path) -> str:
         _choice(record),
         f"{record.level.capitalize()} run, {record.seconds / 60:.0f} core-minutes on {record.machine}, graphuq "
         f"{record.version}.\n",
-        "The Gaussian process is scikit-learn's, asked where it is least sure, which is what modAL's uncertainty "
-        "sampling does. GraphLearning is its Laplace learning with its own acquisition functions, on a connected "
-        "graph of ten neighbors.\n",
+        "The Gaussian process is scikit-learn's and asks about the row that it is least certain of, as modAL's uncertainty "
+        "sampling does. GraphLearning stands for its Laplace learning with its own acquisition functions, on a connected "
+        "graph with ten neighbors.\n",
     ]
     return "\n".join(part for part in parts if part)
 
@@ -57,9 +57,9 @@ def _kept(cells: list[dict[str, Any]]) -> str:
     """That our curves were made anew, if they were, and from how many starts those of other tools are."""
     starts = {each["n_starts_others"] for each in cells if "n_starts_others" in each}
     return (
-        f"Our curves were made anew (`python -m experiments.ours_again active`); those of other tools are kept, means over "
-        f"{max(starts)} starts. With more than two classes ours are older than one change: the temperature is now applied to "
-        "the average over hyper-parameters, which may choose other rows.\n"
+        f"Our results were recomputed by `python -m experiments.ours_again active`. Those of the other tools are from an "
+        f"earlier run, and are means over {max(starts)} starts. With more than two classes our results predate one change: "
+        "the temperature now applies to the average over hyper-parameters, so that other rows may be chosen.\n"
         if starts
         else ""
     )
@@ -81,11 +81,11 @@ def answer(record: Record) -> str:
         open_end = ", ".join(row["data"] for row in mine if row["half"] is None)
         lost = ", ".join(row["data"] for row in mine if not row["no_more"]) or "none"
         lines.append(
-            f"- **{goal}**: at most half of the labels that random choice needs on {half} of {len(mine)} data sets"
-            f"{f' (too soon to tell on: {open_end})' if open_end else ''}, no "
-            f"more than the best other tool on {no_more} (more, or not at all, on: {lost})."
+            f"- **{goal}**: it needs at most half of the labels of random choice on {half} of {len(mine)} data sets"
+            f"{f' (undecided: {open_end})' if open_end else ''}, and no more than the best other tool on {no_more} (more, or "
+            f"never reached: {lost})."
         )
-    return "To reach\n\n" + "\n".join(lines) + "\n"
+    return "How many labels the default needs to reach\n\n" + "\n".join(lines) + "\n"
 
 
 def _needed(row: dict[str, Any]) -> list[str]:
@@ -128,13 +128,13 @@ def _choice(record: Record) -> str:
     ranked = sorted(found, key=lambda name: found[name])
     ahead = " and ".join(f"`{name.removeprefix('graphuq, ')}`" for name in ranked[: ranked.index(DEFAULT)])
     told = (
-        f"## How the default was chosen\n\nThe log-loss of our strategies, averaged over all answers, on data that are not "
-        f"reported above, {n_starts} start{'s' * (n_starts > 1)} each: {data}.\n\n"
+        f"## How the default was chosen\n\nLog-loss of our strategies, averaged over all answers, on other data sets with "
+        f"{n_starts} start{'s' * (n_starts > 1)} each: {data}.\n\n"
     )
     why = (
-        f"By these alone it would not be the default: {ahead} did better. A first record, of one start, had `error` as the "
-        f"default, which did worse than random choice on `{LOOKED_AT}`. Therefore the log-loss was added to what is weighed and "
-        "the first questions were spread over the graph, with an eye on that data set.\n"
+        f"On these alone {ahead} did better than the default. A first record of one start had `error` as the default, which "
+        f"was worse than random choice on `{LOOKED_AT}`. The log-loss was then added to the criterion, and the first "
+        "questions were spread over the graph, with that data set in view.\n"
     )
     rows = [[name, f"{found[name]:.3f}"] for name in ranked]
     return told + table(["strategy", "log-loss"], rows) + (f"\n{why}" if ahead else "")
