@@ -27,7 +27,7 @@ def settings(record: Record) -> list[dict[str, Any]]:
 
 def setting_name(group: dict[str, Any]) -> str:
     """A group and its number of labels in words."""
-    return f"{GROUPS[group['group']]}, {group['n_labels']}{' a class' if group['group'] == PER_CLASS else ''}"
+    return f"{GROUPS[group['group']]}, {group['n_labels']}{' per class' if group['group'] == PER_CLASS else ''}"
 
 
 def n_worse(record: Record, name: str) -> int:
@@ -43,7 +43,7 @@ def contest_table(record: Record) -> str:
         cells = [setting_name(each), str(each["n_data"]), *three(each["scores"][OURS]), best]
         lines.append([*cells, *three(each["scores"][best]), with_error(difference)])
     measures = list(MEASURES.values())
-    heading = ["data, labels", "sets", *measures, "best other", *measures, "difference"]
+    heading = ["data, labels", "data sets", *measures, "best other", *measures, "difference"]
     return table(heading, lines)
 
 
@@ -55,8 +55,8 @@ def blind(records: Path) -> str:
     """In short, what came out on the tables that were listed last."""
     record = read_record(records / "strangers.json")
     return wrapped(
-        f"""**On {len(record.config["tables"])} tables that no setting was chosen on** and that were listed last
-        ([below](#on-tables-that-were-listed-last)), {_losses(record)}"""
+        f"""**On {len(record.config["tables"])} tables that were added last** and not used to choose any setting
+        ([details](#tables-that-were-added-last)), {_losses(record)}"""
     )
 
 
@@ -64,8 +64,8 @@ def blind_many(records: Path) -> str:
     """In short, what came out on tables of many classes."""
     record = read_record(records / "overlapping.json")
     return wrapped(
-        f"""On {len(record.config["tables"])} tables of many classes that overlap ([below](#on-tables-of-many-classes)), on
-        which nothing was chosen either, {_losses(record)}"""
+        f"""**On {len(record.config["tables"])} tables with many overlapping classes**, also not used to choose any setting
+        ([details](#tables-with-many-overlapping-classes)), {_losses(record)}"""
     )
 
 
@@ -80,31 +80,32 @@ def _losses(record: Record) -> str:
         )
 
     counts = ", ".join(str(each["n_labels"]) for each in found)
-    return f"""its log-loss at {counts} labels is {losses([OURS] * len(found))}, that of the best other tool of each
-        {losses(best)}."""
+    return f"""the log-loss of graphuq with {counts} labels is {losses([OURS] * len(found))}; that of the best other method for
+        each number of labels, chosen in hindsight, is {losses(best)}."""
 
 
 def strangers(records: Path) -> str:
     """Ours beside the best other tool, and the class shares, on tables that were listed last."""
     record = read_record(records / "strangers.json")
     names = record.config["tables"]
-    text = f"""{len(names)} more tables of R, which were listed by their names, sizes and columns alone, and are all
-        reported: {", ".join(names)}. All settings of the prior were fixed before the list was made. How features enter
-        was changed later, by the tables for choosing alone: first they were compressed, and rare values not blown up, then
-        functions of them that bend became a structure of their own. What is told here is the first run on these of the
-        second change. Made by `python -m experiments.strangers`."""
-    return f"## On tables that were listed last\n\n{_apart(record, text)}"
+    text = f"""These are {len(names)} more tables from R. They were selected by their names, sizes and columns alone, and all
+        of them are reported: {", ".join(names)}. All settings of the prior were fixed before the tables were selected. The way
+        features enter the prior was changed twice after that, based only on the tables used to choose settings: first,
+        features were compressed and rare values no longer magnified; then nonlinear functions of the features became a
+        structure of their own (`bent` in the code). The results here are from the first run on these tables after the second
+        change (`python -m experiments.strangers`)."""
+    return f"## Tables that were added last\n\n{_apart(record, text)}"
 
 
 def overlapping(records: Path) -> str:
     """Ours beside the best other tool, and the class shares, on tables whose many classes overlap."""
     record = read_record(records / "overlapping.json")
     names = record.config["tables"]
-    text = f"""{len(names)} tables of R, of 3 to 32 classes that overlap: {", ".join(names)}. They were drawn at random from
-        one list with those for choosing, and first run when all settings were fixed, but for how features enter, see
-        above. Labels are drawn at random, each
-        class at least once. Made by `python -m experiments.overlapping`."""
-    return f"## On tables of many classes\n\n{_apart(record, text)}"
+    text = f"""These are {len(names)} tables from R, with 3 to 32 overlapping classes: {", ".join(names)}. A random split of one
+        list separated them from those used to choose settings. They were first run after all settings were fixed, except for
+        the way features enter the prior (see above). Labeled rows are drawn at random, at least one from each class (`python
+        -m experiments.overlapping`)."""
+    return f"## Tables with many overlapping classes\n\n{_apart(record, text)}"
 
 
 def _apart(record: Record, text: str) -> str:
@@ -113,13 +114,14 @@ def _apart(record: Record, text: str) -> str:
     draws = sorted({cell["n_draws"] for cell in cells})
     counts = {name: n_worse(record, name) for name in cells[0]["scores"] if name not in (SHARES, BARE)}
     second = min((name for name in counts if name != OURS), key=lambda name: counts[name])
-    text += f""" {" to ".join(map(str, draws))} draws of labels. Worse than the class shares, as above: ours in
-        {counts[OURS]} of {len(cells)} cases, the next, {second}, in {counts[second]}."""
+    text += f""" Results are means over {" to ".join(map(str, draws))} random draws of the labeled rows. By the same criterion as
+        above, graphuq is worse than the class shares in {counts[OURS]} of {len(cells)} cases, and {second}, the next best
+        method, in {counts[second]}."""
     worse = [
-        f"{cell['data']} at {cell['n_labels']} by {with_error(cell['beyond_shares'][OURS])}"
+        f"{cell['data']} with {cell['n_labels']} labels, by {with_error(cell['beyond_shares'][OURS])}"
         for cell in table_scores.worse_than_shares(cells, OURS)
     ]
-    where = wrapped(f"Ours is worse on {'; '.join(worse)}.") if worse else ""
+    where = wrapped(f"graphuq is worse than the class shares on {'; '.join(worse)}.") if worse else ""
     return f"{wrapped(text)}\n{contest_table(record)}\n{where}"
 
 
@@ -134,10 +136,12 @@ def constants(records: Path) -> str:
     tried = sorted({name for found in record.values.values() for name in found["changes"]})
     text = wrapped(
         f"""The constants of the learned prior were chosen on {len(record.config["tables"])} other tables, on separable data
-        and on {len(record.config["many"]) + len(record.config["overlapping"])} data sets of many classes. {len(tried)} changes, one at a time, on the same
-        labels: the best and the worst of them for each kind of data, as the difference in log-loss."""
+        and on {len(record.config["many"]) + len(record.config["overlapping"])} data sets with many classes. On these data,
+        {len(tried)} changes were tried one at a time, with the same labels. For each kind of data, the table shows the change that
+        lowers the log-loss most and the one that raises it most, with the difference in log-loss. Changes are named after the
+        constants in the code; `no` leaves a term out, and `bent` is the nonlinear function of the features."""
     )
-    heading = ["data for choosing", "draws", "log-loss", "best change", "worst change"]
+    heading = ["data used to choose settings", "draws", "log-loss", "best change", "worst change"]
     return f"## Could the constants be better?\n\n{text}\n{table(heading, lines)}"
 
 
@@ -162,13 +166,13 @@ def earlier(records: Path) -> str:
         cells = [separable.row_name(row), old, with_error(then), with_error(now), with_error([mean, error]) + mark]
         lines.append([*cells, f"{rivals[best]:.3f} {best}"])
     text = wrapped(
-        f"""An earlier version of this page, on separable data alone, had the prior of the graph alone, on a graph chosen
-        for each data set, and reported the sign of u. Its log-loss stands beside that of the same method run again, and
-        of `GraphClassifier` as it came before features were compressed and functions of them bent on their own, which changes
-        little on such data, on the same
-        {found[0]["n_draws"]} draws of labels. The difference is now less
-        then, draw by draw: {better} of {len(found)} rows are better by more than a standard error, {len(worse)}, with a star,
-        worse. The last column is the best other tool of that page, after the fact."""
+        f"""An earlier version of this page covered separable data alone. Its method used a prior on the graph alone
+        and a graph chosen for each data set, and reported the probability of the sign of u. The table shows the recorded
+        log-loss of that method, its log-loss when run again, and that of `GraphClassifier` ("now"), all on the same
+        {found[0]["n_draws"]} draws of the labeled rows. "Now" predates the two changes to the way features enter the prior (see
+        above), which matter little on such data. The difference is "now" minus "earlier, again", computed draw by draw:
+        {better} of {len(found)} rows improved by more than a standard error, and {len(worse)}, marked with a star, got worse by more
+        than a standard error. The last column is the best other method in the earlier record, chosen in hindsight."""
     )
     heading = [
         "data, labels",
@@ -179,17 +183,17 @@ def earlier(records: Path) -> str:
         "best other, earlier record",
     ]
     why = wrapped(
-        """What changed in between, one step at a time: the mean change of the log-loss by each, where it got worse and in
-        all rows."""
+        """The changes since the earlier version, one step at a time: the mean change in log-loss due to each, for the rows
+        that got worse and for all rows."""
     )
     names = list(separable.STEPS)
     steps = [
         [separable.STEPS[after], *(_change(rows, before, after) for rows in (worse, found))]
         for before, after in pairwise(names)
     ]
-    steps.append(["all of it", *(_change(rows, names[0], names[-1]) for rows in (worse, found))])
+    steps.append(["all steps", *(_change(rows, names[0], names[-1]) for rows in (worse, found))])
     by_step = table(["step", f"{len(worse)} rows with a star", f"all {len(found)} rows"], steps)
-    return f"## Separable data, then and now\n\n{text}\n{table(heading, lines)}\n\n{why}\n{by_step}"
+    return f"## Separable data: comparison with an earlier version\n\n{text}\n{table(heading, lines)}\n\n{why}\n{by_step}"
 
 
 def _change(rows: list[dict[str, Any]], before: str, after: str) -> str:
@@ -208,10 +212,10 @@ def converged(records: Path) -> str:
         for name, each in values["samplers"].items()
     ]
     text = wrapped(
-        f"""Where chains are asked for, the report says whether they converged. {values["n_problems"]} small posteriors
-        with answers by quadrature or importance sampling, adversarial ones among them (nearly equal rows with
-        contradictory labels, noise from 1e-5 to 10, twins, bridges, one class alone), {record.config["n_seeds"]} seeds
-        each. False: it says Converged, and a class probability is off by more than 0.05 and five Monte-Carlo errors.
-        `python -m benchmarks.small_posteriors`."""
+        f"""When a posterior is sampled by chains, the report says whether they converged. We check this on
+        {values["n_problems"]} small posteriors whose answers are known from quadrature or importance sampling, with
+        {record.config["n_seeds"]} seeds each (`python -m benchmarks.small_posteriors`). Some of them are adversarial: nearly equal
+        rows with contradictory labels, noise from 1e-5 to 10, near-duplicate rows, clusters joined by a bridge, labels of one class only. A verdict of "Converged"
+        counts as false if a class probability is off by more than 0.05 and by more than five Monte-Carlo errors."""
     )
-    return f"## Does Converged mean it?\n\n{text}\n{table(['sampler', 'runs', 'Converged', 'false'], lines)}"
+    return f'## Can the verdict "Converged" be trusted?\n\n{text}\n{table(["sampler", "runs", "Converged", "false"], lines)}'

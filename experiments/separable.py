@@ -32,9 +32,9 @@ N_MODES = calibration.FULL.n_modes
 # What each changes to the one before it.
 STEPS = {
     "then": "the method of then",
-    "graph": "the graph as it comes, the same for all data",
-    "prior": "features beside the graph, and labels that may be wrong",
-    "now": "the probability of the label instead of that of the sign",
+    "graph": "the default graph instead of one chosen for each data set",
+    "prior": "features in addition to the graph, and labels that may be wrong",
+    "now": "the probability of the label instead of that of the sign of u",
 }
 
 

@@ -28,7 +28,7 @@ def test_differences_are_taken_draw_by_draw_and_shown_beside_the_earlier_record(
     text = calibration_page.earlier(tmp_path)
     assert "breast cancer, 10 labels, 10% wrong | 0.359\u00a0±\u00a00.057" in text
     assert f"{row['now'][0][0]:.3f}" in text
-    total, *_ = (line.split(" | ")[1] for line in text.splitlines() if line.startswith("| all of it"))
+    total, *_ = (line.split(" | ")[1] for line in text.splitlines() if line.startswith("| all steps"))
     steps = [row[after][0][0] - row[before][0][0] for before, after in pairwise(separable.STEPS)]
     assert sum(steps) == pytest.approx(row["now"][0][0] - row["then"][0][0])
     assert total == (f"{sum(steps):+.3f}" if row["difference"][0][0] > row["difference"][0][1] else "–")

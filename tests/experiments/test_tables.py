@@ -301,7 +301,7 @@ def test_a_record_that_stands_alone_becomes_a_section(experiment, data, section,
     text = section(tmp_path)
     loss = values["groups"][0]["scores"][tables.OURS][0][0]
     assert f"| {called}, 20 | 1 | {loss:.3f}" in text
-    assert "2 draws of labels" in text
+    assert "2 random draws of the labeled rows" in text
 
 
 def test_the_readme_is_right_about_tables_listed_last():
