@@ -44,19 +44,19 @@ def draw(growth) -> None:
         figure.savefig(part, dpi=130, format="png")
 
 
-def told_of_large(large):
+def large_section(large):
     """Features on disk, under a cap on memory."""
     lines = [
         "",
         "## Larger than memory",
         "",
-        "Features in a file, fitted and answered under a cap on memory that the kernel enforces (`python -m "
-        "benchmarks.large`), against one read of the file and the bare matrix products of the computation in the same "
-        "run. Memory is the process's own: pages of the file aside. The load is what other programs put on the "
-        "machine when it began: seconds of cores, unlike those on the clock, do not depend on it.",
+        "Here the features are in a file. Fitting and predicting ran under a memory limit enforced by the kernel (`python -m "
+        "benchmarks.large`). For comparison, the same run also timed one read of the file and the matrix products of the "
+        "computation alone. Peak memory is the memory of the process itself, without cached pages of the file. CPU seconds do not "
+        "depend on what else the machine is doing, but wall-clock seconds do; the load is that of other programs at the start.",
         "",
-        "| features | cap, GB | peak, GB | seconds | one read | Tflop | bare products | of cores: ours | bare products | "
-        "ours / bare | load | right |",
+        "| features | memory limit, GB | peak, GB | seconds | one read, seconds | Tflop | products alone, seconds | CPU seconds | "
+        "products alone, CPU seconds | CPU seconds / products alone | load | accuracy |",
         "|" + " --- |" * 12,
     ]
     keys = ("cap_gb", "peak_gb", "ours", "read", "teraflop", "products", "cpu", "products_cpu")
@@ -70,19 +70,19 @@ def told_of_large(large):
     return lines
 
 
-def told_of_gpu(there):
+def gpu_section(there):
     """What an accelerator brings."""
     lines = [
         "",
         "## On a GPU",
         "",
-        "Where JAX finds a GPU, eigenvectors of large sparse graphs, chains, the sweeps of expectation propagation over "
-        "many labels, and the probabilities of many rows and classes run there, with no change in your code (`python -m "
-        "benchmarks.gpu`, an NVIDIA H200, against two cores of the same machine). The rest of a fit stays on the "
-        "processor. The first fit of its kind in a process also compiles, unless the environment variable "
-        "`JAX_COMPILATION_CACHE_DIR` names a folder where JAX keeps what it has compiled.",
+        "If JAX finds a GPU, these parts run on it without any change to your code: eigenvectors of large sparse graphs, chains, "
+        "expectation propagation with many labels, and the probabilities of many rows and classes. The rest of a fit runs on the "
+        "CPU. The table compares an NVIDIA H200 with two CPU cores of the same machine (`python -m benchmarks.gpu`). The first fit "
+        "of its kind in a process also compiles code; to keep compiled code between processes, set the environment variable "
+        "`JAX_COMPILATION_CACHE_DIR` to a folder.",
         "",
-        "| item | seconds | the first time | two cores | ratio |",
+        "| item | seconds | first time, seconds | two cores, seconds | ratio |",
         "| --- | --- | --- | --- | --- |",
     ]
     for name, found in there.items():
@@ -93,9 +93,9 @@ def told_of_gpu(there):
             share = found["terabytes"] / found["copy_terabytes"]
             lines += [
                 "",
-                "Ginzburg-Landau's Phi at all nodes is a polynomial of the few coordinates, which a step computes in the "
-                f"place of u. One that looks at every node takes {1e6 * found['over_nodes']:.0f} us there in the place of "
-                f"{1e6 * found['ours']:.0f}: it moves {found['terabytes']:.2f} TB a second, {share:.0%} of what a copy moves.",
+                "For Ginzburg-Landau, Phi over all nodes is a polynomial of the few coordinates, so a step computes that polynomial "
+                f"instead of u. A step that visits every node takes {1e6 * found['over_nodes']:.0f} us on the GPU instead of "
+                f"{1e6 * found['ours']:.0f} us; it moves {found['terabytes']:.2f} TB per second, {share:.0%} of the rate of a plain copy.",
             ]
     return lines
 
@@ -110,13 +110,21 @@ def main() -> int:
     items = {name: found for name, found in everything.items() if not any(name in each for each in parts.values())}
     some = next(iter(items.values()))
     lines = [
-        "# How quick is it?",
+        "# How fast is it?",
         "",
-        "Seconds on the clock, of default settings; the peer of fits and new labels is scikit-learn's `LabelSpreading`, which "
-        "gives a point estimate and learns nothing of its prior, that of modes SciPy's `eigsh`, that of neighbors "
-        "FAISS's inverted file, with as many cells, and that of steps and the plume the paper's algorithm in NumPy over all nodes; always in the "
-        f"same run. Made by `python -m benchmarks.page` from what `python -m benchmarks` recorded, on {some['cores']} cores "
-        f"({some['machine']}).",
+        "The table gives wall-clock seconds with default settings, and those of a peer: another tool for the same task, timed in "
+        "the same run. A ratio above 1 means that graphuq is faster.",
+        "",
+        "The peers are:",
+        "",
+        "- for fits and new labels, scikit-learn's `LabelSpreading`, which gives a point estimate and learns no hyper-parameters;",
+        "- for modes (eigenvectors of the graph Laplacian), SciPy's `eigsh`;",
+        "- for neighbors, an inverted-file index of FAISS with the same number of cells;",
+        "- for steps of chains and the plume, the paper's algorithm in NumPy over all nodes.",
+        "",
+        '"Answer to moved map" is the time from an answer in `graphuq label` until the map in the browser has been redrawn. '
+        f"The times were measured by `python -m benchmarks` on {some['cores']} cores ({some['machine']}); "
+        "`python -m benchmarks.page` writes this page from its records.",
         "",
         "| item | graphuq | peer | peer / graphuq | peak memory, GB |",
         "| --- | --- | --- | --- | --- |",
@@ -129,7 +137,8 @@ def main() -> int:
             "",
             f"![Seconds against size on logarithmic axes](reproduction/{PICTURE.name})",
             "",
-            "Exponents are those of the four largest sizes. " + " ".join(
+            "If time grows as a power of the size, the exponent is the slope of a line on these axes; it is taken from the four "
+            "largest sizes. " + " ".join(
                 f"{name.capitalize()}, from {min(found['sizes']):,} to {max(found['sizes']):,}: "
                 f"{found['exponent']:.2f}"
                 + (f" (peer {found['peer_exponent']:.2f})." if found["peer_seconds"] else ".")
@@ -137,13 +146,13 @@ def main() -> int:
             ),
         ]  # fmt: skip
     if large:
-        lines += told_of_large(large)
+        lines += large_section(large)
     if there:
-        lines += told_of_gpu(there)
+        lines += gpu_section(there)
     lines += [
         "",
-        "`python -m benchmarks` has more, each against a named peer: effective draws a second against NumPyro and "
-        "BlackJAX, the spectrum against SciPy and PRIMME, the paper's algorithm over all nodes.",
+        "`python -m benchmarks` runs more comparisons: effective draws per second with NumPyro and BlackJAX, the spectrum with "
+        "SciPy and PRIMME, and the paper's algorithm over all nodes.",
     ]
     with whole_file(PAGE) as part:
         part.write_text("\n".join(lines) + "\n", encoding="utf-8")
