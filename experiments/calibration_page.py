@@ -40,8 +40,8 @@ RECORDS, PAGE = Path("docs/reproduction"), Path("docs/calibration.md")
 HEAD = """# Can the probabilities be trusted?
 
 A class probability of 0.9 should be right nine times out of ten, even with few labels. This page compares the
-probabilities of `GraphClassifier` with default settings with those of other methods, on data that was not used to choose
-any of its settings.
+probabilities of `GraphClassifier`, used with default settings, to those of other methods, on data that was not used to
+choose any of its settings.
 """
 
 METHODS = """**Methods.** All methods see the same labels and are used with their default settings except where noted:

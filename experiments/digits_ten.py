@@ -203,14 +203,19 @@ def page(record: Record, folder: str) -> str:
     n_draws = sorted({row.get("n_draws", record.config["n_draws"]) for row in rows})
     parts = [
         "# Ten digits from few labels\n",
-        "scikit-learn's 1,797 digits, ten classes, 1 to 10 labels of each, "
-        f"{' to '.join(map(str, n_draws))} draws of labels: mean over draws and its standard error, on the rows without a "
-        "label. Ours is `GraphClassifier` as it comes; the others that work on a graph see one of 10 neighbors. `+ T` is a temperature, for graphuq from leave-one-out "
-        "probabilities, for others from labels held out in up to five folds; with one label a class there are none to "
-        "hold out. Poisson learning has scores but no probabilities of its own; threshold dynamics (MBO) are told the "
-        "true share of each class where it says so, ours by `calibration.match_shares`, the others are not. GraphLearning's methods stand beside ours of the "
-        "same name; labels are held out in two folds for its MBO with true shares, which takes long. "
-        "Made by `python -m experiments.digits_ten`.\n",
+        "How accurate and how well calibrated are predictions for ten classes when only 1 to 10 rows of each class are labeled? "
+        "This page compares `GraphClassifier`, used with default settings, to other methods on scikit-learn's 1,797 images of digits. "
+        f"Values are means over {' to '.join(map(str, n_draws))} random draws of the labeled rows, with standard errors, "
+        "measured on the rows without a label. The best value of each column is in bold.\n",
+        "- The other graph methods use a graph of 10 nearest neighbors.\n"
+        "- `+ T` means that the probabilities were adjusted by a temperature: for graphuq it is fitted to leave-one-out "
+        "probabilities, for other methods to labels held out in up to five folds (two for GraphLearning's Poisson-MBO with true "
+        "shares, because it is slow). With one label per class, there is no label to hold out.\n"
+        "- `true shares` means that the method is given the true class frequencies: graphuq by `calibration.match_shares`, "
+        "the threshold dynamics (MBO) as part of the method. No other method is given them.\n"
+        "- Poisson learning gives scores but no probabilities, so it has no log-loss or ECE without a temperature.\n"
+        "- GraphLearning's methods are comparable to those of the same name in `graphuq.baselines` "
+        "(Laplace learning is called `harmonic` there).\n",
         f"![Accuracy, log-loss and calibration error by number of labels]({folder}/digits_ten.png)\n",
     ]
     tools = [name for name in dict.fromkeys(name for row in rows for name in row["scores"]) if name[-3:] != "+ T"]
@@ -232,9 +237,9 @@ def page(record: Record, folder: str) -> str:
             for name in graphlearning_peers.missing(tools)
             if key != "accuracy" or not name.endswith("+ T")
         ]
-        parts.append(f"## {word}\n\n{table(['', *(f'{n} a class' for n in counts)], lines)}")
+        parts.append(f"## {word}\n\n{table(['', *(f'{n} per class' for n in counts)], lines)}")
     parts.append(
-        f"{record.level.capitalize()} run, {record.seconds / 60:.0f} core-minutes on {record.machine}, graphuq "
+        f"Made by `python -m experiments.digits_ten`. {record.level.capitalize()} run, {record.seconds / 60:.0f} core-minutes on {record.machine}, graphuq "
         f"{record.version}.\n"
     )
     return "\n".join(parts)
