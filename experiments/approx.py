@@ -87,7 +87,9 @@ def claims(record: Record) -> list[Claim]:
     for name, (low, high) in RANGES.items():
         found = np.array(record.values["distances"][name])
         floor = np.mean(record.values["distances"]["full again"])
-        ours = f"{found.mean():.4f}, {found.min():.4f} to {found.max():.4f} over draws of labels"
+        ours = (
+            f"mean {found.mean():.4f}, range {found.min():.4f} to {found.max():.4f} over draws of the labeled rows"
+        )
         note = "" if name == "projection" else f"Two runs of the full posterior differ by {floor:.4f}."
         good = bool(low <= found.mean() <= high)
         lines.append(Claim(f"{name}: mean |s - s*|", f"{PAPER[name]:.4f}", ours, good, note))

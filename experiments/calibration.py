@@ -280,7 +280,7 @@ def claims(record: Record) -> list[Claim]:
                 paper="not in the paper",
                 ours="; ".join(parts),
                 agrees=None,
-                note="" if all(won) else "Lost where marked *.",
+                note="" if all(won) else "Not met where marked *.",
             )
         )
     return found

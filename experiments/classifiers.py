@@ -88,8 +88,8 @@ def claims(summaries: list[dict[str, Any]]) -> list[Claim]:
             "typically slightly better",
             "; ".join(ours),
             bool(better),
-            "The direction agrees; the gain can be more than slight: the mode of probit leaves most nodes close to "
-            "zero, and the double well settles them.",
+            "The direction agrees, but the gain can be more than slight: at the mode of probit most nodes are close to "
+            "zero, and the double well pushes them to one side.",
         ),
         Claim(
             "Ginzburg-Landau from a random start is erratic (mean interquartile range, points)",
@@ -98,7 +98,7 @@ def claims(summaries: list[dict[str, Any]]) -> list[Claim]:
             bool(erratic),
         ),
         Claim(
-            "how erratic it is at each share of labels (interquartile range from a random start, points)",
+            "how erratic it is for each share of labels (interquartile range from a random start, points)",
             "depends on the share; no direction is given",
             "; ".join(fewer),
             None,

@@ -30,7 +30,7 @@ class Claim:
         what: the claim in a few words.
         paper: the paper's number or statement.
         ours: ours, with its error.
-        agrees: whether it holds; None where nothing is owed (a setting the paper leaves out, or beyond it).
+        agrees: whether it holds; None for no verdict (the paper leaves a setting out, or has no such result).
         note: why it differs, in a sentence or two; may be empty where it agrees.
     """
 

@@ -137,8 +137,8 @@ def draw(record: Record) -> Any:
 
 def claims(record: Record) -> list[Claim]:
     note = (
-        "As printed, epsilon = 10 makes a double well 0.025 deep at a node, which no marginal can show; read as a "
-        "well of strength 10 (the next line) the statement holds."
+        "With epsilon = 10 as printed, the double well at a node is only 0.025 deep, which is too shallow to show in a "
+        "marginal. Read as a well of strength 10 (next row), the statement holds."
     )
     lines = [_claim(record, "ginzburg_landau", "low", True, "multi-modal", note)]
     lines += [_claim(record, "deep_well", "low", True, "multi-modal")]
@@ -151,9 +151,9 @@ def claims(record: Record) -> list[Claim]:
 
 
 def _claim(record: Record, name: str, group: str, bimodal: bool, paper: str, note: str = "") -> Claim:
-    """A claim that every density of a group has, or has not, two peaks; one with a note is not owed."""
+    """A claim that every density of a group has, or has not, two peaks; one with a note has no verdict."""
     valleys = np.array(record.values[group]["models"][name]["valleys"])
     good = bool(np.all(valleys > BIMODAL) if bimodal else np.all(valleys < BIMODAL))
     what = f"{MODELS[name]}: the {'least' if group == 'low' else 'most'} certain members"
-    ours = f"valleys of {valleys.min():.0%} to {valleys.max():.0%}"
+    ours = f"densities fall by {valleys.min():.0%} to {valleys.max():.0%} between peaks"
     return Claim(what, paper, ours, None if note else good, note)

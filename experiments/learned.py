@@ -132,6 +132,8 @@ def claims(record: Record) -> list[Claim]:
         learned, paper = (cell(record, data, share, name) for name in PRIORS)
         title = "two moons" if data == "moons" else f"MNIST {tuple(data)}"
         for measure, label in MEASURES.items():
-            ours = f"{show(*learned[measure])} learned, {show(*paper[measure])} under its prior"
+            ours = (
+                f"{show(*learned[measure])} with the learned prior, {show(*paper[measure])} with the paper's prior"
+            )
             lines.append(Claim(f"{title}, {share:.0%} labeled: {label}", "-", ours, None))
     return lines

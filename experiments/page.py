@@ -11,17 +11,22 @@ from graphuq.files import whole_file
 
 HEAD = """# The paper, reproduced
 
-Every figure and table of Bertozzi, Luo, Stuart and Zygalakis, *Uncertainty Quantification in Graph-Based
-Classification of High Dimensional Data*, computed again: what the paper says, what we find, and why where the two
-differ. This page is made from the records in `docs/reproduction/` by `graphuq reproduce page`. A record is made by
-`graphuq reproduce ID --full`, with the paper's numbers of trials, or by `--quick`, with a few: its last line says which.
-All quick ones together take some minutes on two cores; those of digits need MNIST, which is fetched once.
+We recomputed every figure and table of Bertozzi, Luo, Stuart and Zygalakis, *Uncertainty Quantification in Graph-Based
+Classification of High Dimensional Data*. This page shows the paper's results next to ours, and explains where they differ.
 
-A verdict of *agrees* means that the paper's number or statement holds. *differs* means that it does not. *no match
-owed* marks what the paper leaves open, or what goes beyond it: ours stands beside the paper's, with the reason. A
-posterior counts as converged where R-hat is below 1.05.
+- **agrees**: the paper's number or statement holds.
+- **differs**: it does not hold.
+- **no verdict**: the paper leaves a setting open, or the result goes beyond the paper. If the paper has
+  a result, ours is shown next to it, and the note gives the reason.
+
+A posterior counts as converged if R-hat is below 1.05.
+
+`graphuq reproduce ID --full` computes the record of one item with the paper's numbers of trials, and `graphuq reproduce ID
+--quick` with only a few; the last line of each item says which of the two was used. All quick runs together take some
+minutes on two cores. Items with MNIST digits download the data once. `graphuq reproduce page` writes this page from the
+records in `docs/reproduction/`.
 """
-VERDICTS = {True: "agrees", False: "differs", None: "no match owed"}
+VERDICTS = {True: "agrees", False: "differs", None: "no verdict"}
 # Values of a config that are longer than this say nothing to a reader.
 LONGEST_SETTING = 90
 
@@ -46,9 +51,9 @@ def _contents(found: list[str], records: Path) -> str:
 
 
 def _tally(claims: list[Claim]) -> str:
-    """How many claims agree, differ, or owe nothing."""
+    """How many claims agree, differ, or have no verdict."""
     counts = {word: sum(claim.agrees is key for claim in claims) for key, word in VERDICTS.items()}
-    return ", ".join(f"{n} {word}" for word, n in counts.items() if n)
+    return ", ".join(f"{word}: {n}" for word, n in counts.items() if n)
 
 
 def _section(record: Record, folder: str) -> str:
@@ -59,7 +64,7 @@ def _section(record: Record, folder: str) -> str:
         "",
         f"![{record.name}: {experiment.TITLE}]({folder}/{record.name}.png)",
         "",
-        "| claim | paper | ours | verdict | |",
+        "| claim | paper | ours | verdict | note |",
         "|---|---|---|---|---|",
         *(
             f"| {' | '.join(_cell(each) for each in (c.what, c.paper, c.ours, VERDICTS[c.agrees], c.note))} |"
@@ -78,9 +83,9 @@ def _convergence(values: dict[str, Any]) -> str:
         return ""
     worst = values["worst_r_hat"]
     if worst is None:
-        return "The largest R-hat of its posteriors is not finite: **not converged**. "
+        return "The largest R-hat of the posteriors is not finite: **not converged**. "
     verdict = "all converged" if worst < 1.05 else "**not all converged**"
-    return f"The largest R-hat of its posteriors is {worst:.3f}: {verdict}. "
+    return f"The largest R-hat of the posteriors is {worst:.3f}: {verdict}. "
 
 
 def _short(value: Any) -> str:

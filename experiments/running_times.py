@@ -139,11 +139,11 @@ def claims(cells: list[dict[str, Any]]) -> list[Claim]:
     )
     lines.append(
         Claim(
-            "voting records: steps that the rule asks for, its norm divided by N",
+            "voting records: steps until the paper's stopping rule is met, with its norm divided by N",
             "10,000 for probit and level-set, 180,000 for Ginzburg-Landau, which is multi-modal",
             steps,
             (needed["ginzburg_landau"] or np.inf) > label_models,
-            "Only the order is owed: epsilon and the norm are not printed.",
+            "Only the order can be compared, because the paper gives neither epsilon nor the norm.",
         )
     )
     for data, title in DATA.items():
@@ -151,7 +151,7 @@ def claims(cells: list[dict[str, Any]]) -> list[Claim]:
         if {"probit", "level_set"} <= set(spent):
             ours = f"{spent['probit']:.2f} ms against {spent['level_set']:.2f} ms"
             paper = " against ".join(f"{PAPER_SECONDS[data, model]} s" for model in ("probit", "level_set"))
-            note = "The Gaussian cdf was Matlab's there and is SciPy's log_ndtr here."
+            note = "The paper used the Gaussian cdf of Matlab; we use SciPy's log_ndtr."
             lines.append(
                 Claim(f"{title}: a step of probit against one of level-set, in NumPy", paper, ours, None, note)
             )
@@ -172,12 +172,12 @@ def _cell(cell: dict[str, Any]) -> Claim:
         f"{spent['rule']:.1f} s, in NumPy {spent['numpy']:.0f} s"
     )
     note = (
-        f"{effective['sampler']}: {effective['n_draws']:,} draws, R-hat {effective['r_hat'] or np.inf:.3f}. Its chain accepts "
-        f"{rule['acceptance']:.1%}, R-hat {rule['r_hat'] or np.inf:.2f} after {rule['n_steps']:,} steps; the rule holds after "
-        f"{met['over_nodes']} (norm over all nodes) or {met['per_node']} steps (that over N). One step in NumPy takes "
+        f"{effective['sampler']}: {effective['n_draws']:,} draws, R-hat {effective['r_hat'] or np.inf:.3f}. The paper's chain accepts "
+        f"{rule['acceptance']:.1%} of its moves; R-hat is {rule['r_hat'] or np.inf:.2f} after {rule['n_steps']:,} steps. Its stopping rule is met after "
+        f"{met['over_nodes']} steps (norm over all nodes) or {met['per_node']} steps (the same norm divided by N). One step in NumPy takes "
         f"{1e3 * cell['numpy_step']:.2f} ms. {cell['machine']}."
     )
     if rule["acceptance"] < 0.05:
-        note += " A chain that hardly moves meets the rule by standing still."
+        note += " A chain that hardly moves meets the rule because it stands still."
     shown = f"{paper} s, {paper_draws(cell):,} draws" if paper else "too slow"
     return Claim(f"{DATA[cell['data']]}, {style.NAMES[cell['model']]}", shown, ours, None, note)

@@ -29,34 +29,34 @@ def claims(run: dict[str, Any]) -> list[Claim]:
     paper = "" if as_in_paper else "not in the paper"
     return [
         Claim(
-            f"{name}: unlabeled pixels in red",
+            f"{name}: share of unlabeled pixels in red (uncertain)",
             paper or "more for the approximation than for the projection",
             reds,
             more if as_in_paper else None,
             f"All eigenvalues after 0 lie between {run['lambda_1']:.4f} and 1, so the exact prior puts "
             f"{found['exact']['modal_variance']:.2%} of its variance on {run['n_modes_exact'] - 1} modes and the rest on "
-            f"white noise: it learns nothing about a pixel without a label. The approximation inherits that.{stuck}",
+            f"white noise. It therefore learns nothing about a pixel without a label, and neither does the approximation.{stuck}",
         ),
         Claim(
             f"{name}: mean |s_j - s_j*| to the exact posterior",
             paper or "conjecture: the approximation is closer than the projection",
             apart,
             closer if as_in_paper else None,
-            "The conjecture holds to the letter, because the exact posterior knows next to nothing as well.",
+            "The conjecture holds literally, because the exact posterior knows next to nothing either.",
         ),
         Claim(
-            f"{name}: red pixels within {EDGE} pixels of an edge of the labeled classes, against all pixels",
+            f"{name}: red pixels within {EDGE} pixels of an edge between the labeled classes, compared with all pixels",
             paper or "red lies mainly on the edges of the plume",
             "; ".join(f"{METHODS[m]} {_edges(found[m]['edges']['own'])}" for m in ("projection", "constant")),
             None,
             _about(run),
         ),
         Claim(
-            f"{name}: pixels alike in the Ginzburg-Landau mode and in the sign of s_j by projection",
+            f"{name}: pixels where the Ginzburg-Landau mode and the sign of s_j by projection agree",
             paper or "consistent",
             f"{run['gl']['as_projection']:.1%}",
             None,
-            "The paper prints no settings of its Ginzburg-Landau mode; ours are those of its appendix.",
+            "The paper does not give the settings of its Ginzburg-Landau mode here; we use those of its appendix.",
         ),
     ]
 
@@ -72,9 +72,9 @@ def _about(run: dict[str, Any]) -> str:
         if run["scene"] == "pines":
             return f"{about}."
         gas = _edges(run["methods"]["projection"]["edges"]["true"])
-        return f"{about}: they are kinds of ground, not the gas. At the edge of the gas lie {gas} (projection)."
+        return f"{about}: they separate kinds of ground, not the gas from the rest. For the edge of the gas, the shares are {gas} (projection)."
     return (
-        f"The class +1 holds {run['positive']:.0%} of the pixels. The paper's prior has no constant mode q_0, so u has "
-        "mean zero and must cut the scene into halves; with q_0 "
-        f"{run['methods']['constant']['wrong']:.1%} instead of {run['methods']['projection']['wrong']:.1%} are wrong."
+        f"Class +1 has {run['positive']:.0%} of the pixels. The paper's prior has no constant mode q_0, so u has "
+        "mean zero and has to split the scene into halves. With q_0, "
+        f"{run['methods']['constant']['wrong']:.1%} instead of {run['methods']['projection']['wrong']:.1%} of the pixels are wrong."
     )

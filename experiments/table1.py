@@ -155,19 +155,19 @@ def claims(record: Record) -> list[Claim]:
         rows = {n: row(record, name, n) for n in record.config["n_modes"]}
         sure = [n for n in rows if all(converged(c) for c in rows[n])]
         good = [n for n in sure if rises([-c["mean"] for c in rows[n]], [c["error"] for c in rows[n]])]
-        ours = f"holds with {_list(good)} modes, of {_list(sure)} where chains converged"
+        ours = f"holds with {_list(good)} modes; chains converged with {_list(sure)}"
         what = f"{style.NAMES[name]}: order of the pairs"
         lines.append(Claim(what, "(4, 9) > (3, 8) > (0, 6) > (5, 7)", ours, good == sure and bool(sure)))
         for i, (first, second) in enumerate(record.config["pairs"]):
             ours = "; ".join(f"{n}: {_shown(rows[n][i])}" for n in rows)
-            note = "The paper does not say how many modes it used. Ours is by number of modes."
+            note = "The paper does not say how many modes it used; ours are listed by number of modes."
             what = f"{style.NAMES[name]}, ({first}, {second}): Var(l)"
             lines.append(Claim(what, f"{PAPER[name][i]:.4f}", ours, None, note))
         hard = rows[max(n for n in rows if n <= 300)][0]
         pcn = hard["pcn"]
         r_hat = "infinite" if pcn["r_hat"] is None else f"{pcn['r_hat']:.2f}"
         ours = f"accepts {pcn['acceptance']:.2%} of its moves; R-hat {r_hat}; one chain reports {pcn['mean']:.3f}"
-        note = f"It has not converged; ours, with R-hat {hard['r_hat']:.3f}, is {hard['mean']:.3f}."
+        note = f"The chain has not converged. Our result, with R-hat {hard['r_hat']:.3f}, is {hard['mean']:.3f}."
         what = f"{style.NAMES[name]}, (4, 9), {hard['n_modes']} modes: the paper's pCN, beta = 0.3, 10,000 steps"
         lines.append(Claim(what, f"{PAPER[name][0]:.4f}", ours, None, note))
     return lines

@@ -128,6 +128,6 @@ def claims(record: Record) -> list[Claim]:
             parts.append(
                 f"{label}: AUROC {auroc}, {sum(found['wrong']) / n:.1%} wrong, {sum(found['expected']) / n:.1%} expected"
             )
-        what = f"{title}: variance is higher where labels are wrong, and says how often"
+        what = f"{title}: variance is higher where predictions are wrong, and predicts how often they are"
         lines.append(Claim(what, "useful information (Sec. 5.2)", "; ".join(parts), None))
     return lines
