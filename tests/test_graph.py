@@ -105,17 +105,35 @@ def test_sparse_features_may_be_projected(make, n_features):
 @pytest.mark.parametrize("make", [graph.knn, graph.self_tuning])
 @pytest.mark.parametrize("n_components", [None, 3])
 def test_at_unit_length_directions_are_compared(make, n_components):
-    """The graph of centered, projected rows divided by their lengths; a new row at the center has none."""
+    """The graph of rows divided by their lengths before and after they are centered and projected."""
+
+    def unit(z):
+        return z / np.linalg.norm(z, axis=1)[:, None]
+
     X, X_new = points(), points(7, seed=1)
-    points_of = features.prepare(X, n_components)
-    at_length_one = [z / np.linalg.norm(z, axis=1)[:, None] for z in (points_of.points, points_of.project(X_new))]
-    A, expected = (
-        make(X, n_components=n_components, n_neighbors=4, unit_length=True),
-        make(at_length_one[0], n_neighbors=4),
-    )
+    space = features.prepare(unit(X), n_components)
+    expected = make(unit(space.points), n_neighbors=4)
+    A = make(X, n_components=n_components, n_neighbors=4, unit_length=True)
     np.testing.assert_allclose(to_dense(A.weights), to_dense(expected.weights), atol=1e-10)
-    np.testing.assert_allclose(to_dense(A.to_new(X_new)), to_dense(expected.to_new(at_length_one[1])), atol=1e-10)
-    assert np.isfinite(A.features.project(X.mean(axis=0)[None])).all()
+    new = expected.to_new(unit(space.project(unit(X_new))))
+    for factor in (1.0, 10.0):
+        np.testing.assert_allclose(to_dense(A.to_new(factor * X_new)), to_dense(new), atol=1e-10)
+    longer = make(
+        X * (1 + np.arange(len(X)) % 3)[:, None], n_components=n_components, n_neighbors=4, unit_length=True
+    )
+    np.testing.assert_allclose(to_dense(longer.weights), to_dense(A.weights), atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_a_row_of_zeros_has_no_direction_and_lies_far_from_all_others(kind):
+    X = np.maximum(points(n_features=6), 0) + np.eye(1, 6)
+    X[3] = 0
+    A = graph.knn(kind(X), n_neighbors=4, n_components=3, unit_length=True)
+    place = A.features.points
+    lengths = np.linalg.norm(np.delete(place, 3, axis=0), axis=1)
+    np.testing.assert_allclose(lengths, 1)
+    assert np.linalg.norm(place[3]) == pytest.approx(features.FAR)
+    np.testing.assert_allclose(A.features.project(kind(np.zeros((1, 6)))), place[[3]])
 
 
 @pytest.mark.parametrize("n_components", [3, 40])

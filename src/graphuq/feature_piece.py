@@ -70,9 +70,10 @@ class FeaturePiece:
         if not varies.any():
             return None
         mean = np.asarray(z.mean(axis=0)).ravel()
-        weights = np.eye(len(varies))[:, varies]
         if len(varies) > MOST_COLUMNS:
             weights = principal(z, mean, min(MOST_COLUMNS, z.shape[0] - 1))
+        else:
+            weights = np.eye(len(varies))[:, varies]
         linear = np.asarray(z @ weights) - mean @ weights
         size = np.sqrt(np.square(linear).sum(axis=1).mean())
         weights, linear = weights / size, linear / size

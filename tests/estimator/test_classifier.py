@@ -270,7 +270,7 @@ def test_a_model_of_ones_own():
     classifier.partial_fit_labels([0, KNOWN[0]], [TRUTH[0], None])
     assert set(classifier.posterior_.model.nodes) == {0, *KNOWN[1:]}
     assert isinstance(classifier.posterior_.model, Logistic)
-    with pytest.raises(TypeError, match="Logistic offers no sites"):
+    with pytest.raises(TypeError, match="Logistic offers no sites, so that no label can be left out"):
         classifier.suspicious_labels()
     with pytest.raises(TypeError, match="Logistic offers no sites"):
         GraphClassifier(model=Logistic, inference="ep").fit(X, Y)
@@ -906,10 +906,34 @@ def test_sparse_features_are_projected(kind, prior):
     np.testing.assert_allclose(dense.predict_proba(features * 1.01), classifier.predict_proba(near), atol=1e-3)
     unasked = GraphClassifier(**settings).fit(kind(features), y)
     points = unasked.graph_.features.points
-    assert points.shape == (60, 29)
+    assert points.shape == (60, 30)
     np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1)
     assert np.mean(unasked.transduction_ == np.arange(60) // 20) > 0.95
     assert np.array_equal(unasked.predict_proba(kind(features)), unasked.label_distributions_)
+
+
+@pytest.mark.filterwarnings("ignore:.* lie in components of the graph that have no label")
+@pytest.mark.parametrize("shape", [(60, 1), (60, 2), (2, 40)])
+def test_few_sparse_features_or_rows_are_taken_as_they_are(shape):
+    features = np.random.default_rng(0).normal(size=shape)
+    features[: shape[0] // 2] += 4
+    y = np.full(shape[0], -1)
+    y[[0, -1]] = 0, 1
+    classifier = GraphClassifier(n_neighbors=min(5, shape[0] - 1)).fit(csr_array(features), y)
+    assert np.mean(classifier.transduction_ == (np.arange(shape[0]) >= shape[0] // 2)) > 0.9
+
+
+def test_a_text_without_known_words_gets_an_unsure_answer():
+    """Its row is all zeros: in the graph it lies far from all others, and where features are zero nothing is said."""
+    rng = np.random.default_rng(0)
+    topic = np.arange(200) // 100
+    words = rng.poisson(np.where(np.arange(60) // 30 == topic[:, None], 0.5, 0.05))
+    y = np.where(np.arange(200) % 20 == 0, topic, -1)
+    classifier = GraphClassifier().fit(csr_array(words), y)
+    assert np.mean(classifier.transduction_ == topic) > 0.95
+    assert classifier.predict_proba(csr_array((1, 60))).max() < 0.75
+    known = classifier.predict_proba(csr_array(words[[1, 150]] * 7))  # a text seven times as long
+    assert known.argmax(axis=1).tolist() == [0, 1]
 
 
 def test_a_graph_is_weights_too(fitted):

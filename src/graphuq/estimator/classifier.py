@@ -64,9 +64,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         scale: units in which the graph compares features: "robust" centers each at its median, compresses it and
             scales it to standard deviation 1 (see `graph.units`); "none" leaves features unchanged; "auto", the
             default, selects "robust" for "knn" and "self_tuning" if the widest feature has more than ten times the
-            range of others or a feature has far outliers. Rows of sparse features, such as word counts, it scales to
-            length 1 instead, centered and projected, so that their directions are compared. The feature term of a
-            learned prior always uses robust units.
+            range of others or a feature has far outliers. Of 20 or more sparse features, such as word counts, it
+            compares directions instead: rows are scaled to length 1. The feature term of a learned prior always uses
+            robust units.
         prior: "learned" (a Matern prior on the graph plus a function of the features with a linear and a nonlinear
             ("bent") part, with hyper-parameters and label noise learned from the labels), "matern" with the given
             `tau` and `alpha`, or the paper's "approximate", "project" or "full". Alternatively a function of a

@@ -49,6 +49,8 @@ ON_DEMAND_FROM = 2_000
 # Default number of principal components for sparse features, such as word counts: on four collections of texts they
 # did as well as all words, and 100 much worse.
 SPARSE_COMPONENTS = 300
+# Sparse features are compared by direction, as word counts, if there are at least so many.
+FEWEST_WORDS = 20
 # Landmarks of "nystrom"; at most the number of rows.
 N_LANDMARKS = 500
 # Eigensolver bytes per mode and node: three blocks in single precision, a third wider, and two in double.
@@ -182,8 +184,8 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
         "n_components": classifier.n_components,
         "robust": _in_robust_units(classifier, X),
     }
-    if classifier.n_components is None and issparse(X) and min(n_rows, n_features) > 2:
-        settings["n_components"] = min(SPARSE_COMPONENTS, n_rows - 1, n_features - 1)
+    if classifier.n_components is None and issparse(X):
+        settings["n_components"] = min(SPARSE_COMPONENTS, max(1, n_rows - 1), n_features)
     if graph in ("gaussian", "nystrom"):
         settings["tau"] = classifier.width
     if graph in ("knn", "nystrom"):
@@ -204,7 +206,7 @@ def make_graph(classifier: GraphClassifier, X: Any) -> graphs.Graph | graphs.Low
     if n_neighbors < classifier.n_neighbors:
         text = f"is {classifier.n_neighbors:,}, and there are {n_rows:,} rows: all others are neighbors of each."
         warn(SettingWarning("n_neighbors", text))
-    settings["unit_length"] = issparse(X) and classifier.scale == "auto"
+    settings["unit_length"] = issparse(X) and classifier.scale == "auto" and n_features >= FEWEST_WORDS
     build = graphs.knn if graph == "knn" else graphs.self_tuning
     return build(X, n_neighbors=n_neighbors, **settings)
 

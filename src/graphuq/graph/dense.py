@@ -37,8 +37,8 @@ def self_tuning(
         n_neighbors: K.
         n_components: project the features to this many principal components first.
         robust: compare the features in compressed robust units (`graph.units`) instead of as given.
-        unit_length: scale every row, centered and projected, to length 1: distances then compare directions, as is
-            usual for word counts.
+        unit_length: scale every row to length 1, before and after it is centered and projected: distances then
+            compare directions, as is usual for word counts.
         self_weights: whether ``a_ii`` is 1 instead of 0.
     """
     X = check_features(X, n_components=n_components)

@@ -23,6 +23,8 @@ MOST_IN_COVARIANCE = 2_000
 # Extra directions and iterations of the randomized SVD: 300 directions of 4,000 texts of random words, a spectrum
 # without gaps, then hold 98% of the variance that the best 300 hold.
 OVERSAMPLED, SUBSPACE_ITERATIONS = 20, 4
+# Distance from the origin of rows without a direction; all others have length 1.
+FAR = 10.0
 _LARGEST_SQUARE = 1e300  # squared lengths up to here can be added and subtracted without overflow
 
 
@@ -65,8 +67,9 @@ def squared_lengths(table: Matrix) -> Array:
 class Features:
     """Points in the space where distances are measured, and the map from raw features to that space.
 
-    ``z = x - mean``, or ``z = W (x - mean)`` with principal directions as rows of W; x may be in robust units, and
-    z scaled to length 1, so that distances compare directions.
+    ``z = x - mean``, or ``z = W (x - mean)`` with principal directions as rows of W; x may be in robust units. With
+    `unit_length`, x and then z are scaled to length 1, so that distances compare directions. A row of zeros has no
+    direction and is placed far from all others.
 
     Attributes:
         points: the nodes, shape (n_nodes, n_dimensions).
@@ -87,7 +90,8 @@ class Features:
         table = check_new_features(X_new, self.mean.size, sparse=self.components is not None)
         if self.units is not None:
             table = in_units(table, self.units)
-        return _center_and_project(table, self.mean, self.components, self.unit_length)
+        table = _unit_rows(table) if self.unit_length else table
+        return _to_points(table, self.mean, self.components, self.unit_length)
 
 
 def prepare(X: Matrix, n_components: int | None, *, robust: bool = False, unit_length: bool = False) -> Features:
@@ -95,9 +99,10 @@ def prepare(X: Matrix, n_components: int | None, *, robust: bool = False, unit_l
     if robust:
         units = units_of(X)
         return replace(prepare(in_units(X, units), n_components, unit_length=unit_length), units=units)
+    X = _unit_rows(X) if unit_length else X
     mean = X.mean(axis=0)
     components = None if n_components is None else principal(X, mean, n_components).T
-    points = _center_and_project(X, mean, components, unit_length)
+    points = _to_points(X, mean, components, unit_length)
     return Features(points, mean, components, unit_length=unit_length)
 
 
@@ -166,7 +171,15 @@ def less_rank_one(S: Any, left: Array, right: Array) -> Any:
     return LinearOperator(S.shape, dtype=np.float64, **products)
 
 
-def _center_and_project(X: Matrix, mean: Array, components: Array | None, unit_length: bool) -> Array:
+def _unit_rows(X: Matrix) -> Matrix:
+    """Rows scaled to length 1; rows of zeros unchanged."""
+    lengths = np.sqrt(squared_lengths(X))
+    scale = 1 / np.where(lengths > 0, lengths, 1.0)[:, None]
+    return X * scale if isinstance(X, np.ndarray) else csr_array(X.multiply(scale))
+
+
+def _to_points(X: Matrix, mean: Array, components: Array | None, unit_length: bool) -> Array:
+    """Center and project rows; with `unit_length`, scale them to length 1, and those of zeros far away."""
     if components is None:
         points = X - mean
     elif isinstance(X, np.ndarray):
@@ -176,6 +189,9 @@ def _center_and_project(X: Matrix, mean: Array, components: Array | None, unit_l
     if unit_length:
         lengths = np.sqrt(squared_lengths(points))
         points /= np.where(lengths > 0, lengths, 1.0)[:, None]
+        no_direction = squared_lengths(X) == 0
+        points[no_direction] = 0.0
+        points[no_direction, 0] = FAR
     return points
 
 

@@ -58,8 +58,8 @@ def knn(
             nodes, or in up to 8 dimensions.
         n_components: project the features to this many principal components first.
         robust: compare the features in compressed robust units (`graph.units`) instead of as given.
-        unit_length: scale every row, centered and projected, to length 1: distances then compare directions, as is
-            usual for word counts.
+        unit_length: scale every row to length 1, before and after it is centered and projected: distances then
+            compare directions, as is usual for word counts.
         self_weights: whether ``a_ii`` is 1 instead of 0.
         seed: seed of the approximate search.
     """

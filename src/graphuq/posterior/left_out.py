@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from graphuq import uncertainty
 from graphuq._expect import expect_whole
 from graphuq.calibration import SURPRISE
-from graphuq.models.base import ask, offer
+from graphuq.models.base import ask, offer, offers
 from graphuq.posterior.base import Posterior
 
 # A label should be checked if the others give it less probability than DOUBTED, and another class more than CLEAR.
@@ -58,7 +58,7 @@ def suspicious_labels(
     if n is not None:
         expect_whole(n, "n")
     y = np.asarray(ask(posterior.model, "y"))
-    others = posterior.left_out() if left_out is None else left_out
+    others = _predictions(posterior) if left_out is None else left_out
     probability = 1 - others[np.arange(len(y)), y]
     order = np.argsort(-probability, kind="stable")[:n]
     return SuspiciousLabels(
@@ -68,6 +68,16 @@ def suspicious_labels(
         probability[order],
         others.max(axis=1)[order],
     )
+
+
+def _predictions(posterior: Posterior) -> NDArray[np.float64]:
+    """Leave-one-out predictions, or an error that says why there are none."""
+    if not offers(model := posterior.model, "sites"):
+        raise TypeError(
+            f"{type(model).__name__} offers no sites, so that no label can be left out and checked against the others: "
+            "check labels under probit, or under level-set with two classes."
+        )
+    return posterior.left_out()
 
 
 @dataclass(frozen=True)
@@ -138,7 +148,7 @@ def self_check(posterior: Posterior, *, left_out: NDArray[np.float64] | None = N
     mistakes = float(sum(weight * offer(each.model, "mistake_rate") for weight, each in weighted))
     if not predictable.any():
         return SelfCheck(0, np.nan, np.nan, np.nan, np.nan, 0.0, 1.0, mistakes)
-    p = (posterior.left_out() if left_out is None else left_out)[predictable]
+    p = (_predictions(posterior) if left_out is None else left_out)[predictable]
     p = (1 - mistakes) * p + mistakes * (1 - p) / (posterior.n_classes - 1)
     y = y[predictable]
     # Class frequencies among the other labels, smoothed by Laplace's rule: one extra count for every class.
