@@ -23,7 +23,7 @@ def test_the_search_for_neighbors_follows_random_state(seed, monkeypatch):
     asked = []
     monkeypatch.setattr(graph, "knn", lambda X, **settings: asked.append(settings))
     make_graph(GraphClassifier(random_state=seed), X)
-    assert asked == [{"n_neighbors": 5, "n_components": None, "robust": False, "seed": seed}]
+    assert asked == [{"n_neighbors": 5, "n_components": None, "robust": False, "unit_length": False, "seed": seed}]
 
 
 def test_a_random_state_is_drawn_from():
