@@ -1,5 +1,7 @@
 """The covariance that the columns of features give."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -211,3 +213,14 @@ def test_what_is_cut_off_is_measured_in_units_of_the_reach(X):
     assert piece.reach[1] == pytest.approx(1.5 * distance.max())
     at_reach = np.arcsinh(piece.reach[1] / piece.units[1, 1]) * piece.units[2, 1] / np.sqrt(3)
     assert piece.within_reach(far)[1].item() == pytest.approx((2 * at_reach) ** 2)
+
+
+def test_very_many_sparse_features_need_no_square_matrix():
+    """5,000 x 5,000 numbers would take 200 MB."""
+    X = csr_array((np.ones(600), (np.repeat(np.arange(20), 30), np.arange(600) * 8)), shape=(20, 5_000))
+    tracemalloc.start()
+    piece = FeaturePiece.of(X)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert piece.weights.shape == (5_000, 19)
+    assert peak < 5e7
