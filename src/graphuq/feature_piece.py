@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 
 from graphuq._threads import blas_threads
 from graphuq.graph.features import principal
-from graphuq.graph.units import in_units, is_sparse, with_units
+from graphuq.graph.units import in_units, to_dense, with_units
 from graphuq.tall import Tall, row_blocks
 
 Array = NDArray[np.float64]
@@ -77,7 +77,7 @@ class FeaturePiece:
         linear = np.asarray(z @ weights) - mean @ weights
         size = np.sqrt(np.square(linear).sum(axis=1).mean())
         weights, linear = weights / size, linear / size
-        top, bottom = (np.asarray(_dense(extreme)).ravel() for extreme in (X.max(axis=0), X.min(axis=0)))
+        top, bottom = (to_dense(extreme).ravel() for extreme in (X.max(axis=0), X.min(axis=0)))
         reach = REACH * np.maximum(top - units[0], units[0] - bottom)
         return cls(units, weights, mean @ weights, reach, *_bending(_spread(linear), linear))
 
@@ -102,15 +102,11 @@ class FeaturePiece:
         at_reach = np.arcsinh(self.reach / self.units[1]) * scale
         columns, beyond = [], []
         for part in row_blocks(X.shape[0], X.shape[1]):
-            offset = _dense(X[part]) - middle
+            offset = to_dense(X[part]) - middle
             excess = np.clip(np.abs(offset) / divisor - 1, 0.0, FARTHEST)
             columns.append(self.columns(middle + np.clip(offset, -self.reach, self.reach)))
             beyond.append(np.square((np.sign(offset) * excess * at_reach) @ self.weights).sum(axis=1))
         return np.concatenate(columns), np.concatenate(beyond)
-
-
-def _dense(X: Any) -> Any:
-    return X.toarray() if is_sparse(X) else X
 
 
 def _bent(rows: Array, landmarks: Array, turn: Array) -> Array:

@@ -137,8 +137,8 @@ def _learned(
     seen = replace(seen, spectrum=learned.spectrum)
     prior = learned.prior
     if not learnable:
-        unit = 1 / float(np.sqrt(prior.marginal_variance().mean()))
         prior = prior.unit_scale()
+        unit = float(np.sqrt(prior.variances.sum() / learned.prior.variances.sum()))
     values = learned.hyperparameters._asdict()
     reported = {
         name: value * (unit if name in IN_UNITS_OF_NOISE else 1.0)

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from graphuq._expect import expect_count, expect_numbers
 from graphuq._threads import blas_threads
-from graphuq.graph.units import in_units, is_sparse, units_of
+from graphuq.graph.units import in_units, to_dense, units_of
 
 Array: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = Array | csr_array
@@ -116,7 +116,7 @@ def principal(X: Any, mean: Array, n_kept: int) -> Array:
         X, mean = X - mean, np.zeros(n_features)
     if n_features <= MOST_IN_COVARIANCE or n_kept == n_features:
         with blas_threads(n_rows * n_features**2):
-            return _leading(_dense(X.T @ X) / n_rows - np.outer(mean, mean), n_kept)
+            return _leading(to_dense(X.T @ X) / n_rows - np.outer(mean, mean), n_kept)
     n_kept, rng = min(n_kept, n_rows - 1), np.random.default_rng(0)
     centered = less_rank_one(X, np.ones(n_rows), mean)
     if not (centered @ rng.standard_normal((n_features, 1))).any():  # all rows are identical
@@ -125,12 +125,8 @@ def principal(X: Any, mean: Array, n_kept: int) -> Array:
         return _randomized(centered, n_kept, rng)
     to_mean = X @ mean
     with blas_threads(n_rows**2 * n_features):
-        gram = _dense(X @ X.T) - to_mean - to_mean[:, None] + mean @ mean
+        gram = to_dense(X @ X.T) - to_mean - to_mean[:, None] + mean @ mean
         return np.asarray(qr(centered.T @ _leading(gram, n_kept), mode="economic")[0])
-
-
-def _dense(matrix: Any) -> Array:
-    return np.asarray(matrix.toarray() if is_sparse(matrix) else matrix)
 
 
 def _leading(symmetric: Array, n_kept: int) -> Array:

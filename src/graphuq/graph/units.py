@@ -80,6 +80,11 @@ def is_sparse(X: Any) -> bool:
     return bool(issparse(X))
 
 
+def to_dense(X: Any) -> Array:
+    """X as an array, dense or sparse."""
+    return np.asarray(X.toarray() if is_sparse(X) else X)
+
+
 def _measured(X: Any) -> tuple[Array, Array, Array]:
     """Median and unit of each feature, and the fraction of its rows that differ from the median."""
     n_rows, n_features = X.shape
