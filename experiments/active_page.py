@@ -44,7 +44,8 @@ def page(record: Record, out: Path) -> str:
         "Accuracy / log-loss, averaged over all answers.\n",
         _on_the_way(cells),
         _choice(record),
-        f"{record.level.capitalize()} run, {record.seconds / 60:.0f} core-minutes on {record.machine}, graphuq "
+        f"{'The earlier run of all tools' if _kept(cells) else f'{record.level.capitalize()} run'}: "
+        f"{record.seconds / 60:.0f} core-minutes on {record.machine}, graphuq "
         f"{record.version}.\n",
         "The Gaussian process is scikit-learn's and asks about the row that it is least certain of, as modAL's uncertainty "
         "sampling does. GraphLearning stands for its Laplace learning with its own acquisition functions, on a connected "
