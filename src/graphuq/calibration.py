@@ -242,12 +242,23 @@ def match_shares(probability: ArrayLike, shares: ArrayLike) -> Array:
 
     For class shares that are known independently, for example from a census or the design of an experiment. With
     one or two labels per class, little other information is as valuable; shares that are merely guessed do harm.
-    Labeled rows need no special treatment.
+    Labeled rows need no special treatment. `GraphClassifier(class_shares=...)` does the same, also for new rows.
 
     Args:
         probability: of all rows, shape (n_nodes, n_classes).
         shares: shares of the classes among these rows, shape (n_classes,), positive and summing to 1.
     """
+    return weighted_classes(probability, class_weights(probability, shares))
+
+
+def weighted_classes(probability: ArrayLike, weights: Array) -> Array:
+    """``p_jk w_k / sum_l p_jl w_l``: the class probabilities after multiplying the odds by class weights w."""
+    joint = np.asarray(probability) * weights
+    return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+
+
+def class_weights(probability: ArrayLike, shares: ArrayLike) -> Array:
+    """The class weights w of `match_shares`, shape (n_classes,), with geometric mean 1."""
     p = uncertainty.check_probability(probability)
     known = expect_numbers(shares, "shares")
     if known.shape != (p.shape[1],) or not (known > 0).all() or abs(known.sum() - 1) > 1e-6:
@@ -276,14 +287,13 @@ def match_shares(probability: ArrayLike, shares: ArrayLike) -> Array:
 
     with np.errstate(over="ignore", invalid="ignore"):  # the weights diverge if the shares cannot be met
         minimum = minimize(loss, np.zeros(len(known)), jac=True, method="BFGS", options={"gtol": SHARES_TOLERANCE})
-        matched = np.asarray(softmax(log_p + minimum.x, axis=1))
-    missed = np.abs(matched.mean(axis=0) - known)
+        missed = np.abs(loss(minimum.x)[1])
     if not missed.max() <= SHARES_MISSED:
         raise ValueError(
             f"The share {known[missed.argmax()]:g} of class {missed.argmax()} cannot be met: probabilities of 0 decide the "
             "class of too many rows."
         )
-    return matched
+    return np.asarray(np.exp(minimum.x - minimum.x.mean()))
 
 
 def summary(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> Summary:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,7 +74,7 @@ def foreign(folder: Path) -> str | None:
 def refuse_objects(classifier: GraphClassifier) -> None:
     """Raise an error for parameters that cannot be stored in a file."""
     for name, value in classifier.get_params().items():
-        if not isinstance(value, str | int | float | None):
+        if not isinstance(value, str | int | float | None) and name != "class_shares":
             raise ValueError(f"A folder cannot keep the setting {name} = {value!r}: give a name or a number.")
 
 
@@ -95,7 +96,7 @@ def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = No
     facts: dict[str, Any] = {
         "record": record,
         "version": __version__,
-        "settings": classifier.get_params(),
+        "settings": classifier.get_params() | {"class_shares": _by_name(classifier.class_shares)},
         "hyperparameters": classifier.hyperparameters_,
         "hyperparameter_spread": classifier.hyperparameter_spread_,
         "n_features": int(classifier.n_features_in_),
@@ -212,7 +213,8 @@ def read(folder: Path, *, store: Any = None) -> Stored:
         basis = learned_basis(classifier._seen.columns, basis)
     posterior = unpack(facts["posterior"], parts["posterior"], basis=basis)
     model: Any = posterior.model
-    classifier._believe(Labels(classifier.classes_, model.nodes, model.y), posterior)
+    classifier.labels_ = Labels(classifier.classes_, model.nodes, model.y)
+    classifier.posterior_, classifier._distributions = posterior, None
     if X is None:
         classifier._distributions, classifier._errors = rows["probability"], rows["error"]
     return Stored(classifier, build("table"), facts["record"])
@@ -235,6 +237,11 @@ def _kept_rows(classifier: GraphClassifier, n_rows: int) -> NDArray[np.int64]:
     """The rows of a store that its model needs, besides the labeled ones."""
     every = classifier.graph == "knn" or offer(unlabeled(classifier.model, classifier), "sees_all_nodes")
     return numbered(slice(None) if every else spread(n_rows), n_rows)
+
+
+def _by_name(shares: Any) -> Any:
+    """Known class shares in the form that JSON keeps: by the text of the class."""
+    return {str(name): float(share) for name, share in shares.items()} if isinstance(shares, Mapping) else shares
 
 
 def _split(piece: Any) -> tuple[dict[str, Any], archive.Arrays]:

@@ -119,6 +119,8 @@ class Similarity:
         given: dict[str, Any] = {}
         for name, option in OPTIONS.items():
             value = getattr(self, option.removeprefix("--").replace("-", "_"), None)
+            if isinstance(value, list):
+                value = _shares(value) if value else None
             if value is not None:
                 given[name] = str(value) if isinstance(value, StrEnum) else value
         classifier = GraphClassifier(random_state=self.seed, **given, **settings)
@@ -144,6 +146,10 @@ class Modelling(Similarity):
     epsilon: Annotated[
         float | None, typer.Option(help="Width of the wells of ginzburg_landau; by default 10.")
     ] = None
+    class_share: Annotated[
+        list[str],
+        typer.Option(help="Known share of a class among all rows, such as yes=0.05; repeat, or 'equal' for all."),
+    ] = field(default_factory=list)
     inference: Annotated[
         Inference, typer.Option(help="Expectation propagation, or draws; auto: draws if the prior is not learned.")
     ] = Inference.auto
@@ -151,6 +157,22 @@ class Modelling(Similarity):
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds after which drawing stops, once warm; by default 60.")
     ] = None
+
+
+def _shares(given: list[str]) -> str | dict[str, float]:
+    """Class shares written as NAME=SHARE, or "equal"."""
+    if given == ["equal"]:
+        return "equal"
+    shares = {}
+    for text in given:
+        name, _, share = text.rpartition("=")
+        try:
+            shares[name] = float(share)
+        except ValueError:
+            raise ValueError(
+                f"--class-share {text}: write it as NAME=SHARE, such as yes=0.05, or equal."
+            ) from None
+    return shares
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -24,6 +24,7 @@ OPTIONS = {
     "n_modes": "--modes",
     "n_steps": "--draws",
     "time_limit": "--time-limit",
+    "class_shares": "--class-share",
     **{
         name: f"--{name}"
         for name in ("graph", "prior", "model", "inference", "scale", "width", "tau", "alpha", "gamma", "epsilon")

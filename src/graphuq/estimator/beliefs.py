@@ -8,11 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphuq._progress import stages_told
 from graphuq.classes import Labels
 from graphuq.estimator.seen import Seen
-from graphuq.estimator.settings import make_prior, refuse_ignored_noise, shows_bars
+from graphuq.estimator.settings import known_shares, make_prior, refuse_ignored_noise, shows_bars
 from graphuq.inference.run import sample, sample_enough
 from graphuq.learning import LogNormal, learn
 from graphuq.learning.learned import warn_of_unlabeled_components
@@ -21,6 +22,7 @@ from graphuq.models.base import LEARNED_FIELDS, ask, expect_fields, has_evidence
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.posterior.mixture import AnyPosterior, closed
 from graphuq.prior import GaussianPrior
+from graphuq.tall import numbered, spread
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -76,7 +78,7 @@ def infer(classifier: GraphClassifier, seen: Seen, labels: Labels) -> Inferred:
 
 def drawn(classifier: GraphClassifier, seen: Seen, before: AnyPosterior) -> Draws | Mixture:
     """Sample a posterior; of a mixture its heaviest components, each with its own seed."""
-    if not isinstance(before, Mixture):
+    if not isinstance(before, Mixture) or not offers(before.model, "sites"):
         return _sampled(classifier, seen, before.prior, before.model)
     whole = before.closed()
     n_drawn = 1 + int(np.searchsorted(np.cumsum(whole.weights), DRAWN_WEIGHT))
@@ -106,6 +108,15 @@ def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, l
     template = before.model if can_relabel else unlabeled(classifier.model, classifier)
     model = labeled(template, labels.nodes, labels.y, labels.n_classes)
     return _sampled(classifier, seen, before.prior, model)
+
+
+def with_shares(classifier: GraphClassifier, posterior: AnyPosterior, classes: NDArray[Any]) -> AnyPosterior:
+    """The posterior that agrees with the known class shares, if any."""
+    shares = known_shares(classifier, classes)
+    if shares is None:
+        return posterior
+    mixture = posterior if isinstance(posterior, Mixture) else Mixture((posterior,), np.ones(1))
+    return mixture.with_shares(shares, numbered(spread(mixture.n_nodes), mixture.n_nodes))
 
 
 def _learned(

@@ -17,10 +17,10 @@ from graphuq._expect import expect_numbers
 from graphuq._progress import stages_told
 from graphuq.classes import Labels, read_labels, relabel
 from graphuq.estimator import answers
-from graphuq.estimator.beliefs import drawn, infer, model_of, with_labels
+from graphuq.estimator.beliefs import drawn, infer, model_of, with_labels, with_shares
 from graphuq.estimator.rows import average_equal, read_features, warn_of_contradictions, weights_of
 from graphuq.estimator.seen import Seen, read_rows, remember
-from graphuq.estimator.settings import check_settings, refuse_unused
+from graphuq.estimator.settings import check_settings, known_shares, refuse_unused
 from graphuq.estimator.wrappers import refuse_wrappers
 from graphuq.posterior import Draws
 from graphuq.posterior.kept import Kept, refreshed
@@ -80,6 +80,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             default (0.1, for Ginzburg-Landau 0.6). If gamma is given for probit, the graph term of a learned prior
             has standard deviation 1; otherwise the prior is in units of the noise.
         epsilon: width of the wells of "ginzburg_landau".
+        class_shares: how frequent each class is among all rows, if that is known other than from the labels: a
+            dict from class to share, or "equal". The labels need not have these frequencies: what is known of them
+            is worth much if some labels of each class were looked for. A guess does harm.
         inference: "ep" uses expectation propagation, "sample" makes `n_steps` draws with `sampler`. "auto" uses
             expectation propagation for a learned prior, averaged over hyper-parameters; for any other prior it
             draws until R-hat is below 1.01 with 400 effective draws, for at most 20 times `n_steps` or
@@ -135,6 +138,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         model: Any = "probit",
         gamma: float | None = None,
         epsilon: float = 10.0,
+        class_shares: Any = None,
         inference: str = "auto",
         sampler: Any = None,
         n_steps: int = 500,
@@ -155,6 +159,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.model = model
         self.gamma = gamma
         self.epsilon = epsilon
+        self.class_shares = class_shares
         self.inference = inference
         self.sampler = sampler
         self.n_steps = n_steps
@@ -181,6 +186,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_consistent_length(X, y)
         labels = read_labels(y)
         model_of(self, labels)  # fail early if the model does not support the settings
+        known_shares(self, labels.classes)
         began = time.perf_counter()
         with stages_told(self.verbose) as tell:
             self._seen = Seen.of(self, remember(X, labels.nodes), tell)
@@ -406,7 +412,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return self._believe(labels, inferred.posterior)
 
     def _believe(self, labels: Labels, posterior: AnyPosterior) -> GraphClassifier:
-        """Set the posterior that all predictions use, and clear cached probabilities."""
+        """Set the posterior that all predictions use, adjusted to known shares, and clear cached probabilities."""
+        posterior = with_shares(self, posterior, labels.classes)
         self.labels_, self.posterior_, self._distributions = labels, posterior, None
         return self
 

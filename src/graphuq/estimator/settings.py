@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 
@@ -57,6 +59,10 @@ N_LANDMARKS = 500
 MODE_BYTES = 32
 # Memory of building a k-nearest-neighbor graph, in copies of the features and of the neighbor matrix.
 NEIGHBOR_COPIES, NEIGHBOR_MATRICES = 2, 12
+# Rounded class shares may add up to 1 give or take this much.
+SHARES_SUM = 0.02
+# Classes that an error lists.
+MOST_LISTED = 10
 MAY_BE_NONE = ("width", "gamma")
 # Parameters that only these choices use. Others, such as `n_neighbors`, may stay set while a search tries several
 # graphs, and those of the sampler are also used by `draw`.
@@ -134,6 +140,30 @@ def without_effect(classifier: GraphClassifier, n_classes: int | None = None) ->
         **dict.fromkeys(("sampler", "n_steps", "n_chains"), samples),
     }
     return [name for name, is_used in used.items() if not is_used]
+
+
+def known_shares(classifier: GraphClassifier, classes: NDArray[Any]) -> NDArray[np.float64] | None:
+    """The known shares of the classes, in their order and adding up to 1, or None; keys are compared as text."""
+    shares = classifier.class_shares
+    if shares is None:
+        return None
+    if isinstance(shares, str) and shares == "equal":
+        return np.full(len(classes), 1 / len(classes))
+    if not isinstance(shares, Mapping):
+        message = f"must be None, 'equal', or the share of each class by its name, got {called(shares)}."
+        raise (SettingError if isinstance(shares, str) else SettingTypeError)("class_shares", message)
+    names, by_name = [str(name) for name in classes], {str(name): share for name, share in shares.items()}
+    if set(by_name) != set(names):
+        odd = sorted(set(by_name) ^ set(names))[0]
+        finding = f"lacks {odd!r}" if odd in names else f"names {odd!r}, and no label is of that class"
+        listed = ", ".join(names[:MOST_LISTED]) + (", ..." if len(names) > MOST_LISTED else "")
+        raise SettingError("class_shares", f"{finding}: give the share of each of {listed}.")
+    for name in names:
+        expect_number(by_name[name], f"class_shares[{name!r}]")
+    values = np.array([by_name[name] for name in names], dtype=np.float64)
+    if abs(values.sum() - 1) > SHARES_SUM:
+        raise SettingError("class_shares", f"must add up to 1, got the sum {values.sum():.4g}.")
+    return values / values.sum()
 
 
 def refuse_unused(classifier: GraphClassifier) -> None:

@@ -63,6 +63,8 @@ def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, A
     if isinstance(posterior, Mixture):
         arrays["weights"] = posterior.weights
         facts["temperature"] = posterior.temperature
+        if posterior.class_weights is not None:
+            arrays["class weights"] = posterior.class_weights
     if whole is not None:
         facts[WHOLE], more = pack(whole, basis)
         arrays |= {f"{WHOLE} {name}": array for name, array in more.items()}
@@ -97,7 +99,8 @@ def unpack(
     whole: Any = None
     if WHOLE in facts:  # absent from older files
         whole = unpack(facts[WHOLE], _within(arrays, WHOLE), model, basis)
-    return Mixture(tuple(components), arrays["weights"], float(facts["temperature"]), whole)
+    temperature, class_weights = float(facts["temperature"]), arrays.get("class weights")
+    return Mixture(tuple(components), arrays["weights"], temperature, whole, class_weights)
 
 
 def _within(arrays: Arrays, part: str) -> Arrays:

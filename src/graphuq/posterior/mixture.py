@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
 from graphuq._expect import LARGEST_SEED, expect, expect_generator, expect_number, expect_numbers
-from graphuq.calibration import apply_temperature, temperature
+from graphuq.calibration import apply_temperature, class_weights, temperature, weighted_classes
 from graphuq.models.base import Model, ask, offer, offers
 from graphuq.posterior import base
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
@@ -61,12 +61,15 @@ class Mixture:
         temperature: T in ``p_k^(1/T) / sum_l p_l^(1/T)``, applied to probabilities with noise and to `left_out`.
         drawn_from: if the components are draws, the closed-form mixture whose heaviest components were sampled;
             its lighter ones may regain weight when labels change.
+        class_weights: w in ``p_k w_k / sum_l p_l w_l``, shape (n_classes,), applied after the temperature to
+            probabilities with noise, by which they agree with known class shares; None if these are unknown.
     """
 
     components: tuple[GaussianPosterior | Draws, ...] = field(repr=False)
     weights: Array
     temperature: float = 1.0
     drawn_from: Mixture | None = field(default=None, repr=False)
+    class_weights: Array | None = None
 
     def __post_init__(self) -> None:
         weights = expect_numbers(self.weights, "weights")
@@ -85,7 +88,7 @@ class Mixture:
     def closed(self) -> Mixture:
         """The same mixture in closed form, including components that were too light to be sampled."""
         if self.drawn_from is not None:
-            return replace(self.drawn_from, temperature=self.temperature)
+            return replace(self.drawn_from, temperature=self.temperature, class_weights=self.class_weights)
         return replace(self, components=tuple(map(closed, self.components)))
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Mixture:
@@ -146,11 +149,21 @@ class Mixture:
             probability = probability + weight * classes.probability
             square = square + (weight * classes.error) ** 2
         average = Classes(np.asarray(probability), np.sqrt(square))
-        return average if self.temperature == 1 or not noise else self._tempered_with_error(average)
+        return self._adjusted_with_error(average) if noise else average
 
     def mixed(self, probabilities: Sequence[Array]) -> Array:
-        """The weighted average of the components' class probabilities, noise included, at the temperature."""
-        return self._tempered(np.asarray(sum(w * p for w, p in zip(self.weights, probabilities, strict=True))))
+        """The weighted average of class probabilities, noise included, adjusted by temperature and class weights."""
+        return self.adjusted(np.asarray(sum(w * p for w, p in zip(self.weights, probabilities, strict=True))))
+
+    def with_shares(self, shares: ArrayLike, rows: ArrayLike | None = None) -> Mixture:
+        """The mixture whose class probabilities have the given mean over rows; see `calibration.match_shares`.
+
+        Args:
+            shares: known shares of the classes, shape (n_classes,).
+            rows: nodes that represent all rows; by default all.
+        """
+        bare = replace(self, class_weights=None)
+        return replace(self, class_weights=class_weights(bare.classes(rows).probability, shares))
 
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
         """Mean and variance of the latent fields at rows, including the variance between components."""
@@ -193,7 +206,8 @@ class Mixture:
         """Leave-one-out class probabilities of the labeled nodes.
 
         Leaving out a label removes its factor from the evidence, so the weight of each component is divided by its
-        leave-one-out predictive probability of the label, mistakes included.
+        leave-one-out predictive probability of the label, mistakes included. Class weights do not enter: classes
+        need not be as frequent among the labels as among the rows.
         """
         parts = list(map(closed, self.components))
         p = np.array([each.left_out() for each in parts])
@@ -205,12 +219,21 @@ class Mixture:
             return probability
         return np.clip(apply_temperature(probability, self.temperature), LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
 
-    def _tempered_with_error(self, bare: Classes) -> Classes:
-        """Apply the temperature and propagate the error.
+    def adjusted(self, probability: Array) -> Array:
+        """Apply the temperature and the class weights."""
+        tempered = self._tempered(probability)
+        if self.class_weights is None:
+            return tempered
+        return np.clip(weighted_classes(tempered, self.class_weights), LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+
+    def _adjusted_with_error(self, bare: Classes) -> Classes:
+        """Apply the temperature and the class weights, and propagate the error.
 
         From ``T dq_k = q_k (dp_k / p_k - sum_l q_l dp_l / p_l)``, as an upper bound since errors are correlated.
         """
-        p, q = bare.probability, self._tempered(bare.probability)
+        if self.temperature == 1 and self.class_weights is None:
+            return bare
+        p, q = bare.probability, self.adjusted(bare.probability)
         relative = q * bare.error / p
         others = relative.sum(axis=1, keepdims=True) - relative
         return Classes(q, np.minimum(((1 - q) * relative + q * others) / self.temperature, 1.0))

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, softmax
 
 from graphuq._threads import blas_threads
-from graphuq.calibration import apply_temperature
 from graphuq.inference.ep import EP
 from graphuq.inference.fields import drawn_fields, left_open
 from graphuq.inference.largest import independent_probability, largest_probability_matched
@@ -25,6 +24,7 @@ from graphuq.models.base import ask, offer
 from graphuq.posterior.base import LEAST_PROBABILITY, Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
+from graphuq.posterior.mixture import Mixture
 
 Array = NDArray[Any]
 Nodes = NDArray[np.int64]
@@ -76,7 +76,10 @@ def joint(
             joints.append(_of_one_field(part, rows, asked))
         else:
             joints.append(_of_several_fields(part, rows, asked, n_answers))
-    return _tempered(_averaged(joints, weights), getattr(posterior, "temperature", 1.0))
+    averaged = _averaged(joints, weights)
+    if not isinstance(posterior, Mixture) or (posterior.temperature == 1 and posterior.class_weights is None):
+        return averaged
+    return _adjusted(averaged, posterior)
 
 
 def _averaged(joints: list[Joint], weights: NDArray[np.float64]) -> Joint:
@@ -268,14 +271,13 @@ def _of_draws(draws: Array, n_rows: int) -> Joint:
     return Joint(mean[:n_rows], mean[n_rows:], *both)
 
 
-def _tempered(bare: Joint, temperature: float) -> Joint:
-    """Apply the temperature to the average over components or draws, given each answer.
+def _adjusted(bare: Joint, posterior: Mixture) -> Joint:
+    """Apply temperature and class weights to the average over components or draws, given each answer.
 
-    What it makes certain is not worth a query.
+    What they make certain is not worth a query.
     """
-    if temperature == 1:
-        return bare
-    probability, answer = (apply_temperature(each, temperature) for each in (bare.probability, bare.answer))
+    probability, answer = posterior.adjusted(bare.probability), posterior.adjusted(bare.answer)
+    log_weights = 0.0 if posterior.class_weights is None else np.log(posterior.class_weights)
 
     def moved(covariance: Array) -> Array:
         dtype = covariance.dtype
@@ -283,7 +285,7 @@ def _tempered(bare: Joint, temperature: float) -> Joint:
         together = covariance + np.multiply.outer(bare.probability, bare.answer).astype(dtype)
         # Shape (n_rows, n_asked, answers, classes).
         log_together = np.log(np.maximum(np.moveaxis(together, 1, 3), LEAST_PROBABILITY))
-        change = q * (softmax(log_together / temperature, axis=3) - p)
+        change = q * (softmax(log_together / posterior.temperature + log_weights, axis=3).astype(dtype) - p)
         # The mean over answers is not exactly preserved: the answers share the discrepancy.
         change -= change.sum(axis=2, keepdims=True) * q
         return np.moveaxis(change, 3, 1)
