@@ -1,13 +1,23 @@
+from dataclasses import replace
 from functools import cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
+from graphuq import sample
+from graphuq.app.wording import verdict
+from graphuq.graph import precomputed
+from graphuq.inference.diagnostics import DIVERGING_LIMIT, diagnose
 from graphuq.inference.gradient import HMC, NUTS, EllipticalSlice
 from graphuq.inference.target import Linear, Target
+from graphuq.laplacian import normalized
 from graphuq.models import LevelSet
+from graphuq.posterior import load
+from graphuq.prior import matern
+from graphuq.spectrum import dense
 from tests.inference.chains import run, shapes, z_scores
 
 SAMPLERS = {
@@ -146,3 +156,36 @@ def test_precision_is_that_of_the_target(sampler, dtype):
 def test_settings_are_doubted(sampler, settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         sampler(**settings)
+
+
+class Funnel:
+    """Far too narrow for any one step size where its first coordinate is low."""
+
+    nodes = np.arange(4)
+
+    def phi(self, u):
+        return jnp.sum(u[1:] ** 2) * jnp.exp(-12 * u[0]) / 2 + 18 * u[0]
+
+
+def test_trajectories_that_diverge_are_counted_and_told(tmp_path):
+    spectrum = dense(normalized(precomputed(np.ones((4, 4)) - np.eye(4))))
+    with pytest.warns(ConvergenceWarning):
+        found = sample(matern(spectrum, tau=1, alpha=1), Funnel(), NUTS(), n_steps=300, n_chains=4, progress=False)
+    share = found.diagnostics().diverging
+    assert share > DIVERGING_LIMIT
+    assert not found.diagnostics().converged
+    assert found.to_arviz().sample_stats["diverging"].values.mean() == pytest.approx(share)
+    found.save(tmp_path / "draws.npz")
+    assert load(tmp_path / "draws.npz", model=Funnel()).diagnostics().diverging == share
+
+
+def test_divergences_alone_are_a_reason_to_doubt():
+    good = diagnose(np.random.default_rng(0).standard_normal((4, 500, 2)))
+    few, many = (replace(good, diverging=share) for share in (0.005, 0.02))
+    assert good.converged
+    assert "diverge" not in str(good)
+    assert few.converged
+    assert "0.50% of the trajectories diverged" in str(few)
+    assert not many.converged
+    assert str(many).startswith("Not converged: 2.00% of the trajectories diverged")
+    assert verdict(many) == str(many)

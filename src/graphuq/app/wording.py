@@ -60,7 +60,7 @@ def verdict(diagnosis: Diagnosis) -> str:
     if diagnosis.converged:
         advice = " More --draws, or a larger --time-limit, make numbers steadier."
         return f"{diagnosis}{'' if ENOUGH.holds(diagnosis) else advice}"
-    if not diagnosis.balanced and diagnosis.worst_r_hat < R_HAT_LIMIT:
+    if diagnosis.mixed or (not diagnosis.balanced and diagnosis.worst_r_hat < R_HAT_LIMIT):
         return str(diagnosis)
     if np.isnan(diagnosis.worst_r_hat):
         return "Cannot say whether the chains converged: that takes at least 8 --draws."

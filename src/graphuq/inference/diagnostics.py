@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 # 1.05 averages over chains mean little.
 R_HAT_LIMIT = 1.05
 ESS_LIMIT = 100.0
+# Share of diverging trajectories up to which averages are still trusted.
+DIVERGING_LIMIT = 0.01
 # Largest change of a class probability by one further posterior-invariant move, see `contradictions.missed`.
 SHIFT_LIMIT = 0.01
 
@@ -28,6 +30,8 @@ class Diagnostics:
         nodes: node of each quantity, -1 if it belongs to none.
         shift: change of a class probability by one further move across contradictory labels, and the node of the
             largest change; see `contradictions.missed`.
+        diverging: share of trajectories of NUTS or HMC that diverged: the chains avoid a part of the posterior where
+            it is too narrow for their step size.
     """
 
     r_hat: Array
@@ -36,6 +40,7 @@ class Diagnostics:
     names: list[str] = field(repr=False)
     nodes: NDArray[np.int64] = field(repr=False)
     shift: tuple[float, int] = (0.0, -1)
+    diverging: float = 0.0
 
     @property
     def worst_r_hat(self) -> float:
@@ -50,7 +55,12 @@ class Diagnostics:
     @property
     def converged(self) -> bool:
         """Whether the chains agree and have enough effective draws for an average to be meaningful."""
-        return bool(self.worst_r_hat < R_HAT_LIMIT and self.ess_bulk.min() >= ESS_LIMIT and self.balanced)
+        return bool(self.mixed and self.balanced and self.diverging <= DIVERGING_LIMIT)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether R-hat and the effective draws of all quantities are good enough."""
+        return bool(self.worst_r_hat < R_HAT_LIMIT and self.ess_bulk.min() >= ESS_LIMIT)
 
     @property
     def balanced(self) -> bool:
@@ -59,8 +69,9 @@ class Diagnostics:
 
     def __str__(self) -> str:
         numbers = f"R-hat at most {self.worst_r_hat:.3f}, effective draws at least {self.ess_bulk.min():.0f}"
+        diverged = f"{self.diverging:.2%} of the trajectories diverged" if self.diverging else ""
         if self.converged:
-            return f"Converged: {numbers}."
+            return f"Converged: {numbers}{diverged and ', ' + diverged}."
         if np.isinf(self.worst_r_hat):
             return (
                 "Not converged: a chain has not moved at all. Run more steps, a sampler of smaller steps, or a "
@@ -78,6 +89,11 @@ class Diagnostics:
                 "Not converged: labels contradict each other in nearly equal rows, and the chains miss a part of the "
                 f"posterior there: one more move would change the probability of a class at node {self.shift[1]} by "
                 f"{self.shift[0]:.2f}. Look at these labels, or use probit or a larger gamma."
+            )
+        if self.mixed:
+            return (
+                f"Not converged: {diverged}, so that the chains avoid a part of the posterior ({numbers}). Use a larger "
+                "target_acceptance, or a sampler without gradients, such as EllipticalSlice."
             )
         return f"Not converged: too few effective draws ({numbers}). Run more steps."
 

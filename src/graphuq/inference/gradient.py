@@ -128,7 +128,7 @@ class NUTS:
         moved, info = nuts.build_kernel()(
             key, state.hmc, _log_density(problem), jnp.exp(log_step), unit, self.max_doublings
         )
-        return state._replace(hmc=moved), Info(info.acceptance_rate, info.num_integration_steps)
+        return state._replace(hmc=moved), Info(info.acceptance_rate, info.num_integration_steps, info.is_divergent)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class HMC:
         n_steps = jnp.clip(jnp.ceil(length / step_size), 1, self.max_steps).astype(jnp.int32)
         unit = jnp.ones_like(state.hmc.position)  # unit mass matrix: z ~ N(0, I) a priori
         moved, info = hmc.build_kernel()(key_hmc, state.hmc, _log_density(problem), step_size, unit, n_steps)
-        return state._replace(hmc=moved), Info(info.acceptance_rate, n_steps)
+        return state._replace(hmc=moved), Info(info.acceptance_rate, n_steps, info.is_divergent)
 
 
 def _log_density(problem: Target) -> Callable[[jax.Array], jax.Array]:

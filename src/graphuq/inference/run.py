@@ -21,7 +21,7 @@ from graphuq.inference.checkpoint import Log, fingerprint
 from graphuq.inference.contradictions import needs_double_precision
 from graphuq.inference.diagnostics import split_r_hat
 from graphuq.inference.independence import sample_independently
-from graphuq.inference.sampler import Sampler
+from graphuq.inference.sampler import Info, Sampler
 from graphuq.inference.start import starting_points
 from graphuq.inference.stopping import EffectiveSize, Progress, Stop, TimeLimit
 from graphuq.inference.target import Target
@@ -119,7 +119,7 @@ def sample(
             stopped_by = _run(chains, log.state_like(state), so_far, n_draws, stops, progress)
     settings |= {"prior": prior.name, "stopped_by": stopped_by, "seconds": so_far.seconds}
     # The last block may overshoot `n_draws`.
-    arrays = {name: log[name][:, :n_draws] for name in ("z", "acceptance", "work")}
+    arrays = {name: log[name][:, :n_draws] for name in ("z", *Info._fields)}
     posterior = Draws(whitening, model, **arrays, settings=settings)
     diagnostics = posterior.diagnostics()
     if not diagnostics.converged:

@@ -14,6 +14,7 @@ class Info(NamedTuple):
 
     acceptance: jax.Array  # acceptance probability of the proposal, in [0, 1]
     work: jax.Array  # cost of the step: evaluations of Phi or its gradient, or bounces
+    diverging: jax.Array | bool = False  # whether a trajectory left the region where its integrator is accurate
 
 
 class Sampler(Protocol):

@@ -127,6 +127,8 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
     arrays: Arrays = {"variances": prior.variances}
     if isinstance(posterior, Draws):
         arrays |= {"z": posterior.z, "acceptance": posterior.acceptance, "work": posterior.work}
+        if posterior.diverging is not None:
+            arrays["diverging"] = posterior.diverging
         return facts | {"kind": "draws", "settings": posterior.settings}, arrays
     fit: Any = posterior.fit
     arrays |= {"precision": fit.precision, "shift": fit.shift}
@@ -151,7 +153,8 @@ def _unpack_one(
     seen = np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else np.asarray(model.nodes)
     whitening = OnModes(prior, seen) if facts["on modes"] else whiten(prior, seen)
     if facts["kind"] == "draws":
-        return Draws(whitening, model, arrays["z"], arrays["acceptance"], arrays["work"], facts["settings"])
+        statistics = arrays["z"], arrays["acceptance"], arrays["work"]
+        return Draws(whitening, model, *statistics, facts["settings"], arrays.get("diverging"))
     start = Start(arrays["precision"], arrays["shift"])
     # An infinite tolerance is met at once and leaves the sites unchanged.
     settings = {"tolerance": np.inf, "negligible": facts["negligible"]}

@@ -5,7 +5,7 @@ Only z is stored. Statistics of rows are computed from it on request, in blocks 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -51,6 +51,8 @@ class Draws:
         acceptance: mean acceptance rate of the steps between stored draws, shape (n_chains, n_draws).
         work: cost of these steps, in evaluations of Phi or in bounces.
         settings: the settings of the sampler run.
+        diverging: share of these steps whose trajectory diverged (NUTS and HMC), shape (n_chains, n_draws); None if
+            the sampler has no trajectories.
     """
 
     whitening: Whitening = field(repr=False)
@@ -59,6 +61,7 @@ class Draws:
     acceptance: NDArray[Any] = field(repr=False)
     work: NDArray[Any] = field(repr=False)
     settings: dict[str, Any]
+    diverging: NDArray[Any] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return described(self, f"{self.n_chains:,} chains of {self.n_draws:,} draws")
@@ -142,7 +145,8 @@ class Draws:
     def diagnostics(self) -> Diagnostics:
         """R-hat and effective sample sizes of the reported quantities: u and classes at some nodes, and Phi."""
         run = self.whitening, self.model, self.z
-        return diagnose(*quantities(*run), shift=missed(*run))
+        diverging = 0.0 if self.diverging is None else float(np.mean(self.diverging))
+        return replace(diagnose(*quantities(*run), shift=missed(*run)), diverging=diverging)
 
     def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
         """An ArviZ object with `u` at some nodes (by default the monitored ones), acceptance rate and work.
@@ -155,6 +159,8 @@ class Draws:
             "posterior": {"u": self.latent(chosen)},
             "sample_stats": {"acceptance_rate": self.acceptance, "work": self.work},
         }
+        if self.diverging is not None:
+            groups["sample_stats"]["diverging"] = self.diverging > 0
         if offers(self.model, "log_likelihood"):
             groups["log_likelihood"] = {"y": self.log_likelihood()}
         return arviz_object(self, chosen, groups)
