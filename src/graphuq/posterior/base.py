@@ -120,6 +120,30 @@ class Posterior(Protocol):
         """Posterior mean, variance and Monte-Carlo error of the noise-free label."""
         ...
 
+    def probability(self, where: ArrayLike | NewRows | None = None) -> Array:
+        """The predictive probability of each class at rows, noise included, shape (n_rows, n_classes)."""
+        ...
+
+    def label_mean(self, where: ArrayLike | NewRows | None = None) -> Array:
+        """Posterior mean of the noise-free label at rows: s_j of the paper for two classes."""
+        ...
+
+    def label_variance(self, where: ArrayLike | NewRows | None = None) -> Array:
+        """Posterior variance of the noise-free label at rows, shape (n_rows,)."""
+        ...
+
+    def mean_label_variance(self) -> float:
+        """The mean of `label_variance` over all nodes (3.2)."""
+        ...
+
+    def most_uncertain(self, n: int = 10, *, include_labeled: bool = False) -> Nodes:
+        """The nodes whose class is least certain, least certain first."""
+        ...
+
+    def least_uncertain(self, n: int = 10, *, include_labeled: bool = False) -> Nodes:
+        """The nodes whose class is most certain, most certain first."""
+        ...
+
     def left_out(self) -> Array:
         """Leave-one-out class probabilities of the labeled nodes, shape (n_labeled, n_classes)."""
         ...
