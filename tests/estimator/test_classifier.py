@@ -985,6 +985,14 @@ def test_twins_of_precomputed_weights_are_nodes_of_their_own(form):
     assert told[4, 0] < one[0, 0] < told[2, 0]
 
 
+def test_rows_of_precomputed_weights_are_known_in_any_order_and_number():
+    W = graph.self_tuning(X, n_neighbors=20).weights
+    classifier = GraphClassifier(graph="precomputed", prior="matern", inference="ep").fit(W, Y)
+    p = classifier.predict_proba(W)
+    np.testing.assert_array_equal(classifier.predict_proba(W[::-1]), p[::-1])
+    np.testing.assert_array_equal(classifier.predict_proba(W[5:9]), p[5:9])
+
+
 def test_precomputed_weights_are_cut_on_both_sides_in_cross_validation():
     A = graph.self_tuning(X, n_neighbors=20).weights
     classifier = GraphClassifier(graph="precomputed", **SETTINGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -132,15 +133,21 @@ class Seen:
     def nodes(self, X: Any, *, labeled: Nodes) -> Nodes:
         """Match each row of X to an equal row of the table, a labeled one or else the first; -1 if none.
 
-        Weights are matched only as a whole matrix: a single row could belong to a new row with equal weights.
+        Of precomputed weights, distinct rows may be equal, such as the leaves of a hub: these match only as part of
+        the whole matrix, in the order of the table.
         """
         if self.store is not None:
             return np.full(X.shape[0], -1)
-        if not self.has_features:
-            same = X.shape[0] == self.graph.n_nodes and fingerprints(X) == self.fingerprints
-            return np.arange(X.shape[0]) if same else np.full(X.shape[0], -1)
-        given = {self.fingerprints[node]: int(node) for node in labeled[::-1]}
-        return np.array([given.get(row, self._first.get(row, -1)) for row in fingerprints(X)], dtype=np.int64)
+        rows = fingerprints(X)
+        if not self.has_features and rows == self.fingerprints:
+            return np.arange(len(rows))
+        given = {self.fingerprints[node]: int(node) for node in labeled[::-1]} | self._ambiguous
+        return np.array([given.get(row, self._first.get(row, -1)) for row in rows], dtype=np.int64)
+
+    @cached_property
+    def _ambiguous(self) -> dict[bytes, int]:
+        """-1 for each row of precomputed weights that occurs more than once."""
+        return {} if self.has_features else {row: -1 for row, n in Counter(self.fingerprints).items() if n > 1}
 
     @cached_property
     def _first(self) -> dict[bytes, int]:
