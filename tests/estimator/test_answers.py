@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -19,7 +20,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from graphuq import GraphClassifier, graph
+from graphuq import GraphClassifier, graph, prior
 from graphuq import tall as talls
 from graphuq._expect import RowError
 from graphuq.app import folder as models
@@ -383,6 +384,17 @@ def test_weights_of_all_rows_of_a_fit_are_those_rows(tmp_path, monkeypatch):
     fitted = GraphClassifier(graph="precomputed", prior="matern", inference="ep").fit(W, Y)
     out = fitted.write_proba(tmp_path / "out", W)
     np.testing.assert_allclose(parquet.read_table(out)["p_1"], fitted.predict_proba(W)[:, 1], atol=1e-12)
+
+
+def test_a_fit_with_a_function_among_its_settings_is_known_again():
+    """A function's text has an address, which is another one in the next process."""
+    of = {}
+    for name, tau in (("one", 0.3), ("same", 0.3), ("other", 0.4)):
+        settings = {"prior": partial(prior.matern, tau=tau, alpha=2.0), "inference": "ep"}
+        fitted = GraphClassifier(**settings).fit(X, Y)
+        fitted.graph = lambda X: X  # a new one each time
+        of[name] = answers.key(fitted, fitted.labels_, None)
+    assert of["one"] == of["same"] != of["other"]
 
 
 def test_a_store_of_one_row_and_of_none(tmp_path, known):

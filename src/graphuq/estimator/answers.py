@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -241,7 +242,11 @@ def space(n_rows: int, n_classes: int) -> float:
 
 def key(classifier: GraphClassifier, labels: Labels, X: Tall | None) -> str:
     """A digest of settings, labels and features; for a store, of a sample of its rows and its stamp."""
-    settings = {name: repr(value) for name, value in classifier.get_params().items() if name != "verbose"}
+    settings = {
+        name: re.sub(" at 0x[0-9a-f]+", "", repr(value))  # a function's address differs between runs
+        for name, value in classifier.get_params().items()
+        if name != "verbose"
+    }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for array in (labels.nodes, labels.y, np.array(labels.classes.tolist(), dtype=str)):
         digest.update(np.ascontiguousarray(array).tobytes())
