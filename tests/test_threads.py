@@ -50,7 +50,7 @@ def test_threads_that_come_and_go_leave_what_they_found():
 
 
 def test_parts_are_made_by_several_threads_in_order_and_not_far_ahead(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    monkeypatch.setattr("graphuq._threads.n_cores", lambda: 3)
     begun, meet = [], threading.Barrier(3)
 
     def work(part):

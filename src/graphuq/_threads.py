@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -58,12 +57,20 @@ def blas_threads(n_multiplications: float) -> AbstractContextManager[Any]:
     return nullcontext() if n_multiplications > MANY_MULTIPLICATIONS else _ONE
 
 
+@cache
+def n_cores() -> int:
+    """Number of cores that this process may use: its affinity and the limits of a container count."""
+    from joblib import cpu_count  # type: ignore[import-untyped]
+
+    return int(cpu_count())
+
+
 def in_threads(work: Callable[[Part], Made], parts: Iterable[Part]) -> Iterator[Made]:
     """Results of `work` on each part, in order: one part per core at a time, with single-threaded BLAS.
 
     Threads inside BLAS would wait for each other at every product, at full CPU load.
     """
-    n_threads = os.cpu_count() or 1
+    n_threads = n_cores()
     with blas_threads(0), ThreadPoolExecutor(n_threads) as pool:
         yield from in_order((pool.submit(work, part) for part in parts), n_threads)
 

@@ -7,7 +7,6 @@ die.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from graphuq._expect import RowError
 from graphuq._progress import progress_bar
-from graphuq._threads import Made, Part, blas_threads, in_order, in_threads
+from graphuq._threads import Made, Part, blas_threads, in_order, in_threads, n_cores
 from graphuq.large import sums
 from graphuq.large.sums import Sums
 from graphuq.memory import check_room
@@ -149,7 +148,7 @@ def _in_parts(work: Callable[[Array], Sums], rows: slice, X: Array) -> Sums:
 
 def _by_threads(X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
     """Results of work on blocks, one block per core at a time: one thread reads while another computes."""
-    n_threads = os.cpu_count() or 1
+    n_threads = n_cores()
     largest = max(rows.stop - rows.start for rows in slices) if slices else 0
     check_room(
         WORKING * 8.0 * n_threads * largest * X.shape[1],
