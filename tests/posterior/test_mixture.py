@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from graphuq import archive
-from graphuq.posterior import GaussianPosterior, Mixture, load
+from graphuq.posterior import GaussianPosterior, Mixture, load, mixture
 from graphuq.posterior.archive import FORMAT, WHOLE, pack
 from tests.posterior.problems import GAMMA, NODES, WEIGHTS, Y, posterior
 
@@ -41,6 +41,22 @@ def test_other_labels_of_draws_are_those_of_what_they_were_drawn_from(n_classes)
     assert_same(found, replace(whole(n_classes), temperature=0.7).with_labels(NEW_NODES, y))
     assert len(found.components) == 3
     assert n_classes == 3 or found.temperature == 0.7  # of three classes the labels tell it anew
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_labels_that_come_and_go_leave_no_trace(n_classes, monkeypatch):
+    """Also if most components were left out in between, and if a label is only stated again."""
+    monkeypatch.setattr(mixture, "MOST_SITES", 0)
+    monkeypatch.setattr(mixture, "FEWEST_COMPONENTS", 1)
+    before, y = whole(n_classes), Y[n_classes]
+    order = np.argsort(-NODES)
+    stated = before.with_labels(NODES[order], y[order])
+    between = before.with_labels(NEW_NODES, np.append(y, 1))
+    after = between.with_labels(NODES[1:], y[1:]).with_labels(NODES, y)
+    assert len(between.components) == 1
+    for found in (stated, after):
+        assert len(found.components) == 3
+        np.testing.assert_array_equal(found.probability(), before.probability())
 
 
 def test_no_draw_is_taken_twice_while_there_are_others():

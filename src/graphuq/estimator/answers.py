@@ -176,7 +176,7 @@ def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
     known = posterior.classes(nodes)
     components = tuple(_lightweight(part, nodes) for part in parts)
     light = (
-        replace(posterior, components=components, drawn_from=None)
+        replace(posterior, components=components, drawn_from=None, learned=None)
         if isinstance(posterior, Mixture)
         else components[0]
     )

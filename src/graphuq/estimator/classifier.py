@@ -206,7 +206,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         mixture over hyper-parameters are updated with the evidence of the new labels. For other models, and if
         expectation propagation does not converge, the posterior is sampled right away.
 
-        A new label replaces the old one of its row; y = -1, NaN or None removes it.
+        A new label replaces the old one of its row; y = -1, NaN or None removes it. To keep this quick, only the
+        heaviest components of a mixture are updated; with the labels of `fit`, or of `relearn`, all are back.
 
         Args:
             nodes: row numbers, from 0.

@@ -51,6 +51,11 @@ def closed(each: Draws | GaussianPosterior) -> GaussianPosterior:
     return GaussianPosterior.of(each.prior, each.model) if isinstance(each, Draws) else each
 
 
+def _labels(nodes: ArrayLike, y: ArrayLike) -> dict[int, int]:
+    """The class of each labeled node."""
+    return dict(zip(np.asarray(nodes).tolist(), np.asarray(y).tolist(), strict=True))
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture:
     """A posterior averaged over hyper-parameters, which accounts for their uncertainty.
@@ -63,6 +68,7 @@ class Mixture:
             its lighter ones may regain weight when labels change.
         class_weights: w in ``p_k w_k / sum_l p_l w_l``, shape (n_classes,), applied after the temperature to
             probabilities with noise, by which they agree with known class shares; None if these are unknown.
+        learned: after a change of labels, the mixture before the first change, with all its components.
     """
 
     components: tuple[GaussianPosterior | Draws, ...] = field(repr=False)
@@ -70,6 +76,7 @@ class Mixture:
     temperature: float = 1.0
     drawn_from: Mixture | None = field(default=None, repr=False)
     class_weights: Array | None = None
+    learned: Mixture | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         weights = expect_numbers(self.weights, "weights")
@@ -95,11 +102,14 @@ class Mixture:
         """The closed-form mixture given other labels: components are refitted and reweighted by their evidence.
 
         A component that does not converge is dropped, unless none does. The lightest ones are dropped too if there
-        are too many sites for an interactive update; `learn` averages over all again. Components whose weight
-        becomes very small are kept, since removing a label may restore it.
+        are too many sites for an interactive update, until `learn` averages over all again or the labels are those
+        that it saw. Components whose weight becomes very small are kept, since removing a label may restore it.
         """
         if self.drawn_from is not None:
             return self.closed().with_labels(nodes, y)
+        learned = self.learned or self
+        if _labels(learned.model.nodes, ask(learned.model, "y")) == _labels(nodes, y):
+            return replace(learned, components=tuple(map(closed, learned.components)))
         n_sites = max(1, np.size(nodes)) * int(offer(self.model, "n_fields"))
         old = [closed(each) for each in self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]]
         new = [each.with_labels(nodes, y) for each in old]
@@ -110,7 +120,7 @@ class Mixture:
         weights = np.exp(log_weights - log_weights.max())
         order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
         components = tuple(new[i] for i in order)
-        mixture = replace(self, components=components, weights=weights[order] / weights.sum())
+        mixture = replace(self, components=components, weights=weights[order] / weights.sum(), learned=learned)
         return mixture if self.temperature == 1 else mixture.tempered()
 
     def tempered(self) -> Mixture:
