@@ -149,6 +149,17 @@ def test_of_very_many_features_the_points_are_the_same(kind, n_components, monke
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_of_fewer_rows_than_features_no_square_of_features_is_decomposed(kind, monkeypatch):
+    X = points(n_features=90)  # of 40 rows
+    asked, bare = [], features._leading
+    monkeypatch.setattr(features, "_leading", lambda A, n: asked.append(A.shape) or bare(A, n))
+    W = features.principal(kind(X), X.mean(axis=0), 5)
+    assert asked == [(40, 40)]
+    best = np.linalg.svd(X - X.mean(axis=0))[2][:5]
+    np.testing.assert_allclose(W @ W.T, best.T @ best, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 def test_of_very_many_rows_and_features_directions_hold_nearly_as_much_variance(kind, monkeypatch):
     """Singular values that fall as slowly as those of texts do; a random subspace holds much less."""
     rng = np.random.default_rng(0)

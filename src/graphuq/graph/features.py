@@ -114,7 +114,8 @@ def principal(X: Any, mean: Array, n_kept: int) -> Array:
     n_rows, n_features = X.shape
     if not issparse(X):
         X, mean = X - mean, np.zeros(n_features)
-    if n_features <= MOST_IN_COVARIANCE or n_kept == n_features:
+    fewer_rows = n_kept < n_rows < n_features
+    if (n_features <= MOST_IN_COVARIANCE and not fewer_rows) or n_kept == n_features:
         with blas_threads(n_rows * n_features**2):
             return _leading(to_dense(X.T @ X) / n_rows - np.outer(mean, mean), n_kept)
     n_kept, rng = min(n_kept, n_rows - 1), np.random.default_rng(0)
