@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from graphuq.models import LevelSet, Probit
-from graphuq.posterior.left_out import self_check
+from graphuq.posterior.left_out import self_check, suspicious_labels
 
 
 def checked(n_labels, confidence, n_right, mistakes=0.0):
@@ -85,3 +85,38 @@ def test_mistakes_are_what_labels_say_where_the_class_is_certain(make, n_classes
     model = make(np.arange(n_classes), np.arange(n_classes), n_classes=n_classes)
     likelihood = np.exp(np.asarray(model.log_likelihood(u.ravel() if n_classes == 2 else u), dtype=float))
     assert model.mistake_rate == pytest.approx(1 - likelihood[0] / likelihood.sum(), rel=1e-4)
+
+
+def posterior_of(y, n_classes):
+    model = SimpleNamespace(y=y, nodes=np.arange(len(y)), mistake_rate=0.0)
+    each = SimpleNamespace(model=model)
+    return SimpleNamespace(model=model, n_classes=n_classes, weights=np.ones(1), components=[each])
+
+
+def shares_of_the_others(y, n_classes):
+    """What features that tell nothing leave to say, one label a class in advance."""
+    counts = np.bincount(y, minlength=n_classes) - (np.arange(n_classes) == y[:, None]) + 1.0
+    return counts / counts.sum(axis=1, keepdims=True)
+
+
+def test_labels_are_no_reason_to_doubt_the_shares_of_their_classes():
+    """Of as many labels of each class the one that is left out is always of the rarest: no prediction is right."""
+    y = np.arange(24) % 3
+    found = self_check(posterior_of(y, 3), left_out=shares_of_the_others(y, 3))
+    assert found.share_right == 0
+    assert found.z < -2
+    assert found.verdict == "not known"
+    assert "leaves its own class less frequent, which explains the difference" in str(found)
+    sure = np.where(np.arange(3) == (y[:, None] + 1) % 3, 0.9, 0.05)  # for another class, and wrong
+    assert self_check(posterior_of(y, 3), left_out=sure).verdict == "too sure"
+
+
+def test_a_rare_class_is_no_mistake():
+    """Labels of which the others say no more than how rare their class is, and one that they speak against."""
+    y = np.r_[np.ones(6, dtype=int), np.zeros(114, dtype=int)]
+    p = shares_of_the_others(y, 2)
+    assert not suspicious_labels(posterior_of(y, 2), left_out=p).clear().size
+    p[3] = 0.99, 0.01
+    p[50] = 0.1, 0.9
+    found = suspicious_labels(posterior_of(y, 2), left_out=p)
+    assert found.nodes[found.clear()].tolist() == [3, 50]

@@ -13,8 +13,9 @@ from graphuq.calibration import SURPRISE
 from graphuq.models.base import ask, offer, offers
 from graphuq.posterior.base import Posterior
 
-# A label should be checked if the others give it less probability than DOUBTED, and another class more than CLEAR.
-DOUBTED, CLEAR = 0.2, 0.5
+# A label should be checked if the others give it less probability than DOUBTED and than this part of the share of its
+# class, since every label of a rare class is improbable, and another class more than CLEAR.
+DOUBTED, OF_SHARE, CLEAR = 0.2, 0.5, 0.5
 # If chance alone could explain a larger difference than this, there are too few labels for a verdict.
 UNTOLD = 1 / 3
 # A smaller share of mistakes is expected before any label is seen, and is not reported.
@@ -34,6 +35,7 @@ class SuspiciousLabels:
         probability: the probability that the class is not the given one, given all *other* labels. The label
             itself is not used, so where classes overlap this is high for many correct labels too.
         rival: the probability of the class `likelier`, given all other labels.
+        share: the share of the given class among all labels.
     """
 
     nodes: NDArray[np.int64]
@@ -41,10 +43,12 @@ class SuspiciousLabels:
     likelier: NDArray[np.int64]
     probability: NDArray[np.float64]
     rival: NDArray[np.float64]
+    share: NDArray[np.float64]
 
     def clear(self) -> NDArray[np.int64]:
         """Positions of the labels to check: those where the other labels clearly support another class."""
-        return np.flatnonzero((self.probability > 1 - DOUBTED) & (self.rival > CLEAR))
+        limit = np.minimum(DOUBTED, OF_SHARE * self.share)
+        return np.flatnonzero((1 - self.probability < limit) & (self.rival > CLEAR))
 
 
 def suspicious_labels(
@@ -67,6 +71,7 @@ def suspicious_labels(
         others.argmax(axis=1)[order],
         probability[order],
         others.max(axis=1)[order],
+        (np.bincount(y) / len(y))[y[order]],
     )
 
 
@@ -93,6 +98,8 @@ class SelfCheck:
         z: how many standard deviations `share_right` lies above `promised`, if the probabilities are right.
         hidden: the largest difference between the two that chance could explain.
         mistakes: the share of labels that the model takes for mistakes.
+        explained: whether fewer labels than promised were predicted right only because a label that is left out
+            leaves its own class less frequent, which matters where features tell little.
     """
 
     n_labels: int
@@ -103,12 +110,15 @@ class SelfCheck:
     z: float
     hidden: float
     mistakes: float = 0.0
+    explained: bool = False
 
     @property
     def verdict(self) -> str:
         """ "too sure", "too timid", "about right", or "not known" if there are too few labels to decide."""
-        if abs(self.z) > SURPRISE:
+        if abs(self.z) > SURPRISE and not self.explained:
             return "too sure" if self.z < 0 else "too timid"
+        if self.explained:
+            return "not known"
         return "about right" if self.hidden <= UNTOLD else "not known"
 
     def __str__(self) -> str:
@@ -121,9 +131,15 @@ class SelfCheck:
             f"each left out in turn, {self.share_right:.0%} were predicted right where {self.promised:.0%} were "
             f"promised{expected} (a difference below {self.hidden:.0%} would not show)."
         )
-        if self.verdict == "not known":
-            return f"{self.n_labels:,} labels are too few to tell whether the probabilities are right: {result}"
         verdict = f"As far as {self.n_labels:,} labels can tell, the probabilities are {self.verdict}: {result}"
+        if self.verdict == "not known":
+            verdict = f"{self.n_labels:,} labels are too few to tell whether the probabilities are right: {result}"
+        if self.explained:
+            verdict += (
+                " A label that is left out leaves its own class less frequent, which explains the difference."
+            )
+        elif self.verdict == "not known":
+            return verdict
         if self.log_loss < self.shares_log_loss:
             return f"{verdict} Log-loss {self.log_loss:.3f}, less than the {self.shares_log_loss:.3f} of bare class shares."
         return (
@@ -153,16 +169,29 @@ def self_check(posterior: Posterior, *, left_out: NDArray[np.float64] | None = N
     y = y[predictable]
     # Class frequencies among the other labels, smoothed by Laplace's rule: one extra count for every class.
     shares = (counts[y] - 1 + 1) / (counts.sum() - 1 + posterior.n_classes)
-    confidence, right = uncertainty.confidence(p), uncertainty.most_probable(p) == y
+    confidence, right, z = _surprise(p, y)
     deviation = np.sqrt(np.sum(confidence * (1 - confidence)))
+    # the same if the class of the label that is left out kept its frequency
+    kept = np.where(np.arange(p.shape[1]) == y[:, None], (counts / np.maximum(counts - 1, 1))[y][:, None] * p, p)
+    explained = z < -SURPRISE and _surprise(kept / kept.sum(axis=1, keepdims=True), y)[2] > -SURPRISE
     return SelfCheck(
         n_labels=len(y),
         share_right=float(right.mean()),
         promised=float(confidence.mean()),
         log_loss=float(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-300)).mean()),
         shares_log_loss=float(-np.log(shares).mean()),
-        z=float((right.sum() - confidence.sum()) / max(deviation, 1e-12)),
+        z=z,
         # two standard deviations, but at least one label, where all predictions are nearly certain
         hidden=float(max(SURPRISE * deviation, 1.0) / len(y)),
         mistakes=mistakes,
+        explained=bool(explained),
     )
+
+
+def _surprise(
+    p: NDArray[np.float64], y: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], float]:
+    """Confidence of predictions, whether each is right, and by how many standard deviations that is more than promised."""
+    confidence, right = uncertainty.confidence(p), uncertainty.most_probable(p) == y
+    deviation = np.sqrt(np.sum(confidence * (1 - confidence)))
+    return confidence, right, float((right.sum() - confidence.sum()) / max(deviation, 1e-12))
