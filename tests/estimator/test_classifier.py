@@ -1247,3 +1247,12 @@ def test_a_mistyped_cell_does_not_matter(graph, code, shell):
             found = GraphClassifier(graph=graph).fit(X, y)
     rest = np.arange(30, 399)
     assert calibration.log_loss(found.label_distributions_[rest], truth[rest]) < 0.15
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("prior", [{"prior": "matern", "inference": "ep"}, {}], ids=["matern", "learned"])
+@pytest.mark.parametrize("weights", [{"graph": "cosine"}, {"graph": "nystrom", "width": 1.0, "scale": "none"}])
+def test_a_row_that_comes_again_with_rounding_has_the_answer_it_had(weights, prior):
+    fitted = GraphClassifier(**weights, **prior).fit(IRIS, IRIS_Y)
+    again = fitted.predict_proba(IRIS * (1 + 1e-12))
+    np.testing.assert_allclose(again, fitted.label_distributions_, atol=0.01)

@@ -106,6 +106,14 @@ def test_a_nearly_constant_cosine_graph_extends_too():
     np.testing.assert_allclose(spectrum.extend(found, weights, features), found.vectors, atol=1e-8)
 
 
+@pytest.mark.parametrize("weights", [graph.cosine(np.exp(X)), graph.nystrom(X, tau=0.8, n_landmarks=40)])
+def test_functions_of_the_features_are_believed_wherever_they_are_well_posed(weights):
+    found = spectrum.low_rank(weights)
+    believed = spectrum.believed_modes(found, weights)
+    assert np.array_equal(believed, np.abs(1 - found.values) >= 1e-9)
+    assert believed.sum() > 1
+
+
 def test_the_modes_believed_are_those_of_both_laplacians_where_degrees_are_equal():
     """On a ring D - A is d times the normalized Laplacian, and lambda / d what is compared."""
     apart = np.minimum(np.arange(60), 60 - np.arange(60))

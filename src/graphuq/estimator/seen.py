@@ -178,7 +178,9 @@ class Seen:
             extras["slope"] = self.linear.n_bent
             has_value = np.concatenate([np.ones(columns.shape[1], dtype=bool), has_value])
             extended = np.hstack([columns, extended])
-        return NewRows(extended, has_value, LEAST_QUANTILE, **extras)
+        # low-rank weights give a row equal to one of the table the same values, so it needs no more variance either
+        least = 0.0 if isinstance(self.graph, LowRankGraph) else LEAST_QUANTILE
+        return NewRows(extended, has_value, least, **extras)
 
     @cached_property
     def _believed_modes(self) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ from graphuq._warn import warn
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.features import Array, Matrix, MatrixLike, squared_lengths, to_float
 from graphuq.spectrum.result import Spectrum
-from graphuq.tall import Tall, row_blocks, spread
+from graphuq.tall import Tall, row_blocks
 
 # Dividing by less would spoil the third digit of an eigenvector with residual 1e-6, the default tolerance.
 _LEAST_DIVISOR = 1e-3
@@ -91,20 +91,18 @@ def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[n
     ``D - A``, by ``1 - lambda_j / d_x`` at a typical node x. The signal in the average shrinks with the divisor;
     the noise stays at ``1 / sqrt(n)`` with ``n = 1 / sum_i w_i^2`` effective neighbors. A mode is believed if its
     signal has at least half the power of its noise. The first mode after the null space is always believed, and so
-    are those whose divisor is at least half of its divisor.
+    are those whose divisor is at least half of its divisor. With low-rank weights a mode is a function of the features,
+    which is the same at new points: all are believed that have an extension.
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect(graph, (Graph, LowRankGraph), "graph", "the graph that the spectrum was made from")
-    nodes = np.arange(*spread(graph.n_nodes).indices(graph.n_nodes))
-    sample = nodes[np.linspace(0, nodes.size - 1, min(nodes.size, _N_SAMPLED)).astype(int)]
-    if isinstance(graph, LowRankGraph):  # sums over very many nodes are estimated from evenly spread ones
-        squares = graph.n_nodes / nodes.size * squared_lengths(graph.factor[sample] @ graph.factor[nodes].T)
-    else:
-        squares = squared_lengths(graph.weights[sample])
+    sample = np.linspace(0, graph.n_nodes - 1, min(graph.n_nodes, _N_SAMPLED)).astype(int)
     degrees = np.ravel(graph.degrees[sample])
-    noise = 1 / np.sqrt(2 * np.median(degrees**2 / squares))
     scale = np.ones(1) if spectrum.normalized else degrees
     divisor = np.median(np.abs(1 - spectrum.values / scale[:, None]), axis=0)
+    if isinstance(graph, LowRankGraph):
+        return np.asarray(divisor >= _LEAST_DIVISOR_LOW_RANK)
+    noise = 1 / np.sqrt(2 * np.median(degrees**2 / squared_lengths(graph.weights[sample])))
     first = divisor[min(spectrum.n_components, spectrum.n_modes - 1)]
     return np.asarray(divisor >= min(noise, first / 2))
 
