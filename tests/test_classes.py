@@ -227,6 +227,21 @@ def test_wrong_replacements(nodes, y, message):
         relabel(THREE, nodes, y, n_rows=9)
 
 
+@pytest.mark.parametrize(
+    ("classes", "y", "told"),
+    [
+        (np.arange(12), ["10"], "y holds text, such as '10', and the classes of fit are numbers: 0, 1, 2"),
+        (np.array(["1", "2"]), [1, 2], "y holds numbers, such as 1, and the classes of fit are text: '1' and '2'"),
+        (np.arange(2), np.array(["2020-01-01"], dtype="datetime64[D]"), "y holds times, such as"),
+    ],
+)
+def test_labels_of_another_kind_than_the_classes_are_refused(classes, y, told):
+    """Compared as text, "10" would be sought between "1" and "2"."""
+    for others in (False, True):
+        with pytest.raises(ValueError, match=told):
+            read_labels(y, classes=classes, others=others)
+
+
 def test_classes_in_a_sentence():
     assert names_listed(np.array(["a", "b"])) == "'a' and 'b'"
     assert names_listed(np.arange(3)) == "0, 1 and 2"

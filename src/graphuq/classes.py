@@ -105,6 +105,11 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
         times = all(isinstance(each, date) and getattr(each, "tzinfo", None) is None for each in values)
         values = np.array(_plain(values.tolist()), dtype=np.datetime64 if times else None)
     _refuse_amounts(values)
+    if classes is not None and _family(values) != _family(classes):
+        raise ValueError(
+            f"y holds {_family(values)}, such as {values[0].item()!r}, and the classes of fit are {_family(classes)}: "
+            f"{names_listed(classes)}."
+        )
     present = np.unique(values)
     if classes is None:
         _warn_of_words(column, present)
@@ -121,6 +126,11 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
             raise ValueError(f"{new}.")
         warn(f"{new}: no answer can be right there.")
     return Labels(classes, np.flatnonzero(labeled), _indices(values, classes))
+
+
+def _family(values: NDArray[Any]) -> str:
+    """What classes are: values of two families are never equal, and NumPy would compare them as text."""
+    return {"U": "text", "m": "durations", "M": "times", "O": "objects"}.get(values.dtype.kind, "numbers")
 
 
 def _indices(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
