@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from graphuq.inference import independence
+from graphuq.inference import independence, run
 from graphuq.inference.independence import sample_independently
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from tests.oracles import exact_label_means, four_priors, random_spectrum
@@ -48,3 +48,14 @@ def test_the_same_seed_gives_the_same_draws():
 def test_a_model_that_expectation_propagation_does_not_know_is_refused():
     with pytest.raises(TypeError, match="GinzburgLandau offers no sites"):
         sample_independently(PRIORS["full"], GinzburgLandau(NODES, Y))
+
+
+@pytest.mark.parametrize(("kind", "used"), [("probit", True), ("level_set", False)])
+def test_without_noise_no_tail_is_left_to_proposals_that_miss_it(kind, used, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        run, "sample_independently", lambda *a, **k: asked.append(k) or sample_independently(*a, **k)
+    )
+    monkeypatch.setattr(run, "sample", lambda *a, **k: sample_independently(*a, n_steps=4000))
+    run.sample_enough(PRIORS["full"], MODELS[kind])
+    assert bool(asked) == used

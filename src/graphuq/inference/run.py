@@ -140,7 +140,8 @@ def sample_enough(
     """Sample until R-hat is below 1.01 with 400 effective draws.
 
     Tries independent proposals from expectation propagation first (`sample_independently`), if the model has one
-    field and offers sites; if those fall short, runs the model's own sampler.
+    field, noise, and offers sites; if those fall short, runs the model's own sampler. Without noise, as in level-set,
+    the likelihood is a step and the posterior has the tails of the prior, which these proposals never reach.
 
     Args:
         prior: the Gaussian prior of u.
@@ -152,7 +153,7 @@ def sample_enough(
         progress: whether to show a progress bar, see `sample`.
     """
     options: dict[str, Any] = {"n_chains": n_chains, "seed": seed}
-    if offers(model, "sites") and offer(model, "n_fields") == 1:
+    if offers(model, "sites") and offer(model, "n_fields") == 1 and offer(model, "noise"):
         for thin in (1, LONGER):
             posterior = sample_independently(prior, model, n_steps=n_steps, thin=thin, **options)
             diagnostics = posterior.diagnostics()
