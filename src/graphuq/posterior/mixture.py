@@ -127,8 +127,9 @@ class Mixture:
         """Fit the temperature to leave-one-out predictions, with a prior; no change with two classes.
 
         A recalibration: with few labels of many classes the model is underconfident, increasingly so with their
-        number, which leave-one-out predictions reveal. The Gaussian approximation explains a part of it only. The only label of a class cannot be predicted from the others and
-        is not used. With two classes a temperature neither helps nor harms.
+        number, which leave-one-out predictions reveal. The Gaussian approximation explains only a part of it. The
+        only label of a class cannot be predicted from the others and is not used. With two classes a temperature
+        neither helps nor harms.
         """
         if self.n_classes == 2:
             return self
