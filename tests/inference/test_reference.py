@@ -10,7 +10,7 @@ import pytest
 from graphuq.inference.ep import Gaussian
 from graphuq.inference.reference import Referenced
 from graphuq.inference.target import Linear, LinearWithTail, Target
-from graphuq.models import LevelSet, Probit
+from graphuq.models import GinzburgLandau, LevelSet, Probit
 from tests.inference.chains import run, z_scores
 from tests.oracles import dense_covariance, exact_label_mean, four_priors, random_spectrum
 
@@ -71,6 +71,30 @@ def test_the_relative_potential_is_the_same_posterior():
     np.testing.assert_allclose(relative - absolute, -np.square(POOR.mean).sum() / 2, atol=1e-4)
     covariance = problem.rotation * problem.scale**2 @ problem.rotation.T
     np.testing.assert_allclose(covariance, POOR.factor @ POOR.factor.T, atol=1e-5)
+
+
+def test_fields_with_equal_covariances_need_the_matrix_of_one():
+    """Three fields in one matrix would take three times the work of each of them alone."""
+    B = np.random.default_rng(0).normal(size=(7, 4))
+    model = GinzburgLandau(np.array([0, 2, 5]), np.array([0, 1, 2]), n_classes=3, n_fields=3)
+    target = Target.of(Linear(jnp.asarray(B, jnp.float32)), model)
+    problem = Referenced().prepare(target)
+    assert problem.inner.matrix.shape == (7, 4)
+    assert problem.inner.n_latent == 12
+    gaussian = model.reference(B)
+    whole = Gaussian(gaussian.mean, np.kron(np.eye(3), gaussian.factor))
+    expanded = Referenced(reference=whole).prepare(target)
+    z = jax.random.normal(jax.random.key(0), (5, 12))
+
+    def field(problem, z):
+        n = len(problem.rotation)
+        zeta = ((z - problem.mean).reshape(-1, n) @ problem.rotation).ravel() / problem.scale
+        return problem.inner.field(zeta), problem.inner.potential(zeta) + zeta @ zeta / 2
+
+    for each in z:
+        ours, theirs = field(problem, each), field(expanded, each)
+        np.testing.assert_allclose(ours[0], target.field(each), atol=1e-4)
+        np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-4)
 
 
 def test_a_start_within_reach_is_kept_and_one_far_out_is_drawn_in():

@@ -28,6 +28,8 @@ UNTOUCHED = 1e-6
 class Gaussian:
     """``N(mean, factor factor^T)`` on whitened coordinates z, shapes (n_latent,), (n_latent, n_latent).
 
+    For independent fields with equal covariances the factor may be that of one field.
+
     Compared and hashed by identity, so that a sampler that holds one can be a static argument of `jax.jit`.
     """
 

@@ -27,7 +27,8 @@ class RelativeTarget:
 
         potential(zeta) = Phi(B m + B L zeta) + (|m + L zeta|^2 - |m|^2 - |zeta|^2) / 2.
 
-    L = U diag(scale) with U orthogonal, which makes the Gaussian terms O(n_latent).
+    L = U diag(scale) with U orthogonal, which makes the Gaussian terms O(n_latent). If fields with the same S are
+    independent under the reference, B L and U are those of one field, see `_by_block`.
     """
 
     offset: jax.Array  # B m
@@ -41,11 +42,11 @@ class RelativeTarget:
     @property
     def n_latent(self) -> int:
         """Length of zeta."""
-        return self.matrix.shape[1]
+        return self.slope.size
 
     def field(self, zeta: jax.Array) -> jax.Array:
         """u at the nodes the model sees."""
-        u = self.offset + self.matrix @ zeta
+        u = self.offset + _by_block(self.matrix, zeta)
         return u if self.n_fields == 1 else u.reshape(self.n_fields, -1).T
 
     def prior_energy(self, zeta: jax.Array) -> jax.Array:
@@ -114,16 +115,18 @@ class Referenced:
         one, n_fields = target.field.one, target.field.n_fields
         dense = np.asarray(one(jnp.eye(one.n_latent, dtype=dtype)).T, float)
         reference = _close_gaussian(target.model, dense) if self.reference is None else self.reference
-        dense = np.kron(np.eye(n_fields), dense)  # z concatenates the fields
-        if reference.mean.shape != (n_latent,) or reference.factor.shape != (n_latent, n_latent):
+        of_one = reference.factor.shape == (one.n_latent, one.n_latent)
+        if reference.mean.shape != (n_latent,) or not (of_one or reference.factor.shape == (n_latent, n_latent)):
             raise ValueError(
                 f"The reference has shapes {reference.mean.shape} and {reference.factor.shape}; z has {n_latent} "
                 f"coordinates, so they must be ({n_latent},) and ({n_latent}, {n_latent})."
             )
+        if not of_one:
+            dense = np.kron(np.eye(n_fields), dense)  # z concatenates the fields
         rotation, scale, _ = np.linalg.svd(reference.factor)
         if not scale[-1] > 0:
             raise ValueError("The reference is singular: its factor must have full rank.")
-        factor = rotation * scale
+        factor, scale = rotation * scale, np.tile(scale, n_latent // len(scale))
 
         def cast(x: NDArray[Any]) -> jax.Array:
             return jnp.asarray(x, dtype)
@@ -132,11 +135,11 @@ class Referenced:
         if reduced is not None:
             reduced = _InReference(reduced, cast(reference.mean), cast(factor))
         relative = RelativeTarget(
-            offset=cast(dense @ reference.mean),
+            offset=cast(_by_block(dense, reference.mean)),
             matrix=cast(dense @ factor),
             phi=target.phi,
             reduced=reduced,
-            slope=cast(factor.T @ reference.mean),
+            slope=cast(_by_block(factor.T, reference.mean)),
             scale=cast(scale),
             n_fields=n_fields,
         )
@@ -148,7 +151,7 @@ class Referenced:
 
         Far outside, the ratio of posterior to reference is so large that no step back would be accepted.
         """
-        zeta = problem.rotation.T @ (z - problem.mean) / problem.scale
+        zeta = _by_block(problem.rotation.T, z - problem.mean) / problem.scale
         shrink = jnp.sqrt(zeta.size / jnp.maximum(zeta @ zeta, zeta.size))
         return self.inner.init(key, shrink * zeta, problem.inner)
 
@@ -163,7 +166,12 @@ class Referenced:
     def draw(self, key: jax.Array, state: Any, problem: ReferencedProblem) -> jax.Array:
         """``z = m + L zeta``."""
         zeta = self.inner.draw(key, state, problem.inner)
-        return problem.mean + problem.rotation @ (problem.scale * zeta)
+        return problem.mean + _by_block(problem.rotation, problem.scale * zeta)
+
+
+def _by_block(matrix: Any, vector: Any) -> Any:
+    """Apply a matrix to the vector or, if that is several times as long as the matrix is wide, to each part of it."""
+    return (vector.reshape(-1, matrix.shape[1]) @ matrix.T).ravel()
 
 
 def _close_gaussian(model: Any, matrix: NDArray[np.float64]) -> Gaussian:

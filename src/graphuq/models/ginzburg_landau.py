@@ -35,13 +35,14 @@ def simplex_wells(v: jax.Array, epsilon: float) -> jax.Array:
     v of shape (..., K). It is invariant to adding a constant to all v_k. For K = 2 it is the double well of
     ``v_1 - v_0``, and the width of the wells does not depend on K.
     """
-    return 4 / epsilon * jnp.prod(corner_distances(v) / 2, axis=-1)
+    return 4 / epsilon * jnp.prod(corner_distances(v) / 2, axis=0)
 
 
 def corner_distances(v: jax.Array) -> jax.Array:
-    """``|w - p_k|^2`` for every corner, shape (..., K)."""
-    w = v - v.mean(axis=-1, keepdims=True)
-    return jnp.sum(w**2, axis=-1, keepdims=True) - 2 * w + (1 - 1 / v.shape[-1])
+    """``|w - p_k|^2`` for every corner, shape (K, ...): with the nodes last, XLA vectorizes over them."""
+    v = jnp.moveaxis(v, -1, 0)
+    w = v - v.mean(axis=0)
+    return jnp.sum(w**2, axis=0) - 2 * w + (1 - 1 / len(v))
 
 
 def relaxed_sign(u: jax.Array, epsilon: float) -> jax.Array:
@@ -101,8 +102,8 @@ class GinzburgLandau:
         v = v[self.nodes]
         if self.n_fields == 1:
             return -((signs(self.y) - v) ** 2) / (2 * self.gamma**2)
-        own = jnp.take_along_axis(corner_distances(v), jnp.asarray(self.y)[:, None], axis=1)
-        return -own[:, 0] / self.gamma**2
+        own = jnp.take_along_axis(corner_distances(v), jnp.asarray(self.y)[None], axis=0)
+        return -own[0] / self.gamma**2
 
     def curvature(self) -> Curvature:
         """A bound on the second derivative within [-1, 1], or between the corners."""
@@ -119,7 +120,7 @@ class GinzburgLandau:
         so it covers all modes of the posterior and is a good initial distribution for replicas. `matrix` is B, of
         shape (n_nodes, n_latent).
 
-        With K fields each has such a Gaussian, with the label's corner ``2 p_y`` in place of y and twice the
+        With K fields each has such a Gaussian, all with the same S, with the label's corner ``2 p_y`` in place of y and twice the
         misfit and well of one field, because only differences between fields matter and ``v_c - v_k`` takes the
         role that v has for two classes.
         """
@@ -153,7 +154,7 @@ class GinzburgLandau:
         kappa = brentq(lambda kappa: curvature(kappa) - kappa, 0.0, most) if most > 0 else 0.0
         variance = 1 / (1 + stretch * kappa * strength)
         mean, factor = directions @ (variance[:, None] * pull), directions * np.sqrt(variance)
-        return Gaussian(mean=mean.T.ravel(), factor=np.kron(np.eye(n_fields), factor))
+        return Gaussian(mean=mean.T.ravel(), factor=factor)
 
     def default_sampler(self) -> Sampler:
         """Parallel tempering, whose replicas cross between modes."""
