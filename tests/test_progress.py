@@ -19,7 +19,7 @@ def test_what_is_left_is_judged_by_what_is_alike():
         bar._time = lambda: now
         bar.start_t = bar.last_print_t = now
         now = 100.0
-        restart(bar, 50)
+        restart(bar, 50, 1000)
         assert bar.format_dict["rate"] is None
         now = 110.0
         bar.update(50)
@@ -54,13 +54,28 @@ def onlooker(monkeypatch):
 @pytest.mark.parametrize("seconds", [0.0, 0.3])
 def test_a_person_sees_what_takes_long_until_it_is_done(onlooker, capsys, seconds):
     with progress_bar(2, shown=None, unit="step", desc="warm-up") as bar:
-        restart(bar, 1)
+        restart(bar, 1, 2)
         bar.set_description("sampling")
         time.sleep(seconds)
         bar.set_postfix({"R-hat": "1.002"})
         told = capsys.readouterr().err
     assert ("sampling:  50%" in told and "R-hat=1.002" in told) if seconds else told == ""
     assert capsys.readouterr().err.strip() == ""
+
+
+def test_a_bar_is_seen_before_its_first_step_and_gone_after_its_last(onlooker, capsys):
+    """Compiling may take ten seconds, and a bar restarted after it was once left on the line."""
+    with progress_bar(2, shown=None, unit="step", desc="compiling") as bar:
+        time.sleep(0.5)
+        assert "compiling:   0%" in capsys.readouterr().err
+        restart(bar, 1, 4)
+        bar.set_postfix({"R-hat": "1.002"})
+        told = capsys.readouterr().err
+        assert "1/4" in told
+        restart(bar, 2, 9)
+        told += capsys.readouterr().err
+        assert "<-" not in told, "once the count began below the one it was restarted at"
+    assert capsys.readouterr().err.endswith("\r")
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,15 @@ def progress_bar(
         def display(self, *what: Any, **more: Any) -> Any:
             return super().display(*what, **more) if time.monotonic() - began > LONG else None
 
-    return Late(**settings, delay=LONG, leave=False)
+        def close(self) -> None:
+            self.delay = 0  # else tqdm leaves a bar that was refreshed, but not updated since it was reset
+            super().close()
+
+    bar = Late(**settings, delay=LONG, leave=False)
+    first_look = Timer(LONG * 1.01, bar.refresh)  # the first step may take long, e.g. to compile
+    first_look.daemon = True
+    first_look.start()
+    return bar
 
 
 @contextmanager
@@ -101,7 +109,8 @@ def stages_told(shown: bool | None) -> Iterator[Callable[[str], None]]:
         timer.cancel()
 
 
-def restart(bar: Any, n: int) -> None:
-    """Restart the clock of a bar at count n, so that time spent before, e.g. compiling, enters no estimate."""
-    bar.reset()
+def restart(bar: Any, n: int, total: int) -> None:
+    """Restart the clock of a bar at count n of total, so that time spent before, e.g. compiling, enters no estimate."""
+    bar.initial = 0  # `reset` shows the bar
+    bar.reset(total)
     bar.initial = bar.n = bar.last_print_n = n

@@ -36,6 +36,14 @@ def test_same_seed_same_draws(reference):
     assert not np.array_equal(other.z, reference.z)
 
 
+def test_the_bar_counts_the_warm_up_too(reference, capsys):
+    again = sample(PRIOR, MODEL, PCN(), **QUICK, progress=True)
+    told = capsys.readouterr().err
+    assert np.array_equal(again.z, reference.z)
+    assert all(f"warm-up: {n:3d}%" in told and f"{n}/100" in told for n in (20, 60, 100))
+    assert "400/400" in told
+
+
 def test_shapes_and_settings(reference):
     assert reference.z.shape == (8, 400, 3)
     assert reference.acceptance.shape == reference.work.shape == (8, 400)

@@ -221,6 +221,11 @@ class _Chains:
         """One key per chain; number 1 is for the initial states, 2 and up for the blocks."""
         return jax.random.split(jax.random.fold_in(self.key, number), self.n_chains)
 
+    @property
+    def warmup_block(self) -> int:
+        """Steps in a block of the warm-up."""
+        return -(-self.n_warmup // N_WARMUP_BLOCKS)
+
     def warm(self, log: Log) -> bool:
         """Whether the next block belongs to the warm-up."""
         return log.n_blocks < N_WARMUP_BLOCKS and self.n_warmup > 0
@@ -228,7 +233,7 @@ class _Chains:
     def advance(self, state: Any, log: Log) -> tuple[Any, jax.Array]:
         """Run one block and append it to the log; return the new states and the acceptance."""
         warm = self.warm(log)
-        size, gap = (-(-self.n_warmup // N_WARMUP_BLOCKS), 1) if warm else (log.block_size, self.thin)
+        size, gap = (self.warmup_block, 1) if warm else (log.block_size, self.thin)
         state, draws, info = _block(
             self.sampler, warm, size, gap, self.keys(2 + log.n_blocks), state, self.problem
         )
@@ -240,18 +245,22 @@ def _run(
     chains: _Chains, state: Any, so_far: Progress, n_draws: int, stops: tuple[Stop, ...], progress: bool | None
 ) -> str:
     """Run blocks until all draws are made, a stopping rule is reached, or Ctrl-C; return what ended the run."""
-    log = so_far.log
-    sampling = "sampling, at most" if stops else "sampling"
-    with progress_bar(n_draws * chains.thin, shown=progress, unit="step", desc="warm-up") as bar:
+    log, n_steps = so_far.log, n_draws * chains.thin
+    with progress_bar(n_steps, shown=progress, unit="step", desc="compiling") as bar:
         try:
             while log.n_draws < n_draws:
                 for rule in stops if log.n_draws else ():
                     if rule.reached(so_far):
                         return repr(rule)
-                phase = "warm-up" if chains.warm(log) else sampling
                 state, acceptance = chains.advance(state, log)
-                if not bar.disable:
-                    _show(bar, phase, so_far, acceptance)
+                if bar.disable:
+                    continue
+                if log.n_draws:
+                    phase = "sampling, at most" if stops else "sampling"
+                    _show(bar, phase, min(so_far.n_steps, n_steps), n_steps, so_far, acceptance)
+                else:
+                    size = chains.warmup_block
+                    _show(bar, "warm-up", log.n_blocks * size, N_WARMUP_BLOCKS * size, so_far, acceptance)
         except KeyboardInterrupt:
             if not log.n_draws:
                 raise
@@ -259,16 +268,16 @@ def _run(
     return "the last step"
 
 
-def _show(bar: Any, phase: str, so_far: Progress, acceptance: jax.Array) -> None:
-    """Update the progress bar; its clock excludes the warm-up and the first block, which includes compilation."""
-    postfix, n_steps = {"acceptance": f"{float(np.mean(acceptance)):.2f}"}, min(so_far.n_steps, bar.total)
-    if n_steps:
+def _show(bar: Any, phase: str, n: int, total: int, so_far: Progress, acceptance: jax.Array) -> None:
+    """Update the progress bar; its clock excludes the first block of each phase, which includes compilation."""
+    postfix = {"acceptance": f"{float(np.mean(acceptance)):.2f}"}
+    if so_far.n_steps:
         postfix["R-hat"] = f"{split_r_hat(so_far.watched()).max():.3f}"
     if bar.desc.rstrip(": ") == phase:
-        bar.update(n_steps - bar.n)
+        bar.update(n - bar.n)
     else:
-        restart(bar, n_steps)
         bar.set_description(phase, refresh=False)
+        restart(bar, n, total)
     bar.set_postfix(postfix)
 
 
