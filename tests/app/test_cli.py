@@ -350,14 +350,14 @@ def test_a_table_as_a_spreadsheet_writes_it_in_germany(tmp_path):
     done = run("predict", tmp_path / "out", new)
     assert (done.exit_code, done.stdout) == (2, "")
     assert (
-        "Column 'Stadt' holds 'Bonn' or other new categories in row 1, which it did not in the fit. This would"
+        "Column 'Stadt' holds 'Bonn', a new category, in row 1, which it did not in the fit. This would"
         in done.stderr
     )
     assert "This would work: --unknown ignore." in done.stderr
     done = run("predict", tmp_path / "out", new, "--unknown", "ignore")
     assert done.exit_code == 0, done.output
     assert "Note: Column 'stadt' holds" not in done.stderr
-    assert "Note: Column 'Stadt' holds 'Bonn' or other new categories in row 1: ignored." in done.stderr
+    assert "Note: Column 'Stadt' holds 'Bonn', a new category, in row 1: ignored." in done.stderr
     assert [line.split(";")[1] for line in done.stdout.splitlines()] == ["class", "ja", "nein"]
     answers = tmp_path / "out" / "predictions.csv"
     heading, first = answers.read_text(encoding="utf-8").splitlines()[:2]

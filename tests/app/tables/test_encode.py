@@ -126,11 +126,15 @@ def test_new_tables_must_look_the_same():
     encoding = fit_encoding(TABLE, ["kind", "pixels"], categories=["kind"], impute="median")
     strange = Table(Path("u.csv"), {"kind": np.array(["c"], dtype=object), "pixels": np.ones((1, 2, 2))})
     with pytest.raises(
-        ValueError, match=r"'kind' holds 'c' or other new categories in row 1, .*This would work: --unknown ignore"
+        ValueError, match=r"'kind' holds 'c', a new category, in row 1, .*This would work: --unknown ignore"
     ):
         encoding.encode(strange)
     assert encoding.encode(strange, ignore_unknown=True)[0].tolist() == [0, 0, 1, 1, 1, 1]
-    assert encoding.unknown(strange) == ["Column 'kind' holds 'c' or other new categories in row 1: ignored."]
+    assert encoding.unknown(strange) == ["Column 'kind' holds 'c', a new category, in row 1: ignored."]
+    stranger = Table(
+        Path("u.csv"), {"kind": np.array(["c", "a", "d"], dtype=object), "pixels": np.ones((3, 2, 2))}
+    )
+    assert encoding.unknown(stranger) == ["Column 'kind' holds 'c' or other new categories in rows 1, 3: ignored."]
     assert encoding.unknown(TABLE) == []
     wide = Table(Path("u.csv"), {"kind": np.array(["a"], dtype=object), "pixels": np.ones((1, 3))})
     with pytest.raises(ValueError, match="3 numbers a row, and had 4 in the fit"):

@@ -80,7 +80,8 @@ class Feature:
             return ""
         listed = ", ".join(table.called(row) for row in rows[:MOST_TOLD])
         listed += " and others" if len(rows) > MOST_TOLD else ""
-        return f"column {self.name!r} holds {text[rows[0]]!r} or other new categories in row{'s' * (len(rows) > 1)} {listed}"
+        others = " or other new categories" if (text[rows] != text[rows[0]]).any() else ", a new category,"
+        return f"column {self.name!r} holds {text[rows[0]]!r}{others} in row{'s' * (len(rows) > 1)} {listed}"
 
 
 @dataclass(frozen=True)
