@@ -26,8 +26,17 @@ def test_a_ulimit_counts(option):
     assert 0 < float(told.stdout) < 3_000_000 * 1024
 
 
+@pytest.mark.parametrize("name", [b"a: b", b"\xff"])
+def test_a_ulimit_counts_whatever_the_process_is_called(name, tmp_path, monkeypatch):
+    told = tmp_path / "status"
+    told.write_bytes(b"Name:\t" + name + b"\nVmSize:\t  2 kB\nVmData:\t  1 kB\n")
+    monkeypatch.setattr(memory, "Path", lambda path: told)
+    monkeypatch.setattr("resource.getrlimit", lambda which: (10_000, 10_000))
+    assert list(memory._ulimits()) == [10_000 - 2048, 10_000 - 1024]
+
+
 @pytest.mark.parametrize("group", ["mine", "my own", "x:cri-containerd:1", "\u00e9\x85", os.fsdecode(b"\xff")])
-@pytest.mark.parametrize(("kind", "line"), [(0, "0::/"), (1, "4:memory:/")])
+@pytest.mark.parametrize(("kind", "line"), [(0, "0::/"), (1, "4:memory:/"), (1, "4:cpu,memory:/")])
 def test_a_cgroup_counts_and_its_cache_does_not(kind, line, group, tmp_path, monkeypatch):
     top, most, now, cache = tmp_path / "cgroup", *memory._CGROUPS[kind][1:]
     mine = top / group
@@ -38,7 +47,7 @@ def test_a_cgroup_counts_and_its_cache_does_not(kind, line, group, tmp_path, mon
     for name, text in ((most, "max" if kind == 0 else "1e18"), (now, "700"), ("memory.stat", stat)):
         (top / name).write_text(text)
     told = tmp_path / "self"
-    told.write_bytes(os.fsencode(f"1:cpu:/\n{line}{group}\n"))
+    told.write_bytes(os.fsencode(f"1:cpuset:/\n{line}{group}\n"))
     groups = list(memory._CGROUPS)
     groups[kind] = (str(top), most, now, cache)
     groups[1 - kind] = (str(tmp_path / "none"), *groups[1 - kind][1:])

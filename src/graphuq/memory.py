@@ -76,11 +76,10 @@ def _machine() -> float:
 
 def _cgroups() -> Iterator[float]:
     """Bytes left by each cgroup that contains the process; inside a container its own is at the root."""
-    try:
-        lines = os.fsdecode(Path("/proc/self/cgroup").read_bytes()).split("\n")
-    except OSError:  # not Linux
-        return
-    paths = dict(line.split(":", 2)[1:] for line in lines if line)  # a path may hold anything but a line break
+    paths: dict[str, str] = {}
+    for line in _lines("/proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        paths |= dict.fromkeys(controllers.split(","), path)
     for (root, limit_file, usage_file, cache), controller in zip(_CGROUPS, ("", "memory"), strict=True):
         inner = Path(root + paths.get(controller, "/"))
         for folder in (inner, *(parent for parent in inner.parents if str(parent).startswith(root))):
@@ -95,13 +94,20 @@ def _cgroups() -> Iterator[float]:
 
 def _ulimits(*names: str) -> Iterator[float]:
     """Bytes left under each resource limit, by default those on address space and on data."""
-    try:
-        import resource
-
-        status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
-    except (ImportError, OSError, ValueError):  # not Linux
+    status = dict(line.partition(":")[::2] for line in _lines("/proc/self/status"))
+    if not status:
         return
+    import resource
+
     for name in names or _USED:
         limit = resource.getrlimit(getattr(resource, name))[0]
         if limit != resource.RLIM_INFINITY:
             yield limit - 1024.0 * int(status[_USED[name]].split()[0])
+
+
+def _lines(path: str) -> list[str]:
+    """The lines of a file of Linux, whose names may hold anything but a line break; none on another system."""
+    try:
+        return [line for line in os.fsdecode(Path(path).read_bytes()).split("\n") if line]
+    except OSError:
+        return []
