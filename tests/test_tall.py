@@ -108,6 +108,8 @@ def test_rows_are_selected_as_in_numpy(leaf):
         np.testing.assert_array_equal(leaf[index], X[index])
         np.testing.assert_array_equal(leaf.rows(index), X[index])
         np.testing.assert_array_equal(leaf[index, 1:3], X[index, 1:3])
+        np.testing.assert_array_equal(leaf[index, [3]], X[index, [3]])
+        np.testing.assert_array_equal(leaf[index, -1], X[index, -1])
     for one in (2, -1, np.int64(60)):
         np.testing.assert_array_equal(leaf[one], X[one])
         np.testing.assert_array_equal(leaf[one, 1:3], X[one, 1:3])

@@ -165,7 +165,9 @@ class Tall:
             return self.mapped(itemgetter((slice(None), columns)), n_columns)
         if isinstance(index, int | np.integer) and not isinstance(index, bool):
             return self.rows(np.array([index]))[0, columns]
-        return self.rows(index)[:, columns]
+        rows = self.rows(index)
+        outer = isinstance(index, slice) or isinstance(columns, slice)  # two lists name pairs, as in NumPy
+        return rows[slice(None) if outer else np.arange(len(rows)), columns]
 
     def __matmul__(self, W: Array) -> Array:
         return self.made(lambda X: X @ W)
