@@ -133,6 +133,17 @@ def test_sparse_features_give_the_spectrum_of_dense_ones():
         np.testing.assert_allclose(np.abs(found), np.abs(spectrum.extend(dense, graph.cosine(X), new)), atol=1e-8)
 
 
+@pytest.mark.parametrize("n_modes", [1, 2, 6])
+def test_components_of_sparse_features_are_counted_in_few_modes(n_modes):
+    apart = np.kron(np.eye(3), np.ones((4, 3))) * np.random.default_rng(0).uniform(0.1, 1, (12, 9))
+    apart = csr_array(apart)
+    apart.data[0] = 0.0  # stored, but no link
+    found = spectrum.low_rank(graph.cosine(apart), n_modes=n_modes)
+    assert (
+        found.n_components == spectrum.low_rank(graph.cosine(apart.toarray()), n_modes=n_modes).n_components == 3
+    )
+
+
 def test_one_mode_of_sparse_features():
     dense, sparse = (spectrum.low_rank(graph.cosine(each), n_modes=1) for each in (X, csr_array(X)))
     np.testing.assert_array_equal(sparse.values, [0.0])

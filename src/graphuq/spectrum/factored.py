@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
-from scipy.sparse import diags_array
+from scipy.sparse import block_array, diags_array
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import svds
 
 from graphuq._expect import expect, expect_count, expect_whole
@@ -183,5 +184,11 @@ def _of_sparse(graph: LowRankGraph, n_modes: int) -> Spectrum:
     vectors = np.column_stack([q0, left[:, ::-1]])
     vectors *= signs(vectors)
     residuals = np.linalg.norm(vectors * (1 - values) - S @ (S.T @ vectors), axis=0)
-    n_components = int(np.sum(values == 0))
+    n_components = max(int(np.sum(values == 0)), _n_linked(graph.factor))
     return Spectrum(values, vectors, residuals, graph.degrees, n_components, True, "low rank")
+
+
+def _n_linked(F: Any) -> int:
+    """Number of groups of nodes without a common column of F: the components, unless products of signs cancel."""
+    links = block_array([[None, F != 0], [(F != 0).T, None]], format="csr")
+    return np.unique(connected_components(links, directed=False)[1][: F.shape[0]]).size
