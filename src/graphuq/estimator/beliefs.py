@@ -152,7 +152,7 @@ def _learned(
         unit = float(np.sqrt(prior.variances.sum() / learned.prior.variances.sum()))
     values = learned.hyperparameters._asdict()
     reported = {
-        name: value * (unit if name in IN_UNITS_OF_NOISE else 1.0)
+        name: float(f"{value * (unit if name in IN_UNITS_OF_NOISE else 1.0):.12g}")  # not 7.999999999999998
         for name, value in values.items()
         if value > 0 and (learnable or name not in NOISE) and (values["graph"] or name not in OF_GRAPH)
     }
