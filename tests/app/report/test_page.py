@@ -277,6 +277,7 @@ def test_in_a_browser(case, width, classifier, three):
           stacks: fills("#confidence rect").size,
           axis: Number(document.querySelector("#confidence rect").getAttribute("x")),
           reliability: document.querySelectorAll("#reliability circle").length,
+          bottom: document.querySelector("#reliability text").textContent,
           marginals: document.querySelectorAll("[data-marginal] svg").length,
           shares: document.querySelectorAll(".shares").length,
           matrix: document.querySelectorAll(".matrix tbody td").length,
@@ -297,6 +298,7 @@ def test_in_a_browser(case, width, classifier, three):
     assert found["bars"] == np.count_nonzero(content.plots["confidence"]["counts"])
     assert found["stacks"] == n_classes
     assert found["reliability"] == len(content.plots["reliability"]["counts"])
+    assert found["bottom"] == "0", "bars cut off at the foot exaggerate"
     assert found["spectrum"] == len(content.plots["spectrum"])
     assert (found["marginals"], found["shares"]) == ((12, 0) if n_classes == 2 else (0, 12))
     assert found["matrix"] == n_classes * (n_classes + 1)
@@ -403,12 +405,12 @@ def test_rows_with_pictures_of_several_classes_show_whole(three):
 
 
 @needs_browser
-@pytest.mark.parametrize("pictures", [False, True])
+@pytest.mark.parametrize(("pictures", "truth"), [(False, None), (True, None), (False, np.zeros(200, dtype=int))])
 @pytest.mark.parametrize(("name", "n_lines"), [("Gelegenheitskäufer", 1), ("Grundstücksverkehrsgenehmigung", 2)])
-def test_a_class_of_one_word_stands_on_one_line_on_a_desktop(name, n_lines, pictures, three):
+def test_a_class_of_one_word_stands_on_one_line_on_a_desktop(name, n_lines, pictures, truth, three):
     shown = np.zeros((200, 8, 8), dtype=np.uint8) if pictures else None
     cells = [["15.51", "the second cell of a row"]] * 200
-    content = content_of(three, columns=["Umsatz", "Besuche"], cells=cells, pictures=shown, truth=None)
+    content = content_of(three, columns=["Umsatz", "Besuche"], cells=cells, pictures=shown, truth=truth)
     found, failures = probe(
         render(renamed(content, name, name + "s", name + "n")),
         """

@@ -127,13 +127,13 @@
     });
   }
   function drawReliability(host) {
-    const found = data.reliability, low = Math.min(least, ...found.frequency.map((f) => Math.floor(10 * f) / 10));
-    const { root, X, Y } = axes(host, "Share right against confidence", { x: [least, 1], y: [low, 1], xLabel: "probability of the likeliest class", yLabel: "share right" });
-    found.frequency.forEach((f, i) => bar(root, X, Y, found.left[i], found.right[i], low, f, mix(color("card"), color("quiet"), 0.3), `${found.counts[i]} rows, ${percent(f)} right`));
+    const found = data.reliability;
+    const { root, X, Y } = axes(host, "Share right against confidence", { x: [least, 1], y: [0, 1], xLabel: "probability of the likeliest class", yLabel: "share right" });
+    found.frequency.forEach((f, i) => bar(root, X, Y, found.left[i], found.right[i], 0, f, mix(color("card"), color("quiet"), 0.3), `${found.counts[i]} rows, ${percent(f)} right`));
     svg("line", { x1: X(least), y1: Y(least), x2: X(1), y2: Y(1), stroke: color("text"), "stroke-dasharray": "4 4" }, root);
     found.confidence.forEach((c, i) => {
       const n = found.counts[i], error = 2 * Math.sqrt((c * (1 - c)) / n), f = found.frequency[i];
-      svg("line", { x1: X(c), x2: X(c), y1: Y(Math.min(1, c + error)), y2: Y(Math.max(low, c - error)), stroke: color("quiet"), "stroke-width": 2 }, root);
+      svg("line", { x1: X(c), x2: X(c), y1: Y(Math.min(1, c + error)), y2: Y(Math.max(0, c - error)), stroke: color("quiet"), "stroke-width": 2 }, root);
       svg("circle", { cx: X(c), cy: Y(f), r: 4.5, fill: color("text"), stroke: color("card") }, root);
     });
   }
