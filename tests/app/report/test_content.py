@@ -98,6 +98,12 @@ def test_how_right_it_is(any_kind):
     assert sum(content.plots["reliability"]["counts"]) == len(unlabeled)
 
 
+def test_a_class_without_a_visible_name_is_called_blank(three):
+    nameless = copy(three)
+    nameless.classes_ = np.array([" ", *three.classes_[1:]], dtype=object)
+    assert content_of(nameless, truth=None).classes == ("(blank)", *three.classes_[1:])
+
+
 def test_truth_that_is_not_known_is_left_out(three):
     truth = numbers(three, blobs()[1])
     truth[::2] = -1

@@ -139,7 +139,7 @@ def collect(
     `comparison` is a table of other models, its header first.
     """
     posterior, labels, p = classifier.posterior_, classifier.labels_, classifier.label_distributions_
-    classes = tuple(str(name) for name in classifier.classes_)
+    classes = tuple(str(name) if str(name).strip() else "(blank)" for name in classifier.classes_)
     predicted = uncertainty.most_probable(p)
     unlabeled = np.setdiff1d(np.arange(len(p)), labels.nodes)
     ranked = uncertainty.ranked(p, among=unlabeled)
