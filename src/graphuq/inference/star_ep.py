@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -34,6 +34,7 @@ from graphuq.inference.stars import (
     levels_of,
     lone_stars,
     posterior_of,
+    terms_of,
 )
 from graphuq.inference.sweeps import Moments, Settled, Start, heights, settle
 
@@ -68,16 +69,16 @@ class StarEP:
         sites: the likelihood of the labels.
         precision, shift: natural parameters of the sites of d_nk = g_nc - g_nk, shape (n_labeled, n_classes), 0
             where k is the label, for a warm start.
-        mean, covariance: posterior moments of u at the labeled nodes, shapes (n_labeled, n_classes) and
-            (n_labeled, n_classes, n_classes).
-        left_out: moments of u at each labeled node given all labels but its own, `variance` as large as possible.
-        log_predictive: leave-one-out ``log P(label of n | all other labels)``, shape (n_labeled,).
+        stars: the sites with the noise integrated out.
+        log_heights: log heights of the sites of each node, added up, shape (n_labeled,).
+        mean: posterior mean of u at the labeled nodes, shape (n_labeled, n_classes).
         z_mean: posterior mean of z, shape (n_classes, n_latent).
         basis: orthonormal columns, shape (n_latent, k), see `span.span`.
+        labeled: B in that basis, shape (n_labeled, k).
         cut: contribution of each coordinate of z to the sites' noise, shape (n_latent,).
         alone, shared: roots of the covariance as above, shapes (n_classes, k, any).
         log_evidence: approximate log P(labels), the log marginal likelihood; exact for one label of two classes.
-        noise_gradient, flip_gradient: its derivatives with respect to `noise` and `log_flip`.
+        flip_gradient: its derivative with respect to `log_flip`.
         n_sweeps: sweeps over all sites, including those of failed attempts.
         converged: whether every site reproduces its tilted moments.
     """
@@ -85,20 +86,42 @@ class StarEP:
     sites: StarSites
     precision: Matrix
     shift: Matrix
+    stars: Stars
+    log_heights: Vector
     mean: Matrix
-    covariance: Stack
-    left_out: FieldMoments
-    log_predictive: Vector
     z_mean: Matrix
     basis: Matrix
+    labeled: Matrix
     cut: Vector
     alone: Stack
     shared: Stack
     log_evidence: float
-    noise_gradient: float
     flip_gradient: float
     n_sweeps: int
     converged: bool
+
+    # Computed when first used: the search for hyper-parameters needs no leave-one-out moments.
+
+    @cached_property
+    def covariance(self) -> Stack:
+        """Posterior covariance of u at the labeled nodes, shape (n_labeled, n_classes, n_classes)."""
+        with blas_threads(self.labeled.size * self.labeled.shape[1]):
+            return _covariance(self.labeled, self.alone, self.shared)
+
+    @cached_property
+    def _cavity(self) -> tuple[FieldMoments, Vector]:
+        with blas_threads(0):  # many small systems
+            return _cavity(self.stars, self.shift.T, self.sites.noise, self.mean, self.covariance)
+
+    @property
+    def left_out(self) -> FieldMoments:
+        """Moments of u at each labeled node given all labels but its own, `variance` as large as possible."""
+        return self._cavity[0]
+
+    @property
+    def log_predictive(self) -> Vector:
+        """Leave-one-out ``log P(label of n | all other labels)``, shape (n_labeled,)."""
+        return self.log_heights + self._cavity[1] / 2
 
     def gradient(self) -> EvidenceGradient:
         """Exact derivatives of the log evidence, which is stationary in the sites at the fixed point.
@@ -106,16 +129,22 @@ class StarEP:
         With ``C = sum_j v_j q_j q_j^T + noise I`` the covariance of each field,
 
             d log Z / dC = sum_k (b_k b_k^T - R_kk) / 2,    d log Z / d log v_j = sum_k (E z_kj^2 - 1) / 2.
+
+        At a node with the term exp(-u^T T u / 2 + f^T u) and u ~ N(m, V), b = f - T m and R = T - T V T.
         """
-        sites, basis = self.sites, self.basis
+        sites, basis, T = self.sites, self.basis, terms_of(self.stars)
+        b = self.stars.force.T - _times(T, self.mean)
+        with blas_threads(0):  # many small products
+            reduction = np.sum((self.covariance @ T) * T)
+        noise_gradient = float(np.sum(b * b) - np.einsum("nkk->", T) + reduction) / 2
         with blas_threads(basis.size * basis.shape[1]):
             change = sum(np.tensordot(x, x, ((0, 2), (0, 2))) for x in (self.alone, self.shared))
             change -= sites.n_classes * np.eye(basis.shape[1])
             twice = np.square(self.z_mean).sum(axis=0) + np.einsum("ij,ij->i", basis @ change, basis)
         return EvidenceGradient(
-            log_variances=twice / 2 + self.noise_gradient * self.cut,
+            log_variances=twice / 2 + noise_gradient * self.cut,
             tail=0.0,
-            gamma=sites.noise_slope * self.noise_gradient + sites.flip_slope * self.flip_gradient,
+            gamma=sites.noise_slope * noise_gradient + sites.flip_slope * self.flip_gradient,
             log_flip=self.flip_gradient,
         )
 
@@ -261,24 +290,21 @@ def _result(problem: StarProblem, basis: Matrix, cut: Vector, fit: Settled) -> S
     b = np.where(own, slope.sum(axis=0), -slope)
     z_mean = b @ reduced  # S B^T shift = B^T (shift - T mean)
     alone, shared = _roots(problem, gaps)
-    mean, covariance = reduced @ z_mean.T, _covariance(reduced, alone, shared)
-    left_out = _left_out(stars, shift, sites.noise, mean, covariance)
     log_heights, flip_gradient = _heights(sites, posterior.moments, precision, shift)
     return StarEP(
         sites=sites,
         precision=precision.T,
         shift=shift.T,
-        mean=mean,
-        covariance=covariance,
-        left_out=_split(left_out.mean, left_out.covariance),
-        log_predictive=log_heights + left_out.log_mass / 2,
+        stars=stars,
+        log_heights=log_heights,
+        mean=reduced @ z_mean.T,
         z_mean=z_mean @ basis.T,
         basis=basis,
+        labeled=reduced,
         cut=cut,
         alone=alone,
         shared=shared,
         log_evidence=float(log_heights.sum() + (np.sum(shift * d_mean) - posterior.log_det) / 2),
-        noise_gradient=float(np.sum(b * b) - left_out.trace) / 2,
         flip_gradient=flip_gradient,
         n_sweeps=fit.n_sweeps,
         converged=fit.converged,
@@ -294,19 +320,14 @@ def _heights(sites: StarSites, moments: Moments, precision: Matrix, shift: Matri
     return np.where(own, 0, log_heights).sum(axis=0) - log_total, flip_gradient - sites.labels.size * total_slope
 
 
-class _LeftOut(NamedTuple):
-    """The cavity of every labeled node: its K fields without the sites of its own label."""
+def _cavity(
+    stars: Stars, shift: Matrix, noise: float, mean: Matrix, covariance: Stack
+) -> tuple[FieldMoments, Vector]:
+    """The moments of each labeled node's cavity, and twice the log mass of its sites, without heights, under it.
 
-    mean: Matrix  # (n_labeled, n_classes)
-    covariance: Stack  # (n_labeled, n_classes, n_classes)
-    log_mass: Vector  # twice the log integral of the node's sites, without their heights, under the cavity
-    trace: float  # of R, the precision of the labels, over all nodes
+    Its own term exp(-u^T T u / 2 + f^T u) is removed from its N(m, V). With A = I - V T,
 
-
-def _left_out(stars: Stars, shift: Matrix, noise: float, mean: Matrix, covariance: Stack) -> _LeftOut:
-    """Remove each node's own term exp(-u^T T u / 2 + f^T u) from its N(m, V). With A = I - V T,
-
-        V_- = A^-1 V,    m_- = A^-1 (m - V f),    trace = sum_n tr T A.
+        V_- = A^-1 V,    m_- = A^-1 (m - V f).
 
     The product of the node's sites, with precisions tau_k and shifts nu_k, is this term times the constants from
     integrating out the noise:
@@ -316,14 +337,14 @@ def _left_out(stars: Stars, shift: Matrix, noise: float, mean: Matrix, covarianc
 
     where rho, offset, variance and the logarithms are those of `Stars`.
     """
-    T, f = stars.term.transpose(2, 0, 1), stars.force.T
+    T, f = terms_of(stars), stars.force.T
     A = np.eye(mean.shape[1]) - covariance @ T
     cavity: Any = np.linalg.solve(A, np.dstack([covariance, mean - _times(covariance, f)]))
     cavity_mean = cavity[..., -1]
     log_mass = np.linalg.slogdet(A)[1] - np.sum(mean * _times(T, cavity_mean) - f * (mean + cavity_mean), axis=1)
     log_mass += np.sum((noise * shift + stars.offset) * stars.shift, axis=0)
     log_mass -= stars.log_det + stars.log_grown
-    return _LeftOut(cavity_mean, cavity[..., :-1], log_mass, float(np.sum(T * A.swapaxes(1, 2))))
+    return _split(cavity_mean, cavity[..., :-1]), log_mass
 
 
 def _times(matrices: Stack, vectors: Matrix) -> Matrix:

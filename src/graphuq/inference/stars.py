@@ -126,7 +126,7 @@ def levels_of(reduced: Matrix, sites: StarSites) -> Levels:
 class Stars(NamedTuple):
     """The sites of d_nk = a_n - g_nk with the noise integrated out; shape (n_classes, n_labeled).
 
-    `weight` and `shift` are the sites of the gaps a_n - u_nk, without the noise of g_nk; `term` and `force`
+    `weight` and `shift` are the sites of the gaps a_n - u_nk, without the noise of g_nk; `terms_of` and `force`
     combine those of a node into one Gaussian term in its u, with a_n ~ N(u_nc, noise) integrated out too.
     """
 
@@ -135,7 +135,6 @@ class Stars(NamedTuple):
     weight: Matrix  # rho tau
     shift: Matrix  # rho nu
     log_det: Vector  # of I + noise diag(tau)
-    term: Stack  # precision of u, (n_classes, n_classes, n_labeled)
     force: Matrix  # shift of u
     share: Matrix  # given u, a has mean share . u + offset
     offset: Vector
@@ -155,22 +154,27 @@ def _stars_of(sites: StarSites, site: Vector) -> Stars | None:
     if not (grown > 1e-9).all():
         return None
     share, offset = np.where(own, 1, noise * weight) / grown, noise * total_shift / grown
-    term = -np.where(own[:, None], share[:, None] * weight, weight[:, None] * share)
-    k = np.arange(len(own))
-    term[k, k] = np.where(own, share * total_weight, weight * (1 - share))
     return Stars(
         own=own,
         rho=rho,
         weight=weight,
         shift=shift,
         log_det=np.log(scale).sum(axis=0),
-        term=term,
         force=np.where(own, share * total_shift, weight * offset - shift),
         share=share,
         offset=offset,
         variance=noise / grown,
         log_grown=np.log(grown),
     )
+
+
+def terms_of(stars: Stars) -> Stack:
+    """Precision of u from the sites of each node, shape (n_labeled, n_classes, n_classes)."""
+    own, weight, share = stars.own.T, stars.weight.T, stars.share.T
+    terms = -np.where(own[:, :, None], share[:, :, None] * weight[:, None], weight[:, :, None] * share[:, None])
+    k = np.arange(own.shape[1])
+    terms[:, k, k] = np.where(own, share * weight.sum(axis=1, keepdims=True), weight * (1 - share))
+    return np.asarray(terms)
 
 
 class Gaps(NamedTuple):
@@ -276,8 +280,9 @@ def _by_modes(reduced: Matrix, stars: Stars) -> Gaps:
     """Compute the gaps from the joint precision of all z_k: faster with many labels on few modes."""
     (n_labeled, k), n_classes = reduced.shape, len(stars.own)
     precision = np.zeros((n_classes, k, n_classes, k))
+    terms = terms_of(stars)
     for c in range(n_classes):
-        weighted = stars.term[c, c:].T[:, :, None] * reduced[:, None]
+        weighted = terms[:, c, c:, None] * reduced[:, None]
         precision[c, :, c:] = (reduced.T @ weighted.reshape(n_labeled, -1)).reshape(k, -1, k)  # upper triangle
     spread = inverse_root(precision.reshape(n_classes * k, -1))
     u = (spread @ ((stars.force @ reduced).ravel() @ spread)).reshape(n_classes, k) @ reduced.T
