@@ -76,11 +76,10 @@ def axes_of(problem: Problem, peak: Point) -> Array:
     """
     free = np.flatnonzero(problem.family.free)
     deviation = problem.family.deviation[free]
-    columns = []
-    for step in CURVATURE_STEP * np.eye(len(BOUNDS))[free]:
-        sides = [problem.at(peak.theta + s, peak.fit) for s in (-step, step)]
-        columns.append((problem.gradient(sides[0]) - problem.gradient(sides[1]))[free] / (2 * CURVATURE_STEP))
-    curvature = np.array(columns).reshape(free.size, free.size) * np.outer(deviation, deviation)
+    steps = CURVATURE_STEP * np.eye(len(BOUNDS))[free]
+    sides = problem.at_each([*(peak.theta - steps), *(peak.theta + steps)], peak.fit)
+    before, after = np.array([problem.gradient(side)[free] for side in sides]).reshape(2, free.size, free.size)
+    curvature = (before - after) / (2 * CURVATURE_STEP) * np.outer(deviation, deviation)
     values, rotation = np.linalg.eigh((curvature + curvature.T) / 2)
     axes = np.zeros((len(BOUNDS), free.size))
     axes[free] = deviation[:, None] * rotation / np.sqrt(np.clip(values, 1.0, NARROWEST**2))
@@ -89,14 +88,12 @@ def axes_of(problem: Problem, peak: Point) -> Array:
 
 def around(problem: Problem, peak: Point, axes: Array) -> tuple[list[Point], Array]:
     """Quadrature points around a peak and the logs of their terms in the integral of evidence times hyperprior."""
-    points, log_weights = [], []
-    for x, weight in zip(*axial(axes.shape[1]), strict=True):
-        theta = np.clip(peak.theta + axes @ x, problem.family.lower - 1, problem.family.upper + 1)
-        theta = np.where(problem.family.free, theta, peak.theta)
-        point = problem.at(theta, peak.fit, FINAL_TOLERANCE) if x.any() else peak
-        points.append(point)
-        log_weights.append(np.log(weight) + _log_volume(axes) + point.log_posterior + x @ x / 2)
-    return points, np.array(log_weights)
+    x, weights = axial(axes.shape[1])
+    thetas = np.clip(peak.theta + x @ axes.T, problem.family.lower - 1, problem.family.upper + 1)
+    thetas = np.where(problem.family.free, thetas, peak.theta)
+    points = [peak, *problem.at_each(thetas[1:], peak.fit, FINAL_TOLERANCE)]
+    heights = np.array([point.log_posterior for point in points]) + np.square(x).sum(axis=1) / 2
+    return points, np.log(weights) + _log_volume(axes) + heights
 
 
 def alone(peak: Point, axes: Array) -> tuple[list[Point], Array]:

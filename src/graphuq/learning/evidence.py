@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphuq._expect import expect, expect_in_graph, expect_numbers
+from graphuq._threads import MANY_MULTIPLICATIONS, in_threads
 from graphuq.inference.star_ep import Fit
 from graphuq.inference.whiten import OnModes
 from graphuq.large.side_by_side import beside, first_one
@@ -31,6 +34,8 @@ NEGLIGIBLE = 1e-7
 # Directions of z that together have this fraction of the noise variance at the labels are treated as noise, which
 # leaves a third of them.
 AS_NOISE = 1e-2
+# Points run in threads if a sweep has more multiplications than this, and fewer than where BLAS itself has threads.
+THREADED = 1e6
 # Penalty on the log evidence, in nats, if expectation propagation did not converge.
 UNTRUSTED = 1e3
 
@@ -84,6 +89,13 @@ class Problem:
         if not fit.converged:  # the evidence is unreliable: keep the search away from this point
             log_posterior -= UNTRUSTED
         return Point(theta, hyperparameters, variances, model, fit, log_posterior)
+
+    def at_each(self, thetas: Iterable[Array], start: Fit, tolerance: float = CLIMBING_TOLERANCE) -> list[Point]:
+        """The posteriors given several theta, in threads if they take long enough, but not much memory each."""
+        at = partial(self.at, start=start, tolerance=tolerance)
+        n_labeled, n_columns = self.rows.shape
+        work = n_labeled * min(n_labeled, n_columns) ** 2 * offer(self.model, "n_fields")
+        return list((in_threads if THREADED < work <= MANY_MULTIPLICATIONS else map)(at, thetas))
 
     def with_few_labels(self, most: int) -> Problem:
         """The problem with `most` random labels, plus one of each class; unchanged if it has no more labels."""
