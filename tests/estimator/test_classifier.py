@@ -1048,6 +1048,15 @@ def test_a_prior_without_a_graph_piece_has_none_of_its_numbers():
     assert not {"graph", "tau", "alpha"} & set(classifier.hyperparameters_ | classifier.hyperparameter_spread_)
 
 
+def test_a_graph_without_weight_is_warned_of():
+    """Landmarks so narrow that no row is like another."""
+    rows = 1000 * np.random.default_rng(0).normal(size=(60, 3)) + np.where(np.arange(60) < 30, 3000, 0)[:, None]
+    y = np.where(np.arange(60) % 30 < 3, np.arange(60) // 30, -1)
+    with pytest.warns(UserWarning, match="The graph has no weight in the learned prior: the answers are a function"):
+        classifier = GraphClassifier(graph="nystrom", width=1.0).fit(rows, y)
+    assert "graph" not in classifier.hyperparameters_
+
+
 def test_the_noise_that_was_given_is_told_in_the_units_of_its_giver():
     """The learned prior is in units of the noise: all of u, times 0.2, is told."""
     classifier = GraphClassifier(gamma=0.2, n_neighbors=20).fit(X, Y)
@@ -1202,6 +1211,7 @@ def test_counts_of_words_need_no_dense_copy(graph):
     np.testing.assert_array_equal(fitted.predict(csr_matrix(new)), topic[:20])
 
 
+@pytest.mark.filterwarnings("ignore:The graph has no weight")
 def test_units_that_differ_are_spoken_of_where_distances_count():
     rng = np.random.default_rng(0)
     X, y = (
@@ -1215,6 +1225,7 @@ def test_units_that_differ_are_spoken_of_where_distances_count():
     assert "by a factor of 1e+20" in unlike_columns(np.array([[0, 0], [1, 1e20]]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "The graph has no weight")  # labels at random
         GraphClassifier().fit(StandardScaler().fit_transform(X), y)
         asked = GraphClassifier(scale="robust").fit(X, y)
         other = GraphClassifier(scale="none").fit(X, y)

@@ -127,6 +127,11 @@ def learn(
         log_evidence=best.fit.log_evidence,
     )
     _warn(best_problem, best, spectrum, learned.converged)
+    if not any(each.point.hyperparameters.graph for each in points):
+        warn(
+            "The graph has no weight in the learned prior: the answers are a function of the features alone. If similar "
+            "rows should share a class, look at what makes rows similar: the columns, their units, the kind of graph.",
+        )
     return learned
 
 
