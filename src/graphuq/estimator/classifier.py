@@ -248,7 +248,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return queries.next_queries(self.posterior_, n, strategy=strategy, candidates=candidates, **state)
 
     def expected_gain(self, n: int = 1) -> queries.ExpectedGain:
-        """Expected share of misclassified rows now and after n more labels, with advice on stopping."""
+        """Expected share of misclassified rows now and after n more labels, with advice on stopping.
+
+        For a learned prior: the paper's expect far too many errors, see `queries.expected_gain`.
+        """
         check_is_fitted(self)
         return queries.expected_gain(
             self.posterior_, n, probability=self.label_distributions_, seed=self._seen.seed

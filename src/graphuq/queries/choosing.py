@@ -154,7 +154,12 @@ class ExpectedGain:
 def expected_gain(
     posterior: Posterior, n: int = 1, *, probability: Array | None = None, seed: int = 0
 ) -> ExpectedGain:
-    """The expected errors after up to n more labels, at most 100, of rows chosen by `next_queries`."""
+    """The expected errors after up to n more labels, at most 100, of rows chosen by `next_queries`.
+
+    They are expected by the posterior, so they are as good as its prior. Those of the paper are underconfident: with
+    15 labels of each class of the breast cancer data, `prior.approximate` expects 135 errors where there are 30, and
+    a learned prior 21 where there are 26.
+    """
     expect_posterior(posterior)
     expect_seed(seed)
     n_labels = expect_whole(n, "n", most=N_WEIGHED)
