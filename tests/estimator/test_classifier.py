@@ -1052,7 +1052,9 @@ def test_a_graph_without_weight_is_warned_of():
     """Landmarks so narrow that no row is like another."""
     rows = 1000 * np.random.default_rng(0).normal(size=(60, 3)) + np.where(np.arange(60) < 30, 3000, 0)[:, None]
     y = np.where(np.arange(60) % 30 < 3, np.arange(60) // 30, -1)
-    with pytest.warns(UserWarning, match="The graph has no weight in the learned prior: the answers are a function"):
+    with pytest.warns(
+        UserWarning, match="The graph has no weight in the learned prior: the answers are a function"
+    ):
         classifier = GraphClassifier(graph="nystrom", width=1.0).fit(rows, y)
     assert "graph" not in classifier.hyperparameters_
 

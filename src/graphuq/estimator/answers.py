@@ -17,13 +17,14 @@ from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_consistent_length
 
 from graphuq import _accelerator, uncertainty
-from graphuq._expect import RowError, expect_flag, expect_path
+from graphuq._expect import RowError, expect_flag, expect_numbers, expect_path
 from graphuq._progress import stages_told
-from graphuq.classes import Labels
+from graphuq.classes import Labels, read_labels
 from graphuq.estimator.ledger import FORM, LEDGER, Ledger
-from graphuq.estimator.rows import read_features
+from graphuq.estimator.rows import average_equal, read_features, weights_of
 from graphuq.estimator.settings import shows_bars
 from graphuq.files import made_folder, whole_file
 from graphuq.large.passes import check_finite, each_block
@@ -31,6 +32,7 @@ from graphuq.learning.evidence import learned_basis
 from graphuq.memory import check_disk, check_room
 from graphuq.posterior.base import Classes
 from graphuq.posterior.gaussian import GaussianPosterior
+from graphuq.posterior.kept import Kept, refreshed
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import NewRows
 from graphuq.tall import Array, Tall, in_parts, is_store, needed, some_rows, spread, tall
@@ -39,6 +41,32 @@ if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
 
 TOLD_ROWS = 20  # labeled rows whose latent fields identify a posterior in the ledger
+
+
+def of_fit(classifier: GraphClassifier) -> tuple[Array, Array, tuple[Kept, ...]]:
+    """Class probabilities of all rows of `fit`, their errors, and what an update for new labels can start from."""
+    seen = classifier._seen
+    if seen.store is not None:
+        return *in_memory(classifier), ()
+    probability, error, kept = refreshed(classifier.posterior_, classifier._kept)
+    if seen.has_features:
+        probability, error = (average_equal(each, seen.fingerprints) for each in (probability, error))
+    return probability, error, kept
+
+
+def accuracy(classifier: GraphClassifier, X: Any, y: Any, sample_weight: Any) -> float:
+    """Weighted share of right answers among the rows of X whose class is given."""
+    check_consistent_length(weights_of(classifier, X), y, sample_weight)
+    truth = read_labels(y, classes=classifier.classes_, others=True)
+    if not truth.nodes.size:
+        raise ValueError("No row of y has a class to compare with.")
+    right = uncertainty.most_probable(classifier.predict_proba(X))[truth.nodes] == truth.y
+    weights = None
+    if sample_weight is not None:
+        weights = np.ravel(expect_numbers(sample_weight, "sample_weight"))[truth.nodes]
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+            raise ValueError("sample_weight must be finite numbers, 0 or above and not all 0.")
+    return float(np.average(right, weights=weights))
 
 
 def in_memory(classifier: GraphClassifier) -> tuple[Array, Array]:

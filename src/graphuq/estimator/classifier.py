@@ -13,17 +13,16 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from graphuq import graph as graphs
 from graphuq import queries, uncertainty
-from graphuq._expect import expect_numbers
 from graphuq._progress import stages_told
 from graphuq.classes import Labels, read_labels, relabel
 from graphuq.estimator import answers
 from graphuq.estimator.beliefs import drawn, infer, model_of, with_labels, with_shares
-from graphuq.estimator.rows import average_equal, read_features, warn_of_contradictions, weights_of
+from graphuq.estimator.rows import read_features, warn_of_contradictions, weights_of
 from graphuq.estimator.seen import Seen, read_rows, remember
 from graphuq.estimator.settings import check_settings, known_shares, refuse_unused
 from graphuq.estimator.wrappers import refuse_wrappers
 from graphuq.posterior import Draws
-from graphuq.posterior.kept import Kept, refreshed
+from graphuq.posterior.kept import Kept
 from graphuq.posterior.left_out import SelfCheck, SuspiciousLabels, self_check, suspicious_labels
 from graphuq.posterior.mixture import AnyPosterior
 from graphuq.prior import NewRows
@@ -44,10 +43,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     unknown (for text also ""). No class can be called -1.
 
     `fit` raises an error if a parameter is set that the other choices leave unused, such as `tau` without
-    prior="matern".
-
-    Labels cannot be weighted: `fit` takes no `sample_weight`. To cross-validate, use `LabeledKFold` and
-    `LabeledScorer`.
+    prior="matern". Labels cannot be weighted: `fit` takes no `sample_weight`. To cross-validate, use `LabeledKFold`
+    and `LabeledScorer`.
 
     Args:
         graph: similarity measure: "knn" (nearest neighbors, for any number of rows), "self_tuning" or "gaussian"
@@ -101,16 +98,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     Attributes:
         classes_: the classes, in order.
         transduction_: predicted class of every row of `fit`.
-        label_distributions_: class probabilities at these rows, shape (n_rows, n_classes), columns as in
-            `classes_`.
+        label_distributions_: class probabilities at these rows, shape (n_rows, n_classes); columns: `classes_`.
         label_errors_: Monte Carlo standard errors of these probabilities.
         posterior_: the `Posterior`: `Draws`, a `GaussianPosterior` or a `Mixture`.
         hyperparameters_: gamma, tau, alpha, graph, linear, bent, constant, mistakes, epsilon, where they apply.
             gamma is the value given or, for a learned prior, 1, the unit of graph, linear and bent.
         hyperparameter_spread_: multiplicative uncertainty (posterior standard deviation of the log, exponentiated)
             of each learned hyper-parameter.
-        graph_, spectrum_: the similarity graph and its eigenpairs; for a large graph, only those that carry
-            weight.
+        graph_, spectrum_: the similarity graph and its eigenpairs; of a large graph, only those with weight.
         stages_, peak_gigabytes_: seconds taken by each stage of `fit`, and peak memory of this process.
         labels_: the labeled rows and their classes.
         n_iter_: steps per chain, or sweeps of expectation propagation.
@@ -240,22 +235,15 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     ) -> NDArray[np.int64]:
         """The unlabeled rows of `fit` most worth labeling, best first; see `queries.next_queries`."""
         check_is_fitted(self)
-        state: dict[str, Any] = {
-            "probability": self.label_distributions_,
-            "spectrum": self.spectrum_,
-            "seed": self._seen.seed,
-        }
-        return queries.next_queries(self.posterior_, n, strategy=strategy, candidates=candidates, **state)
+        state: dict[str, Any] = {"probability": self.label_distributions_, "seed": self._seen.seed}
+        chosen: dict[str, Any] = {"strategy": strategy, "candidates": candidates, "spectrum": self.spectrum_}
+        return queries.next_queries(self.posterior_, n, **chosen, **state)
 
     def expected_gain(self, n: int = 1) -> queries.ExpectedGain:
-        """Expected share of misclassified rows now and after n more labels, with advice on stopping.
-
-        For a learned prior: the paper's expect far too many errors, see `queries.expected_gain`.
-        """
+        """Expected share of wrong rows now and after n labels, with advice; far too high for the paper's priors."""
         check_is_fitted(self)
-        return queries.expected_gain(
-            self.posterior_, n, probability=self.label_distributions_, seed=self._seen.seed
-        )
+        state: dict[str, Any] = {"probability": self.label_distributions_, "seed": self._seen.seed}
+        return queries.expected_gain(self.posterior_, n, **state)
 
     def relearn(self) -> GraphClassifier:
         """Relearn the hyper-parameters from all current labels, keeping the graph and its spectrum.
@@ -334,13 +322,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def label_distributions_(self) -> Array:
         """Class probabilities at every row of `fit`, shape (n_rows, n_classes); read-only."""
         check_is_fitted(self)
-        if self._distributions is None and self._seen.store is not None:
-            self._distributions, self._errors = answers.in_memory(self)
-        elif self._distributions is None:
-            self._distributions, self._errors, self._kept = refreshed(self.posterior_, self._kept)
-            if self._seen.has_features:
-                self._distributions = average_equal(self._distributions, self._seen.fingerprints)
-                self._errors = average_equal(self._errors, self._seen.fingerprints)
+        if self._distributions is None:
+            self._distributions, self._errors, self._kept = answers.of_fit(self)
         for cached in (self._distributions, self._errors):  # predict reads them; a copy loses the flag
             cached.setflags(write=False)
         return self._distributions
@@ -381,17 +364,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy over the rows whose class is given; rows of a class unseen in `fit` count as errors."""
         check_is_fitted(self)
-        check_consistent_length(weights_of(self, X), y, sample_weight)
-        truth = read_labels(y, classes=self.classes_, others=True)
-        if not truth.nodes.size:
-            raise ValueError("No row of y has a class to compare with.")
-        right = uncertainty.most_probable(self.predict_proba(X))[truth.nodes] == truth.y
-        weights = None
-        if sample_weight is not None:
-            weights = np.ravel(expect_numbers(sample_weight, "sample_weight"))[truth.nodes]
-            if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
-                raise ValueError("sample_weight must be finite numbers, 0 or above and not all 0.")
-        return float(np.average(right, weights=weights))
+        return answers.accuracy(self, X, y, sample_weight)
 
     def locate(self, X: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_], NewRows | None]:
         """Match the rows of X to those of `fit`.
