@@ -217,9 +217,12 @@ def propagate(
 
 def _posterior(gaussian: Callable[[Vector, Vector], Any], site: Vector) -> OfSites | None:
     """The Gaussian that the sites of f = B z define, with its cavities; None if it is improper."""
-    root, log_det, mean, variance = gaussian(*np.split(site, 2))
+    root, log_det, mean, variance, f_root = gaussian(*np.split(site, 2))
     moments = with_cavities(np.asarray(mean), np.asarray(variance), site)
-    return None if moments is None else OfSites(root, float(log_det), moments)
+    if moments is None:
+        return None
+    mean_of = (lambda shift: f_root @ (shift @ f_root)) if isinstance(f_root, np.ndarray) else None
+    return OfSites(root, float(log_det), moments, mean_of)
 
 
 def _gaussian_of(reduced: Matrix) -> Callable[[Vector, Vector], Any]:
@@ -230,11 +233,11 @@ def _gaussian_of(reduced: Matrix) -> Callable[[Vector, Vector], Any]:
 
 
 def _gaussian(xp: Any, inverse_root: Callable[[Any], Any], reduced: Any, precision: Any, shift: Any) -> Any:
-    """A root of the covariance ``(I + B^T T B)^-1`` of z, the log determinant of its inverse, and moments of f."""
+    """A root of the covariance ``(I + B^T T B)^-1`` of z, the log determinant of its inverse, moments and root of f."""
     root = inverse_root(reduced.T @ (precision[:, None] * reduced))
     f_root = reduced @ root
     variance = xp.einsum("ij,ij->i", f_root, f_root)
-    return root, -2 * xp.log(root.diagonal()).sum(), f_root @ (shift @ f_root), variance
+    return root, -2 * xp.log(root.diagonal()).sum(), f_root @ (shift @ f_root), variance, f_root
 
 
 _gaussian_there = _accelerator.compiled(partial(_gaussian, jnp, _accelerator.inverse_root))

@@ -31,6 +31,7 @@ from graphuq.inference.stars import (
     Stars,
     StarSites,
     by_nodes_of,
+    force_of,
     levels_of,
     lone_stars,
     posterior_of,
@@ -133,7 +134,7 @@ class StarEP:
         At a node with the term exp(-u^T T u / 2 + f^T u) and u ~ N(m, V), b = f - T m and R = T - T V T.
         """
         sites, basis, T = self.sites, self.basis, terms_of(self.stars)
-        b = self.stars.force.T - _times(T, self.mean)
+        b = force_of(self.stars, self.stars.shift)[0].T - _times(T, self.mean)
         with blas_threads(0):  # many small products
             reduction = np.sum((self.covariance @ T) * T)
         noise_gradient = float(np.sum(b * b) - np.einsum("nkk->", T) + reduction) / 2
@@ -335,14 +336,15 @@ def _cavity(
         log_mass = log det A - m . T m_- + f . (m + m_-)
                    + sum_k (noise nu_k + offset) rho_k nu_k - log det(I + noise diag(tau)) - log(noise / variance),
 
-    where rho, offset, variance and the logarithms are those of `Stars`.
+    where rho, variance and the logarithms are those of `Stars`, and offset that of `force_of`.
     """
-    T, f = terms_of(stars), stars.force.T
+    T, (force, offset) = terms_of(stars), force_of(stars, stars.shift)
+    f = force.T
     A = np.eye(mean.shape[1]) - covariance @ T
     cavity: Any = np.linalg.solve(A, np.dstack([covariance, mean - _times(covariance, f)]))
     cavity_mean = cavity[..., -1]
     log_mass = np.linalg.slogdet(A)[1] - np.sum(mean * _times(T, cavity_mean) - f * (mean + cavity_mean), axis=1)
-    log_mass += np.sum((noise * shift + stars.offset) * stars.shift, axis=0)
+    log_mass += np.sum((noise * shift + offset) * stars.shift, axis=0)
     log_mass -= stars.log_det + stars.log_grown
     return _split(cavity_mean, cavity[..., :-1]), log_mass
 

@@ -126,8 +126,8 @@ def levels_of(reduced: Matrix, sites: StarSites) -> Levels:
 class Stars(NamedTuple):
     """The sites of d_nk = a_n - g_nk with the noise integrated out; shape (n_classes, n_labeled).
 
-    `weight` and `shift` are the sites of the gaps a_n - u_nk, without the noise of g_nk; `terms_of` and `force`
-    combine those of a node into one Gaussian term in its u, with a_n ~ N(u_nc, noise) integrated out too.
+    `weight` and `shift` are the sites of the gaps a_n - u_nk, without the noise of g_nk; `terms_of` and
+    `force_of` combine those of a node into one Gaussian term in its u, with a_n ~ N(u_nc, noise) integrated out.
     """
 
     own: NDArray[np.bool_]
@@ -135,9 +135,7 @@ class Stars(NamedTuple):
     weight: Matrix  # rho tau
     shift: Matrix  # rho nu
     log_det: Vector  # of I + noise diag(tau)
-    force: Matrix  # shift of u
-    share: Matrix  # given u, a has mean share . u + offset
-    offset: Vector
+    share: Matrix  # given u, a has mean share . u + offset, see `force_of`
     variance: Vector  # of a given u
     log_grown: Vector  # log(noise / variance)
 
@@ -149,20 +147,16 @@ def _stars_of(sites: StarSites, site: Vector) -> Stars | None:
     scale = 1 + noise * tau
     rho = np.where(own, 0, 1 / np.where(scale > 1e-9, scale, np.nan))
     weight, shift = rho * tau, rho * nu
-    total_weight, total_shift = weight.sum(axis=0), shift.sum(axis=0)
-    grown = 1 + noise * total_weight
+    grown = 1 + noise * weight.sum(axis=0)
     if not (grown > 1e-9).all():
         return None
-    share, offset = np.where(own, 1, noise * weight) / grown, noise * total_shift / grown
     return Stars(
         own=own,
         rho=rho,
         weight=weight,
         shift=shift,
         log_det=np.log(scale).sum(axis=0),
-        force=np.where(own, share * total_shift, weight * offset - shift),
-        share=share,
-        offset=offset,
+        share=np.where(own, 1, noise * weight) / grown,
         variance=noise / grown,
         log_grown=np.log(grown),
     )
@@ -177,11 +171,19 @@ def terms_of(stars: Stars) -> Stack:
     return np.asarray(terms)
 
 
+def force_of(stars: Stars, shift: Matrix) -> tuple[Matrix, Vector]:
+    """Shift of u, and offset of a, from shifts of the gaps; shapes (n_classes, n_labeled) and (n_labeled,)."""
+    total = shift.sum(axis=0)
+    offset = stars.variance * total
+    return np.where(stars.own, stars.share * total, stars.weight * offset - shift), offset
+
+
 class Gaps(NamedTuple):
     """The Gaussian of the gaps a_n - u_nk, and roots of its covariance, left on the device that computed them."""
 
     log_det: Any  # of the joint precision
     mean: Any  # (n_classes, n_labeled)
+    mean_of: Callable[[Matrix], Matrix] | None  # the mean given other shifts; None on an accelerator
     variance: Any
     spread: Any  # by nodes: root of the covariance of xi; by modes: of z
     alone: Any  # by nodes: roots of the covariance of zeta_k given xi
@@ -226,27 +228,31 @@ def _by_nodes(backend: _Backend, levels: Any, labels: Any, is_own: Any, weight: 
     P = level.T @ (weight.sum(axis=0)[:, None] * level) - cross - cross.T  # without I, which inverse_root adds
     P += xp.where(labels[:, None] == labels, follow.T @ weighted_follow, 0)
 
-    def given_xi(W: Any, nu: Any, B: Any, is_own: Any) -> Any:
+    def given_xi(W: Any, B: Any, is_own: Any) -> Any:
         R = inverse_root(B.T @ (W[:, None] * B))
         H, D = B @ R, level - follow * is_own
-        HW, p = H.T * W, H.T @ nu
-        return R, H, HW @ D, p, (nu - p @ HW) @ D
+        return R, H, (H.T * W) @ D
 
-    Rs, Hs, Fs, ps, shifts = map_classes(given_xi, weight, shift, levels.factor, is_own)
-    F = xp.concatenate(Fs)
+    Rs, Hs, Fs = map_classes(given_xi, weight, levels.factor, is_own)
+    H, F = xp.stack(Hs), xp.concatenate(Fs)
     root = inverse_root(P - F.T @ F)  # of S^-1
-    m = root @ (sum(shifts) @ root)
-    level_root, level_m = level @ root, level @ m
+    level_root = level @ root
 
-    def gap(H: Any, F: Any, p: Any, own: Any, tie: Any) -> Any:
+    def gap(H: Any, F: Any, own: Any, tie: Any) -> Any:
         F_root = F @ root
         deviation = level_root - tie @ root[own] - H @ F_root
-        mean = level_m - tie @ m[own] - H @ (F @ m - p)
-        return mean, xp.einsum("ij,ij->i", H, H) + xp.einsum("ij,ij->i", deviation, deviation), F_root
+        return xp.einsum("ij,ij->i", H, H) + xp.einsum("ij,ij->i", deviation, deviation), F_root
 
-    mean, variance, F_roots = map_classes(gap, Hs, Fs, ps, levels.own, levels.ties)
+    def mean_of(shift: Any) -> Any:
+        p = (shift[:, None] @ H)[:, 0]
+        pull = shift.sum(axis=0) @ level - xp.einsum("nj,jn->j", follow, shift[labels])
+        m = root @ ((pull - p.ravel() @ F) @ root)
+        zeta = (F @ m).reshape(p.shape) - p
+        return level @ m - (is_own * m) @ follow.T - (H @ zeta[:, :, None])[:, :, 0]
+
+    variance, F_roots = map_classes(gap, Hs, Fs, levels.own, levels.ties)
     log_det = -2 * sum(xp.log(R.diagonal()).sum() for R in [root, *Rs])
-    return Gaps(log_det, xp.stack(mean), xp.stack(variance), spread=root, alone=Rs, moved=F_roots)
+    return Gaps(log_det, mean_of(shift), mean_of, xp.stack(variance), spread=root, alone=Rs, moved=F_roots)
 
 
 def by_nodes_of(levels: Levels, sites: StarSites, *, on_accelerator: bool) -> Callable[[Matrix, Matrix], Gaps]:
@@ -273,7 +279,7 @@ def _by_nodes_there(
         return jax.lax.map(lambda of_class: function(*of_class), stacks, batch_size=batch_size)
 
     backend = _Backend(jnp, _accelerator.inverse_root, map_classes)
-    return _by_nodes(backend, levels, labels, is_own, weight, shift)
+    return _by_nodes(backend, levels, labels, is_own, weight, shift)._replace(mean_of=None)
 
 
 def _by_modes(reduced: Matrix, stars: Stars) -> Gaps:
@@ -285,15 +291,20 @@ def _by_modes(reduced: Matrix, stars: Stars) -> Gaps:
         weighted = terms[:, c, c:, None] * reduced[:, None]
         precision[c, :, c:] = (reduced.T @ weighted.reshape(n_labeled, -1)).reshape(k, -1, k)  # upper triangle
     spread = inverse_root(precision.reshape(n_classes * k, -1))
-    u = (spread @ ((stars.force @ reduced).ravel() @ spread)).reshape(n_classes, k) @ reduced.T
-    mean = (stars.share * u).sum(axis=0) + stars.offset - u
+
+    def mean_of(shift: Matrix) -> Matrix:
+        force, offset = force_of(stars, shift)
+        u = (spread @ ((force @ reduced).ravel() @ spread)).reshape(n_classes, k) @ reduced.T
+        return np.asarray((stars.share * u).sum(axis=0) + offset - u)
+
+    mean = mean_of(stars.shift)
     variance = np.empty_like(mean)
     for nodes in row_blocks(n_labeled, spread.size // k):
         u_root = (reduced[nodes] @ spread.reshape(n_classes, k, -1)).swapaxes(0, 1)
         gap_root = stars.share.T[nodes, None] @ u_root - u_root
         variance[:, nodes] = np.square(gap_root).sum(axis=2).T + stars.variance[nodes]
     log_det = stars.log_grown.sum() - 2 * np.log(spread.diagonal()).sum()
-    return Gaps(log_det, mean, variance, spread, [], [])
+    return Gaps(log_det, mean, mean_of, variance, spread, [], [])
 
 
 def lone_stars(sites: StarSites, mean: Matrix, covariance: Stack) -> tuple[Matrix, Matrix]:
@@ -344,4 +355,11 @@ def posterior_of(problem: StarProblem, site: Vector) -> OfSites | None:
         return None
     cavity_variance = np.where(stars.own.ravel(), 1, moments.cavity_variance)  # a node's own field has no site
     log_det = float(gaps.log_det) + stars.log_det.sum()
-    return OfSites((stars, gaps), log_det, moments._replace(cavity_variance=cavity_variance))
+    mean_of = None if gaps.mean_of is None else partial(_mean_of, gaps.mean_of, stars.rho, sites.noise)
+    return OfSites((stars, gaps), log_det, moments._replace(cavity_variance=cavity_variance), mean_of)
+
+
+def _mean_of(gap_mean_of: Callable[[Matrix], Matrix], rho: Matrix, noise: float, shift: Vector) -> Vector:
+    """The mean of d given other shifts."""
+    gap_shift = rho * shift.reshape(rho.shape)
+    return np.ravel(rho * gap_mean_of(gap_shift) + noise * gap_shift)
