@@ -69,6 +69,17 @@ def test_files_and_classes_are_looked_at_before_any_work(table, monkeypatch, wor
     assert label(table, *words) == (2, f"graphuq: {told}")
 
 
+@pytest.mark.parametrize("words", [(), ("--column", "a", "--column", "b")])
+def test_the_column_of_picture_files_may_name_the_rows(table, words):
+    pictures = ("--pictures", table.parent, "--picture-column", "name")
+    target = table.parent / "b.csv"
+    assert label(table, *pictures, *words, "--export", target)[0] == 0
+    assert target.read_text().splitlines()[1].startswith("r0,ant")
+    # said before the table is read, whose text would else be refused first
+    told = label(table, "--pictures", table.parent, "--id", "a", "--export", table.parent / "c.csv")[1]
+    assert told.startswith("graphuq: --pictures and --picture-column go together")
+
+
 def test_an_address_that_there_is_not(table):
     told = label(table, "--host", "256.1.1.1", "--no-open")[1]
     assert "256.1.1.1 cannot be listened at" in told

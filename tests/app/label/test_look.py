@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from graphuq.app.label.look import MAX_LETTERS, differences, identity, look_at
+from graphuq.app.label.look import MAX_LETTERS, check_pictures, differences, identity, look_at
 from graphuq.app.options import Showing
 from graphuq.app.question import Question, read_data
 
@@ -56,10 +56,15 @@ def test_only_pictures_in_the_folder_are_served(table):
 
 
 def test_pictures_need_a_folder_and_a_column(table):
-    with pytest.raises(ValueError, match="go together"):
-        looked(table, picture_column="file")
-    with pytest.raises(ValueError, match="no folder"):
-        looked(table, pictures=table.parent / "none", picture_column="file")
+    question = Question(table=table, label="kind")
+    for options, told in (
+        ({"picture_column": "file"}, "go together"),
+        ({"pictures": table.parent}, "go together"),
+        ({"pictures": table.parent / "none", "picture_column": "file"}, "no folder"),
+        ({"pictures": table.parent, "picture_column": "kind"}, "as --label and again as --picture-column"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            check_pictures(question, Showing(**options))
 
 
 def test_what_changed_is_told(tmp_path):

@@ -77,13 +77,22 @@ class Look:
         return path, KINDS[path.suffix.lower()]
 
 
-def look_at(data: Data, question: Question, showing: Showing) -> Look:
-    """Choose what is displayed: the requested columns, or all but names and labels; and pictures from a folder."""
-    table, show, pictures, picture_column = data.table, showing.show, showing.pictures, showing.picture_column
+def check_pictures(question: Question, showing: Showing) -> None:
+    """Refuse a folder of pictures without a column of file names, or the reverse, before the table is read."""
+    pictures, picture_column = showing.pictures, showing.picture_column
     if (pictures is None) != (picture_column is None):
         raise ValueError("--pictures and --picture-column go together: a folder, and the column with file names.")
     if pictures is not None and not pictures.is_dir():
         raise ValueError(f"There is no folder {pictures} with pictures.")
+    if picture_column == question.label:
+        raise ValueError(
+            f"Column {picture_column!r} is given as --label and again as --picture-column: use it once."
+        )
+
+
+def look_at(data: Data, question: Question, showing: Showing) -> Look:
+    """Choose what is displayed: the requested columns, or all but names and labels; and pictures from a folder."""
+    table, show, pictures, picture_column = data.table, showing.show, showing.pictures, showing.picture_column
     for name in show:
         table.column(name)
     hidden = () if show else (question.label, question.row_id, picture_column)

@@ -17,7 +17,7 @@ from typing import Any
 from graphuq.app import folder
 from graphuq.app.fitting import write_results
 from graphuq.app.label import adviser
-from graphuq.app.label.look import differences, identity, look_at
+from graphuq.app.label.look import check_pictures, differences, identity, look_at
 from graphuq.app.label.session import Session, checked_name
 from graphuq.app.label.store import Refused, Store, open_store
 from graphuq.app.options import Showing
@@ -54,14 +54,16 @@ def opened(
     """
     began = time.perf_counter()
     classes = [checked_name(name) for name in classes]
+    check_pictures(question, showing)
     path = answers_file(out)
     if out.exists() and not path.exists() and not force:
         raise ValueError(f"{out} exists already: choose another folder, or replace it with --force.")
     if not path.parent.is_dir():
         raise ValueError(f"There is no folder {path.parent} to keep the answers in.")
     tell(f"Reading {question.table.name}")
-    if showing.picture_column is not None and showing.picture_column not in question.drop:
-        question = replace(question, drop=[*question.drop, showing.picture_column])
+    file_names = showing.picture_column
+    if file_names is not None and not question.columns and file_names not in (question.row_id, *question.drop):
+        question = replace(question, drop=[*question.drop, file_names])
     data = read_data(question, any_labels=True)
     for note in data.notes:
         tell(note)
