@@ -219,6 +219,14 @@ def test_text_of_a_table_is_never_run_and_keys_do_all(tab, serve, tmp_path):
         f"document.getElementById('counts').textContent.startsWith('2 labels') && {NAME} !== {before!r} && {QUIET}"
     )
     page.until("document.getElementById('busy').hidden")
+    page.press("n")
+    page.type("mistyped")
+    page.press("Enter")
+    page.until(f"document.getElementById('counts').textContent.startsWith('3 labels') && {QUIET}")
+    assert "mistyped" in page.ask("document.getElementById('classes').textContent")
+    page.press("u")
+    page.until(f"document.getElementById('counts').textContent.startsWith('2 labels') && {QUIET}")
+    assert "mistyped" not in page.ask("document.body.innerText")
     for key, told in (("s", "1 skipped"), ("?", "1 not sure")):
         page.until(QUIET)
         page.press(key)

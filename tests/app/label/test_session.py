@@ -98,6 +98,31 @@ def test_a_class_that_comes_and_goes(make):
         session.do("other", "me", "remove", name="ant")
 
 
+def test_undo_removes_a_class_that_the_page_added_and_no_row_has(make):
+    session = make(GIVEN)
+    session.do("shell", "shell", "add", name="dog")  # as --class does
+    for name, rows in (("catt", (5,)), ("elk", (6, 7)), ("dog", (8,))):
+        if name != "dog":
+            session.do(f"add {name}", "me", "add", name=name)
+        for row in rows:
+            say(session, row, name)
+    say(session, 9, "elk", tab="you")
+    undo = [f"undo {k}" for k in range(4)]
+    session.do(undo[0], "me", "undo")
+    assert session.classes() == [*NAMES, "dog", "catt", "elk"]  # dog was not added by this page
+    session.do(undo[1], "me", "undo")
+    session.do(undo[2], "me", "undo")
+    assert "elk" in session.classes()  # another page chose it
+    session.do(undo[3], "me", "undo")
+    assert session.classes() == [*NAMES, "dog", "elk"]
+    session.do("add again", "me", "add", name="catt")
+    session.do(undo[3], "me", "undo")  # sent again: counts once
+    assert "catt" in session.classes()
+    session = make(GIVEN)
+    assert session.classes() == [*NAMES, "dog", "elk", "catt"]
+    assert session.labels() == {**GIVEN, 9: "elk"}
+
+
 def test_a_class_removed_while_it_is_answered(make):
     session = make(GIVEN)
     session.do("add", "me", "add", name="dog")

@@ -292,6 +292,7 @@
     at("known").replaceChildren(...state.classes.map((each) => element("option", { value: each.name })));
     const removable = state.classes.map((each, k) => [each, k]).filter(([each]) => each.removable);
     at("removal").hidden = !removable.length;
+    at("removal").open = removable.some(([each]) => !each.labels);
     at("removable").replaceChildren(...removable.map(([each, k]) => {
       const line = element("li"), button = element("button", { type: "button" }, line);
       oneClass(k, button);

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from graphuq import uncertainty
 from graphuq.app.label.adviser import Adviser, Situation
 from graphuq.app.label.look import Look
-from graphuq.app.label.store import ABOUT_ROWS, Refused, Store
+from graphuq.app.label.store import ABOUT_ROWS, Event, Refused, Store
 from graphuq.app.report.content import MAX_POINTS
 from graphuq.app.report.plots import packed, sureness
 from graphuq.app.shell import JOINERS, printable
@@ -74,7 +74,10 @@ class Session:
     def do(
         self, key: str, tab: str, kind: str, row: int | None = None, name: str = "", *, again: bool = False
     ) -> None:
-        """Record an action of a page (`Store.do`), unless it conflicts with the table."""
+        """Record an action of a page (`Store.do`), unless it conflicts with the table.
+
+        An undo also removes the class of the answer if the same page had added it and no row has it any more.
+        """
         with self.store.lock:  # else another tab could remove the class in between
             if kind in ABOUT_ROWS:
                 self._check_row(row)
@@ -96,7 +99,9 @@ class Session:
                     raise Refused(f"There are {MAX_CLASSES} classes, the most that can be told apart here.")
             if kind == "remove" and name in self.table_labels.values():
                 raise Refused(f"{name!r} is a class of the table: change its labels one by one, or the table.")
-            self.store.do(key, tab, kind, row, name or None, again=again)
+            event = self.store.do(key, tab, kind, row, name or None, again=again)
+            if kind == "undo":
+                self._remove_unused(event)
         if kind != "add":
             self.adviser.tell()
 
@@ -167,6 +172,12 @@ class Session:
     def _check_row(self, row: int | None) -> None:
         if row is None or not 0 <= row < len(self._X):
             raise Refused(f"There is no row {row}.")
+
+    def _remove_unused(self, undo: Event) -> None:
+        name, store = undo.name, self.store
+        added = any((each.tab, each.kind, each.name) == (undo.tab, "add", name) for each in store.events())
+        if added and name in store.tally.added and name not in self.labels().values():
+            store.do(f"{undo.key} class", undo.tab, "remove", name=name)
 
     def _candidates(self, ahead: tuple[int, ...]) -> Iterator[int]:
         """Rows to ask about: the best, then the most uncertain on the map, then all others, skipped ones last."""
