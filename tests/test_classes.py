@@ -112,7 +112,9 @@ def test_amounts_are_no_classes():
     with pytest.raises(TypeError, match="text or whole numbers, got complex numbers"):
         read_labels(np.array([1j, 2j]))
     with pytest.raises(TypeError, match="text or whole numbers, one a row, got object"):
-        read_labels(np.array([{1}, {2}]))
+        read_labels(np.array([object(), object()]))
+    with pytest.raises(TypeError, match="one class a row, got several"):
+        read_labels(np.array([{1}, {2, 3}]))
 
 
 def test_zeros_that_may_stand_for_unlabeled_are_no_secret():

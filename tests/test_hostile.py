@@ -438,7 +438,11 @@ PYTHON = [
         "n_bins must be a whole number between 1 and 1000000",
     ),
     ("calibration.temperature(HALF, [0, 1, 1], median='a')", f"median {NUMBER} 'a'"),
-    ("calibration.accuracy(HALF, ['a', 'b', 'b'])", "truth must be real numbers, got <U1"),
+    (
+        "calibration.accuracy(HALF, ['a', 'b', 'b'])",
+        "truth must be a column number, 0 to 1, got <U1. np.searchsorted(",
+    ),
+    ("calibration.accuracy([0.5, 0.5], ['a', 'b'])", "truth must be -1 or +1 (or 0 or 1), got <U1. "),
     ("baselines.harmonic(A, [0, 20], [0, 1], noise=1e-320)", "noise must lie between 1e-9 and 1e9"),
     ("baselines.harmonic(A, [0, 20], [0, 1], n_classes=2.5)", "n_classes must be a whole number, got 2.5"),
     (
@@ -493,6 +497,7 @@ PYTHON = [
     ("fit(X=np.arange(80).reshape(40, 2).astype('m8[D]'))", "X holds times (timedelta64[D]"),
     ("fit(X=pl.DataFrame({'a': pl.Series(range(40)).cast(pl.Date)}))", "X holds times (Date, in column 0)"),
     ("fit(X=pl.DataFrame(X).lazy())", "got a LazyFrame, which is still to be computed: collect it"),
+    ("fit(X=SimpleNamespace(X=X, obs=None))", "got a SimpleNamespace: pass its matrix, .X"),
     (
         "fit(X=SimpleNamespace(adjacency=dict), graph='precomputed')",
         "got a SimpleNamespace: networkx.to_scipy_sparse_array makes one of it",
@@ -522,8 +527,13 @@ PYTHON = [
     ("fit(X=X[:0], y=Y[:0])", "Found array with 0 sample(s)"),
     ("fit(X=X[:1], y=[0])", "Found array with 1 sample(s)"),
     ("fit(X=X * 1e-310)", "no distance to measure weights by (those below 1e-162 have no square)"),
-    ("fit(y=[(0, 1)] * 20 + [None] * 20)", "y must hold one text or whole number a row, got several"),
-    ("fit(y=np.eye(2)[np.arange(40) // 20])", "y should be a 1d array, got an array of shape (40, 2)"),
+    ("fit(y=[(0, 1)] * 20 + [None] * 20)", "y must hold one class a row, got several"),
+    ("fit(y=pd.Series([['a'], ['b', 'c']] * 20))", "one class a row, got several: scikit-learn's MultiOutput"),
+    ("fit(y=pd.Series([('a',), ('b',)] * 20))", "one class a row, got several: scikit-learn's MultiOutput"),
+    (
+        "fit(y=np.eye(2)[np.arange(40) // 20])",
+        "y should be a 1d array, got an array of shape (40, 2): y must hold",
+    ),
     ("fit(y=dict(enumerate(Y)))", "y should be a 1d array"),
     ("fit(y=(label for label in Y))", "Expected sequence or array-like"),
     ("fit(y=3)", "Expected sequence or array-like"),

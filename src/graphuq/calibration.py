@@ -325,19 +325,24 @@ def _columns(probability: ArrayLike) -> Array:
 
 def _check(probability: ArrayLike, truth: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
     """Probabilities of every class as in `_columns`, and the column of the true class, both validated."""
-    p, labels = _columns(probability), expect_numbers(truth, "truth")
+    p, by_class = _columns(probability), np.ndim(probability) == 2
+    allowed = f"a column number, 0 to {p.shape[1] - 1}" if by_class else "-1 or +1 (or 0 or 1)"
+    try:
+        labels = expect_numbers(truth, "truth")
+    except TypeError as error:
+        got = str(error).partition("got ")[2]
+        raise TypeError(
+            f"truth must be {allowed}, got {got} np.searchsorted(classes, names) turns names into numbers."
+        ) from None
     if len(p) == 0:
         raise ValueError("probability is empty: at least one node is needed.")
     if labels.shape != p.shape[:1]:
         raise ValueError(f"truth must have shape {p.shape[:1]}, one class for each node, got {labels.shape}.")
-    if np.ndim(probability) == 2:
-        classes, allowed = list(range(p.shape[1])), f"a column number, 0 to {p.shape[1] - 1}"
-    else:
-        classes, allowed = [0, 1] if np.isin(labels, (0, 1)).all() else [-1, 1], "-1 or +1 (or 0 or 1)"
+    classes = list(range(p.shape[1])) if by_class or np.isin(labels, (0, 1)).all() else [-1, 1]
     unknown = ~np.isin(labels, classes)
     if unknown.any():
         raise ValueError(f"truth must be {allowed}, got {labels[unknown][0]:g}.")
-    return p, (labels if np.ndim(probability) == 2 else labels != 1).astype(np.int64)
+    return p, (labels if by_class else labels != 1).astype(np.int64)
 
 
 def _check_bins(n_bins: int) -> int:

@@ -21,6 +21,9 @@ LIKE_NONE = {"", "?", "none", "na", "n/a", "#n/a", "nan", "<na>", "null", "nil"}
 LIKE_NONE |= {"missing", "unlabeled", "unlabelled", "unknown"}
 # If more than this share of the distinct numbers occur only once, they may be amounts rather than classes.
 HARDLY_REPEATED = 0.3
+_SEVERAL = (
+    "y must hold one class a row, got several: scikit-learn's MultiOutputClassifier takes a column of y for each."
+)
 _RENAME = "-1 marks unlabeled rows, so no class can be called -1: rename it, to 0 say."
 
 
@@ -80,11 +83,16 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
         if any(isinstance(each, int) and each >= 2**63 for each in y):  # NumPy would convert them and -1 to floats
             y = np.array(y, dtype=object)
     try:
-        kind = np.asarray(y).dtype.kind
+        given = np.asarray(y)
     except ValueError:
-        raise TypeError("Unknown label type: y must hold one text or whole number a row, got several.") from None
+        raise TypeError(f"Unknown label type: {_SEVERAL}") from None
+    kind = given.dtype.kind
     if kind == "c":
         raise TypeError("Unknown label type: y must hold text or whole numbers, got complex numbers.")
+    if given.ndim == 2 and given.shape[1] > 1:
+        raise ValueError(f"y should be a 1d array, got an array of shape {given.shape}: {_SEVERAL}")
+    if kind == "O" and any(isinstance(each, list | tuple | set | np.ndarray) for each in given.ravel()):
+        raise TypeError(f"Unknown label type: {_SEVERAL}")
     column = column_or_1d(y, warn=True)
     if column.dtype.kind == "f" and np.isinf(column).any():
         raise ValueError("Input y contains infinity or a value too large for dtype('float64').")

@@ -1269,3 +1269,10 @@ def test_a_row_that_comes_again_with_rounding_has_the_answer_it_had(weights, pri
     fitted = GraphClassifier(**weights, **prior).fit(IRIS, IRIS_Y)
     again = fitted.predict_proba(IRIS * (1 + 1e-12))
     np.testing.assert_allclose(again, fitted.label_distributions_, atol=0.01)
+
+
+def test_columns_of_any_name_are_features():
+    """Also those by whose names an AnnData object is known."""
+    X, y = make_moons(40, noise=0.1, random_state=0)
+    frame = pd.DataFrame(X, columns=["X", "obs"])
+    assert GraphClassifier(n_modes=20).fit(frame, np.where(np.arange(40) < 10, y, -1)).n_features_in_ == 2

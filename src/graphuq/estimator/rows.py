@@ -65,7 +65,7 @@ def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
 
 
 def _refuse_others(X: Any) -> None:
-    """Raise an error for lazy tables, paths, graphs, duplicate column names and times (of arbitrary unit)."""
+    """Raise an error for lazy tables, paths, graphs, AnnData, duplicate column names and times (of arbitrary unit)."""
     if hasattr(X, "collect") and not hasattr(X, "__array__"):
         raise TypeError(
             f"X must be a table of real numbers, got {called(X)}, which is still to be computed: collect it."
@@ -81,6 +81,8 @@ def _refuse_others(X: Any) -> None:
             f"X must be a table or a matrix of weights, got {called(X)}: networkx.to_scipy_sparse_array makes one of it, "
             'for graph="precomputed".'
         )
+    if hasattr(X, "X") and hasattr(X, "obs") and not hasattr(X, "__array__"):  # of anndata
+        raise TypeError(f"X must be a table of real numbers, got {called(X)}: pass its matrix, .X.")
     names = [str(name) for name in getattr(X, "columns", ())]
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])
