@@ -494,6 +494,7 @@ def test_no_probability_is_told_as_certain(tmp_path):
 
 def test_many_classes_are_told_in_short():
     assert _found({"a": 1, "b": 2}) == "1 of class a and 2 of class b"
+    assert _found({"bad": 1, "bad, big": 2}) == "1 of class bad and 2 of class 'bad, big'"
     counts = {f"k{k}": k for k in range(10)}
     assert _found(counts) == ", ".join(f"{k} of class k{k}" for k in range(9, 1, -1)) + " and 1 of 2 more"
 

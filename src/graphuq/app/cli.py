@@ -321,7 +321,8 @@ def _found(counts: dict[str, int], most: int = 8) -> str:
     from graphuq.classes import listed
 
     names = list(counts) if len(counts) <= most else sorted(counts, key=lambda name: -counts[name])[:most]
-    parts = [f"{counts[name]:,} of class {printable(name)}" for name in names]
+    quoted = (repr(name) if "," in name else name for name in names)
+    parts = [f"{counts[name]:,} of class {printable(text)}" for name, text in zip(names, quoted, strict=True)]
     if len(counts) > most:
         n_others = sum(counts.values()) - sum(counts[name] for name in names)
         parts.append(f"{n_others:,} of {len(counts) - most} more")

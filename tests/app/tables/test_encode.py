@@ -203,10 +203,11 @@ def test_columns_of_ours_never_take_the_name_of_another():
 @pytest.mark.parametrize(("robust", "told"), [(True, "in robust units"), (False, "as they are")])
 def test_a_constant_column_is_called_so(robust, told):
     columns = {"same": np.full(3, 0.1), "x": np.arange(3.0), "kind": np.array(["a", "a", "b"], dtype=object)}
-    table = Table(Path("t.csv"), {**columns, "one": np.array(["a"] * 3, dtype=object)})
+    columns |= {"one": np.array(["a"] * 3, dtype=object), "pixels": np.arange(3600.0).reshape(3, 30, 40)}
+    table = Table(Path("t.npz"), columns)
     encoding = fit_encoding(table, list(table.columns), categories=["kind", "one"])
     assert scaling_in_words(encoding, encoding.encode(table), robust=robust) == (
-        f"2 columns constant, which tells no rows apart; 1 column of numbers compared {told}; "
+        f"2 columns constant, of no use to tell rows apart; 1,201 columns of numbers compared {told}; "
         "1 column of categories turned into 0 and 1"
     )
 

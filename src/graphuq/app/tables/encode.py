@@ -150,13 +150,15 @@ def scaling_in_words(encoding: Encoding, X: Array, *, robust: bool) -> str:
 
     def describe(feature: Feature, differs: bool) -> str:
         if not differs:
-            return "constant, which tells no rows apart"
+            return "constant, of no use to tell rows apart"
         if feature.levels:
             return "of categories turned into 0 and 1"
         return f"of numbers compared {'in robust units' if robust else 'as they are'}"
 
-    counts = Counter(map(describe, encoding.features, varies))
-    return "; ".join(f"{n} column{'s' if n > 1 else ''} {kind}" for kind, n in counts.items())
+    counts: Counter[str] = Counter()
+    for feature, differs in zip(encoding.features, varies, strict=True):
+        counts[describe(feature, differs)] += feature.width
+    return "; ".join(f"{n:,} column{'s' if n > 1 else ''} {kind}" for kind, n in counts.items())
 
 
 class ColumnError(ValueError):
