@@ -252,7 +252,7 @@ def _rows(table: Table, names: Sequence[str], truth: NDArray[np.int64] | None) -
     if len(blocks) == 1:  # pictures, scaled from the smallest to the largest value
         low, high = np.nanmin(blocks[0]), np.nanmax(blocks[0])
         gray = 255 * (np.nan_to_num(blocks[0], nan=low) - low) / max(high - low, 1e-300)
-    columns = [table.text(name) for name in single[:n_shown]]
+    columns = [table.as_written(name) for name in single[:n_shown]]
     return TableRows(
         names=table.row_names,
         columns=single[:n_shown],

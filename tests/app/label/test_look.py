@@ -40,6 +40,14 @@ def test_all_columns_are_shown_but_names_and_labels(table):
     assert looked(table, show=["note"]).cells(1) == [("note", "text 1")]
 
 
+def test_numbers_have_the_decimal_mark_of_the_table(tmp_path):
+    table = written(tmp_path / "t.csv", "x;y;kind\n1,5;a.b;\n1000000,25;3;\n")
+    question = Question(table=table, label="kind", categories=("y",))
+    data = read_data(question, any_labels=True)
+    assert look_at(data, question, Showing()).cells(0) == [("x", "1,5"), ("y", "a.b")]
+    assert data.rows.cells == [["1,5", "a.b"], ["1000000,25", "3"]]
+
+
 def test_long_cells_are_cut(tmp_path):
     table = written(tmp_path / "t.csv", f"x,note,kind\n1,{'a' * (MAX_LETTERS + 5)},\n2,b,\n")
     question = Question(table=table, label="kind", drop=("note",))

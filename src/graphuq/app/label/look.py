@@ -97,7 +97,7 @@ def look_at(data: Data, question: Question, showing: Showing) -> Look:
         table.column(name)
     hidden = () if show else (question.label, question.row_id, picture_column)
     shown = [name for name in show or table.columns if name not in hidden]
-    single = {name: table.text(name) for name in shown if table.column(name).ndim == 1}
+    single = {name: table.as_written(name) for name in shown if table.column(name).ndim == 1}
     series = {name: table.column(name) for name in shown if table.column(name).ndim == 2}
     files = None if picture_column is None else table.text(picture_column)
     return Look(data.rows.names, single, series, data.rows.pictures, pictures, files)

@@ -94,6 +94,12 @@ class Table:
             return np.array([_digits(value) for value in column], dtype=object)
         return column
 
+    def as_written(self, name: str) -> NDArray[Any]:
+        """One column as text for display, with the decimal mark of the file."""
+        if self.column(name).dtype.kind != "f":
+            return self.text(name)
+        return np.array([cell.replace(".", self.marks.decimal) for cell in self.text(name)], dtype=object)
+
 
 def _digits(value: float) -> str:
     if np.isnan(value):
