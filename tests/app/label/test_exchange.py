@@ -139,8 +139,10 @@ def test_too_many_classes_are_refused_before_one_answer_is_taken(session, tmp_pa
 
 def test_label_studio_there_and_back(session, make, tmp_path):
     target = tmp_path / "tasks.json"
+    session.look.columns.update({f"x{k}": session.look.columns["x"] for k in range(50)})
     exchange.export(session, target, label="kind")
     tasks = json.loads(target.read_text())
+    assert len(tasks[0]["data"]["cells"]) == 51
     assert [task["data"]["row"] for task in tasks[:2]] == ["row 0", "row 1"]
     answer = tasks[5]["annotations"][0]["result"][0]
     assert (answer["from_name"], answer["type"], answer["value"]) == ("kind", "choices", {"choices": ["cat"]})

@@ -19,7 +19,7 @@ from graphuq.files import check_target, whole_file
 
 EXPORTED = (".csv", ".json")
 MAX_FILE = 512 * 2**20  # bytes
-SHOWN, MODEL_VERSION = 20, "graphuq"
+MODEL_VERSION = "graphuq"
 
 
 def export(
@@ -157,7 +157,7 @@ def _tasks(session: Session, label: str) -> Iterator[dict[str, Any]]:
         return [{"from_name": label, "to_name": called, "type": "choices", "value": {"choices": [name]}}]
 
     for row, (status, name, score, variance) in enumerate(zip(*_columns(session).values(), strict=True)):
-        data: dict[str, Any] = {called: look.names[row], "cells": dict(look.cells(row, SHOWN))}
+        data: dict[str, Any] = {called: look.names[row], "cells": dict(look.cells(row))}
         task: dict[str, Any] = {"id": row + 1, "data": data, "annotations": [], "predictions": []}
         if name:
             data["uncertainty"] = variance
