@@ -42,6 +42,14 @@ def test_units_that_nothing_is_compared_in_are_refused(table):
         data.rescale(GraphClassifier(graph="cosine"))
 
 
+def test_an_error_about_labels_is_followed_by_what_concerns_them_alone(tmp_path):
+    (tmp_path / "t.csv").write_text("x;kind\n1,5;a\n2,5;NA\n")
+    with pytest.raises(
+        ValueError, match=r"Only one class, a, .* tell apart\. Column 'kind' holds 'NA' .* another name\.$"
+    ):
+        read_data(Question(tmp_path / "t.csv", "kind"))
+
+
 def test_all_columns_are_shown(table, monkeypatch):
     rows = read_data(Question(table, "kind")).rows
     assert (len(rows.columns), len(rows.cells[0]), rows.n_left_out) == (30, 30, 0)

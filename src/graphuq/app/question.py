@@ -151,7 +151,8 @@ def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str])
     try:
         labels = read_labels(y)
     except ValueError as error:
-        raise ValueError(" ".join([f"Column {question.label!r}: {error}", *notes])) from None
+        about_cells = notes[len(table.notes) :]  # without those on the format of the file
+        raise ValueError(" ".join([f"Column {question.label!r}: {error}", *about_cells])) from None
     if len(labels.nodes) == table.n_rows:
         words = [str(name) for name in labels.classes if str(name).lower() in LIKE_NONE]
         or_named = f", or say what stands for it: --unlabeled {quote(words[0])}" if words else ""

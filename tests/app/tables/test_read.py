@@ -406,6 +406,10 @@ def test_the_nearest_column_is_suggested(tmp_path):
             table.column(near)
     with pytest.raises(ValueError, match=r"no column 'partty': there are 'party' and 'age'"):
         table.expect("partty", besides=["party"])
+    guessed = read_table(written(tmp_path, "party;age\nx;1,5\n"))
+    assert len(guessed.notes) == 2
+    with pytest.raises(ValueError, match=r"did you mean 'party'\?$"):
+        guessed.column("Party")
     for far in ("zzzz", "lable", "park"):
         with pytest.raises(ValueError, match="there are 'party' and 'age'"):
             table.column(far)

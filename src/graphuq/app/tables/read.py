@@ -78,8 +78,11 @@ class Table:
             return
         others = {other.casefold(): other for other in self.columns if other not in besides}
         near = get_close_matches(name.casefold(), others, n=1, cutoff=CLOSE)
-        hint = f"did you mean {others[near[0]]!r}?" if near else f"there are {names_listed(list(self.columns))}."
-        raise ValueError(" ".join([f"{self.source.name} has no column {name!r}: {hint}", *self.notes]))
+        missing = f"{self.source.name} has no column {name!r}"
+        if near:
+            raise ValueError(f"{missing}: did you mean {others[near[0]]!r}?")
+        # the format may have been guessed wrong
+        raise ValueError(" ".join([f"{missing}: there are {names_listed(list(self.columns))}.", *self.notes]))
 
     def called(self, row: int) -> str:
         """The name of a row."""
