@@ -74,6 +74,7 @@ def test_one_class_is_not_enough_and_the_second_one_is(make):
     assert session.adviser.settled()
     assert session.adviser.now.classifier is None
     assert "one class, 'ant'" in session.state()["advice"][0]
+    assert "predictions need labels of two classes" in session.state()["advice"][0]
     session.do("add", "me", "add", name="bee")
     say(session, 1)
     assert session.adviser.settled()

@@ -181,7 +181,7 @@
     at("counts").textContent = `${n(state.labels, "labels")} of ${n(state.rows, "rows")}` +
       (state.unsure ? ` · ${state.unsure} not sure` : "") + (state.skipped ? ` · ${state.skipped} skipped` : "");
     at("busy").hidden = !state.busy;
-    at("busy").textContent = state.busy === "learning" ? "learning" : "weighing";
+    at("busy").textContent = state.busy;
     drawLegend();
     drawAdvice();
     drawMap();
@@ -220,7 +220,7 @@
     }
   }
   function chart(host, points, label) {
-    if (points.length < 2) { host.replaceChildren(element("p", { class: "empty" }, null, "It begins with the second answer.")); return; }
+    if (points.length < 2) { host.replaceChildren(element("p", { class: "empty" }, null, "The curve appears after a few more answers.")); return; }
     const xs = points.map((each) => each[0]), ys = points.map((each) => each[1]);
     const { root, X, Y } = axes(host, `${label}, now ${ys.at(-1).toFixed(3)}`, { x: [Math.min(...xs), Math.max(...xs, Math.min(...xs) + 1)], y: [0, Math.max(...ys, 1e-9)], height: 170, xLabel: "labels", n: 4 });
     svg("polyline", { points: points.map(([x, y]) => `${X(x).toFixed(1)},${Y(y).toFixed(1)}`).join(" "), fill: "none", stroke: color("accent"), "stroke-width": 2, "stroke-linejoin": "round" }, root);

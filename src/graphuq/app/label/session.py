@@ -140,7 +140,7 @@ class Session:
             "title": self.title,
             "version": now.version,
             "layout": adviser.layout,
-            "busy": "learning" if adviser.learning else "weighing" if adviser.weighing else "",
+            "busy": "learning" if adviser.learning else "updating" if adviser.weighing else "",
             "failure": adviser.failure,
             "classes": [
                 {"name": name, "labels": counts[name], "removable": name in tally.added} for name in names
@@ -255,13 +255,13 @@ class Session:
         if len(counts) < 2:
             one = next(iter(counts), None)
             have = "No row has a class yet" if one is None else f"All labels so far are of one class, {one!r}"
-            then = "the model starts with two classes. Until then the questions are spread over the data."
+            then = "predictions need labels of two classes. Until then the questions are spread over the data."
             return [f"{have}: {then}"]
         if not self.situation().askable.size:
             return ["Every row was asked about. There is nothing left to do."]
         gain = self.adviser.advice.gain
         if gain is None:
-            return ["The model weighs what another answer is worth."]
+            return ["Computing how much more answers would help."]
         return [gain.in_words()]
 
 
