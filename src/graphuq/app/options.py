@@ -89,9 +89,9 @@ class Reading:
 class Showing:
     """Options for what the labeling page shows of a row."""
 
-    show: Annotated[list[str], typer.Option(help="A column to show; repeat. By default all but the label.")] = (
-        field(default_factory=list)
-    )
+    show: Annotated[
+        list[str], typer.Option(help="A column to show; repeat. By default all but the label and those of --drop.")
+    ] = field(default_factory=list)
     pictures: Annotated[Path | None, typer.Option(help="Folder with a picture of each row.")] = None
     picture_column: Annotated[str | None, typer.Option(help="Column with the names of the picture files.")] = None
 

@@ -190,8 +190,9 @@ def test_no_results_before_two_classes(table):
     from graphuq.app.question import Question
 
     question, out = Question(table=table, label="new", row_id="name", drop=("kind",)), table.parent / "out"
-    said, asked = [], {"out": out, "showing": Showing(), "classes": ["one"]}
+    said, asked = [], {"out": out, "showing": Showing(), "classes": ["one"], "at": ("127.0.0.1", 0)}
     with opened(question, GraphClassifier(n_modes=20), said.append, **asked) as running:
+        assert said[1].startswith("Columns of --drop are not shown on the page")
         leave(running, said.append)
         assert said[-1].startswith("No answers, so nothing is written")
         running.session.do("1", "me", "answer", 1, "one")

@@ -91,11 +91,11 @@ def check_pictures(question: Question, showing: Showing) -> None:
 
 
 def look_at(data: Data, question: Question, showing: Showing) -> Look:
-    """Choose what is displayed: the requested columns, or all but names and labels; and pictures from a folder."""
+    """Choose what is displayed: the requested columns, or all but names, labels and those dropped; and pictures from a folder."""
     table, show, pictures, picture_column = data.table, showing.show, showing.pictures, showing.picture_column
     for name in show:
         table.column(name)
-    hidden = () if show else (question.label, question.row_id, picture_column)
+    hidden = () if show else (question.label, question.row_id, picture_column, *question.drop)
     shown = [name for name in show or table.columns if name not in hidden]
     single = {name: table.as_written(name) for name in shown if table.column(name).ndim == 1}
     series = {name: table.column(name) for name in shown if table.column(name).ndim == 2}

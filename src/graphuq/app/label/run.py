@@ -61,6 +61,8 @@ def opened(
     if not path.parent.is_dir():
         raise ValueError(f"There is no folder {path.parent} to keep the answers in.")
     tell(f"Reading {question.table.name}")
+    if at is not None and question.drop and not showing.show:
+        tell("Columns of --drop are not shown on the page: --show names those that people should see.")
     file_names = showing.picture_column
     if file_names is not None and not question.columns and file_names not in (question.row_id, *question.drop):
         question = replace(question, drop=[*question.drop, file_names])
