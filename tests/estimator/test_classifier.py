@@ -1276,3 +1276,16 @@ def test_columns_of_any_name_are_features():
     X, y = make_moons(40, noise=0.1, random_state=0)
     frame = pd.DataFrame(X, columns=["X", "obs"])
     assert GraphClassifier(n_modes=20).fit(frame, np.where(np.arange(40) < 10, y, -1)).n_features_in_ == 2
+
+
+def test_rows_in_another_order_than_their_classes_are_warned_of():
+    X, y = make_moons(40, noise=0.1, random_state=0)
+    rows = pd.Index([f"r{k}" for k in range(40)])
+    frame, known = pd.DataFrame(X, index=rows), pd.Series(np.where(np.arange(40) < 10, y, -1), index=rows)
+    quick = GraphClassifier(n_modes=20)
+    with pytest.warns(UserWarning, match=r"the same index in different orders.*y\.loc\[X\.index\]"):
+        quick.fit(frame, known[::-1])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="X and y")
+        for each in (known, known[::-1].loc[frame.index], known.reset_index(drop=True), known.tolist()):
+            quick.fit(frame, each)

@@ -17,7 +17,7 @@ from graphuq._progress import stages_told
 from graphuq.classes import Labels, read_labels, relabel
 from graphuq.estimator import answers
 from graphuq.estimator.beliefs import drawn, infer, model_of, with_labels, with_shares
-from graphuq.estimator.rows import read_features, warn_of_contradictions, weights_of
+from graphuq.estimator.rows import read_features, warn_of_contradictions, warn_of_order, weights_of
 from graphuq.estimator.seen import Seen, read_rows, remember
 from graphuq.estimator.settings import check_settings, known_shares, refuse_unused
 from graphuq.estimator.wrappers import refuse_wrappers
@@ -177,6 +177,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.__dict__.pop("posterior_", None)  # after a failed fit the estimator is unfitted
         if y is None:
             raise ValueError("GraphClassifier requires y to be passed, but the target y is None.")
+        warn_of_order(X, y)
         X = read_rows(self, weights_of(self, X))
         check_consistent_length(X, y)
         labels = read_labels(y)
@@ -287,7 +288,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             path: the file to write, such as "report.html".
             X: the rows of `fit`, to show their values: the matrix passed to `fit`, or the data frame it was
                 derived from, which may hold text.
-            names: row names.
+            names: row names; by default the index of a data frame X, else numbers from 0.
             columns: names of the columns of X.
             truth: true classes, where known, to evaluate the probabilities.
             title: title of the page.

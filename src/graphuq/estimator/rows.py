@@ -152,6 +152,19 @@ def warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:
             return
 
 
+def warn_of_order(X: Any, y: Any) -> None:
+    """Warn if X and y, of pandas, have the same index in different orders."""
+    ours: Any = getattr(X, "index", None)
+    theirs: Any = getattr(y, "index", None)
+    if not (hasattr(ours, "equals") and hasattr(theirs, "equals")) or len(ours) != len(theirs):
+        return
+    if not ours.equals(theirs) and set(ours) == set(theirs):
+        warn(
+            "X and y have the same index in different orders. Their rows are matched by position, not by index: "
+            "y.loc[X.index] brings y into the order of X."
+        )
+
+
 def average_equal(values: Array, rows: list[bytes]) -> Array:
     """Replace the values of rows with equal fingerprints by their mean."""
     if len(set(rows)) == len(rows):
