@@ -374,6 +374,14 @@ def test_a_report_shows_the_table_from_before_a_pipeline(tmp_path):
     assert '"cells": ["Ulm", "1234", "True"]' in page
     assert '"cells": ["", "", "False"]' in page
     assert "scaled 0" not in page
+    assert '"name": "1"' in page
+    raw.index = [f"person {k}" for k in range(200)]
+    page = classifier.report(tmp_path / "page.html", X=raw, force=True).read_text(encoding="utf-8")
+    assert '"name": "person 1"' in page
+    page = classifier.report(tmp_path / "page.html", X=raw, names=range(200), force=True).read_text(
+        encoding="utf-8"
+    )
+    assert "person 1" not in page
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -56,9 +56,11 @@ def write_report(
         labels = read_labels(truth, classes=classifier.classes_)
         true_class = np.full(n_rows, -1)
         true_class[labels.nodes] = labels.y
+    if names is None:
+        names = range(n_rows) if framed is None else getattr(X, "index", range(n_rows))
     n_shown = n_columns_shown(n_rows, len(columns))
     rows = TableRows(
-        names=[str(row) for row in (range(n_rows) if names is None else names)],
+        names=[str(row) for row in names],
         columns=[str(name) for name in columns][:n_shown],
         cells=[] if cells is None else [[_cell(cell) for cell in row[:n_shown]] for row in cells],
         n_left_out=len(columns) - n_shown,
