@@ -197,7 +197,7 @@ def test_what_is_not_on_disk_does_not_hold(store, act):
 
 
 def test_one_process_at_a_time(store):
-    with pytest.raises(ValueError, match="in use by another graphuq label"):
+    with pytest.raises(ValueError, match=r"in use by another graphuq label: .*Write results"):
         open_store(store.path)
 
 

@@ -307,7 +307,8 @@ def _sentences(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
             raise ValueError(
-                f"{path.name} is in use by another graphuq label: go to its page, or end it first."
+                f"{path.name} is in use by another graphuq label: go to its page (Write results saves its labels, too), "
+                "or end it first."
             ) from error
         if "no such table" in str(error):
             raise ValueError(f"{path} holds no answers of ours: choose another --out.") from error
