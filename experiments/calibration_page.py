@@ -75,7 +75,8 @@ MORE = """## More
   its probabilities are corrected label by label (`inference/marginals.py`): with few labels and a smooth prior, the
   posterior is cut off on one side, so a Gaussian does not fit it. With more labels, Gaussian marginals are close enough.
 - [digits.md](digits.md) has results for ten classes of digits, with 1 to 10 labels per class.
-- `GraphClassifier.self_check` assesses the probabilities on your own data by predicting each label from the others.
+- `GraphClassifier.self_check` assesses the probabilities on your own data by predicting each label from the others. If labels
+  come in groups of near-copies, such as pixels of one polygon, it is too optimistic: hold out whole groups instead.
 
 ## How this page is made
 

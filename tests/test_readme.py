@@ -1,5 +1,6 @@
 """The code that people read first runs as it stands."""
 
+import json
 import os
 import re
 import subprocess
@@ -8,6 +9,7 @@ import warnings
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import graphuq
@@ -36,6 +38,26 @@ def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exec(compile(block, page, "exec"), names)
+
+
+def test_the_recipe_for_pictures_runs(tmp_path, monkeypatch):
+    from matplotlib.image import imsave
+    from typer.testing import CliRunner
+
+    from graphuq.app.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pictures").mkdir()
+    for k in range(12):
+        imsave(tmp_path / "pictures" / f"{k}.png", np.roll(np.eye(20), k % 3, axis=0))
+    text = (ROOT / "docs/labelling.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    exec(compile(code, "labelling.md", "exec"), {})
+    [command] = re.findall(r"^    graphuq (label shapes.npz .*)", text, re.MULTILINE)
+    done = CliRunner().invoke(app, [*command.split(), "--export", "labels.json"])
+    assert done.exit_code == 0, done.output
+    tasks = json.loads((tmp_path / "labels.json").read_text())
+    assert tasks[1]["data"] == {"row": "1.png", "cells": {"picture": "1.png"}}
 
 
 def test_every_command_on_a_page_exists():
