@@ -178,6 +178,28 @@ def test_answers_keep_the_names_of_the_table(tmp_path):
         assert [head.split(",")[:2] for head in heads] == [named, named]
 
 
+def test_names_that_look_like_numbers_are_those_of_the_table(tmp_path):
+    """3.1 and 3.10 are two classes, 1.50 is a known category without an x beside it, and 1.10 names a row."""
+    rng, names = np.random.default_rng(0), ["3.1", "3.2", "3.10"]
+    X = 4 * rng.normal(size=(3, 2))[np.arange(60) % 3] + rng.normal(size=(60, 2))
+    lines = [f"1.{k}0,{x},{y},{('1.50', 'x', '2')[k % 3]},{names[k % 3] * (k < 30)}" for k, (x, y) in enumerate(X)]
+    table, out, new = tmp_path / "t.csv", tmp_path / "out", tmp_path / "new.csv"
+    table.write_text("\n".join(["id,x,y,code,version", *lines]))
+    asked = ["--label", "version", "--id", "id", "--category", "code", "--out", out]
+    done = run("fit", table, *asked, "--json", *PLAIN)
+    assert done.exit_code == 0, done.output
+    assert sorted(json.loads(done.stdout)["found"]) == ["3.1", "3.10", "3.2"]
+    with (out / "predictions.csv").open() as file:
+        assert [row["id"] for row in csv.DictReader(file)] == [f"1.{k}0" for k in range(60)]
+    for code in ("1.50", "2.0"):
+        new.write_text(f"id,x,y,code\n1.10,0,1,{code}\n1.1,1,0,{code}\n")
+        done = run("predict", out, new)
+        assert done.exit_code == 0, done.output
+        assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["id", "1.10", "1.1"]
+    new.write_text("id,x,y,code\n1,0,1,1.5\n")
+    assert "Column 'code' holds '1.5'" in run("predict", out, new).stderr
+
+
 def test_predict_says_what_it_fills_in(tmp_path):
     table, out, new = write_blobs(tmp_path / "blobs.csv"), tmp_path / "out", tmp_path / "new.csv"
     head, *lines = table.read_text().splitlines()

@@ -341,6 +341,11 @@ def test_labels_that_make_no_sense(text, told, folder):
         large.read_store_labels(folder / "labels.csv", 300)
 
 
+def test_classes_that_look_like_numbers_stay_as_they_are_written(folder):
+    (folder / "labels.csv").write_text("row,class\n0,3.1\n1,3.10\n2,3.2\n")
+    assert large.read_store_labels(folder / "labels.csv", 4).tolist() == ["3.1", "3.10", "3.2", ""]
+
+
 def test_classes_that_hang_on_one_label_are_noted(folder):
     (folder / "labels.csv").write_text("row,class\n0,low\n20,high\n40,high\n")
     told = "Class 'low' has a single label: nothing would tell if it were a mistake."

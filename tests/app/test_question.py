@@ -56,3 +56,33 @@ def test_all_columns_are_shown(table, monkeypatch):
     monkeypatch.setattr("graphuq.app.report.content.MAX_COLUMNS", 20)
     rows = read_data(Question(table, "kind")).rows
     assert (len(rows.columns), len(rows.cells[0]), rows.n_left_out) == (20, 20, 10)
+
+
+def test_classes_categories_and_names_that_look_like_numbers(tmp_path):
+    rows = [(f"1.{k}0", f"{k % 4}.5", f"1.{10 * (k % 3)}", f"3.{(1, 2, 10)[k % 3]}") for k in range(30)]
+    lines = [
+        f"{name},{x},{kind},{label if k < 15 else ''},{label}" for k, (name, x, kind, label) in enumerate(rows)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["name,x,kind,version,truth", *lines]))
+    question = Question(tmp_path / "t.csv", "version", truth="truth", row_id="name", categories=["kind"])
+    data = read_data(question)
+    assert data.y.tolist() == [label for *_, label in rows[:15]] + [""] * 15
+    assert data.rows.names == [name for name, *_ in rows]
+    assert data.encoding.features[1].levels == ("1.0", "1.10", "1.20")
+    np.testing.assert_array_equal(data.rows.truth, [(0, 2, 1)[k % 3] for k in range(30)])  # 3.1, 3.10, 3.2
+
+
+def test_whole_numbers_are_classes_however_they_are_written(tmp_path):
+    """As pandas writes them in a column with gaps; 3.1 is never taken for 3.10."""
+    for cells, unlabeled in ((("1.0", "2.0"), "2"), (("1", "x"), "x"), (("1.0", "2.5"), "")):
+        lines = [
+            f"{k},{cells[k % 2] if k < 6 else '3' if k == 6 else ''},{'1' if k % 2 else '1.0'}" for k in range(9)
+        ]
+        (tmp_path / "t.csv").write_text("\n".join(["x,kind,truth", *lines]))
+        data = read_data(Question(tmp_path / "t.csv", "kind", truth="truth", unlabeled=unlabeled))
+        assert (data.rows.truth == 0).all()
+        assert "" in data.y
+    lines = [f"{k},{('3.10', '3.2', '')[k % 3]},{'3.1' if k == 8 else ''}" for k in range(9)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,kind,truth", *lines]))
+    with pytest.raises(ValueError, match=r"'truth' holds '3\.1', and no row has that class"):
+        read_data(Question(tmp_path / "t.csv", "kind", truth="truth"))

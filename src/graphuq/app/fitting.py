@@ -109,8 +109,10 @@ def predict_table(
     classifier, _, record = model
     stored = record.get("marks")
     like = None if stored is None else Marks(decimal=stored["decimal"], points=tuple(stored["points"].items()))
-    data = read_table(table, separator=separator, sheet=sheet, like=like)
     row_id, stored_encoding = record.get("row_id"), record.get("encoding")
+    categories = [feature["name"] for feature in stored_encoding or () if feature["levels"]]
+    as_text = (row_id, *categories)
+    data = read_table(table, separator=separator, sheet=sheet, like=like, as_text=as_text)
     row_id = row_id if row_id in data.columns else None
     names = row_names(data, row_id)
     data = replace(data, row_names=names)

@@ -18,6 +18,7 @@ from graphuq.app.report.content import TableRows, n_columns_shown
 from graphuq.app.tables.doubts import copied, filled_in, notes_on
 from graphuq.app.tables.encode import Encoding, fit_encoding
 from graphuq.app.tables.read import Table, read_table
+from graphuq.app.tables.text import spelled
 from graphuq.classes import LIKE_NONE, UNLABELED_TEXT, Labels, names_listed, read_labels
 from graphuq.estimator.settings import COMPARES_COLUMNS
 
@@ -88,17 +89,23 @@ class Data:
 
 def read_data(question: Question, *, any_labels: bool = False) -> Data:
     """Read and check the table; with `any_labels`, as before a labeling session, it need not have any labels."""
-    table = read_table(question.table, separator=question.separator, sheet=question.sheet)
+    table = read_table(
+        question.table,
+        separator=question.separator,
+        sheet=question.sheet,
+        as_text=(question.label, question.row_id, question.truth, *question.categories),
+    )
     # a label column that does not exist yet is added, unless the name looks like a typing error
     if any_labels and not get_close_matches(question.label, table.columns, n=1, cutoff=0.8):
         table = replace(table, columns={**table.columns, question.label: np.full(table.n_rows, "", dtype=object)})
     y = table.text(question.label)
     if question.unlabeled:
-        if question.unlabeled not in (*y, *table.missing_words.get(question.label, ())):
+        unlabeled = spelled(question.unlabeled, y)
+        if unlabeled not in (*y, *table.missing_words.get(question.label, ())):
             raise ValueError(
                 f"No row holds {question.unlabeled!r} in column {question.label!r}: leave out --unlabeled."
             )
-        y = np.where(y == question.unlabeled, "", y)
+        y = np.where(y == unlabeled, "", y)
     notes = table.notes + _missing_words(table, question.label, "unlabeled", unless=question.unlabeled)
     labels = None
     with warnings.catch_warnings():
@@ -210,13 +217,14 @@ def lonely_classes(labels: Labels, column: str) -> list[str]:
 def _truth(text: NDArray[Any], labels: Labels, question: Question) -> NDArray[np.int64]:
     """The index of the true class of each row, -1 where unknown."""
     index = {"": -1, **{str(name): k for k, name in enumerate(labels.classes)}}
-    unknown = [str(name) for name in text if name not in index]
+    names = [spelled(name, index) for name in text]
+    unknown = [name for name in names if name not in index]
     if unknown:
         raise ValueError(
             f"Column {question.truth!r} holds {unknown[0][:40]!r}, and no row has that class in {question.label!r}, so "
             "it cannot be found: label one such row, or leave those cells empty."
         )
-    return np.array([index[name] for name in text])
+    return np.array([index[name] for name in names])
 
 
 def _truth_notes(truth: NDArray[np.int64], labels: Labels, question: Question) -> list[str]:

@@ -54,6 +54,15 @@ def test_columns_that_give_the_answer_away(column, n_labeled, gives_away):
         assert "(--drop 'made later')" in found[0]
 
 
+def test_one_number_written_in_two_ways():
+    versions = np.array(["3.1", "3.2", "3.10", "x"], dtype=object)[np.arange(N) % 4]
+    told = "'3.1' and '3.10' are the same number, taken as different: if they are one, write them alike."
+    [found] = notes({"version": versions}, categories=["version"])
+    assert found == f"Categories of column 'version', {told}"
+    [found] = notes({"x": RNG.normal(size=N)}, classes=versions)
+    assert found == f"Classes {told}"
+
+
 def test_one_category_written_in_two_ways():
     towns = np.array(["Bonn", "bonn ", "Ulm", "Kiel"], dtype=object)[np.arange(N) % 4]
     [found] = notes({"town": towns}, categories=["town"])

@@ -73,6 +73,45 @@ def test_whole_numbers_keep_their_digits(tmp_path):
     assert fit_encoding(top, ["top"]).encode(top).tolist() == [[2.0**64], [1.0]]
 
 
+@pytest.mark.parametrize(
+    ("cells", "names"),
+    [
+        (["3.1", " 3.2", "3.10", "NA", "-1.0"], ["3.1", "3.2", "3.10", "", "-1"]),  # -1 marks unlabeled rows
+        (["1e3", "1000", "+1", "1.0"], ["1e3", "1000", "+1", "1.0"]),
+        (["1.50", "1.5", "007"], ["1.50", "1.5", "007"]),
+        (["1,50", "1,5", "2"], ["1,50", "1,5", "2"]),
+        (["1.383.908", "304.288", "7"], ["1.383.908", "304.288", "7"]),
+        (["1.0", "2.0", "", "-1.0"], ["1", "2", "", "-1"]),  # as pandas writes whole numbers in a column with gaps
+        (["1,0", "2,0", "\u22121"], ["1", "2", "-1"]),
+    ],
+)
+def test_names_that_look_like_numbers_stay_as_they_are_written(tmp_path, cells, names):
+    path = written(tmp_path, "\n".join(["name;x", *(f"{cell};{k}" for k, cell in enumerate(cells))]))
+    table = read_table(path, as_text=["name", None])
+    assert table.text("name").tolist() == names
+    assert table.column("x").tolist() == list(range(len(cells)))
+    assert not any("taken as the same" in note for note in table.notes)
+    np.savez(tmp_path / "t.npz", name=cells)
+    if not any("," in cell for cell in cells):
+        assert read_table(tmp_path / "t.npz", as_text=["name"]).text("name").tolist() == names
+
+
+def test_whole_numbers_written_in_two_ways_are_one_name(tmp_path):
+    table = read_table(written(tmp_path, "name,x\n1,1\n2.0,1.0\n1.0,1\n"), as_text=["name"])
+    assert table.text("name").tolist() == ["1", "2", "1"]
+    assert table.notes == ["Column 'name' holds '1' and '1.0', which are taken as the same."]
+
+
+def test_names_in_spreadsheets_are_text_or_numbers(tmp_path):
+    book = Workbook()
+    for line in (["name", "code"], [3.1, "3.1"], [3.2, "3.10"], [4, "4.0"]):
+        book.active.append(line)
+    book.save(tmp_path / "t.xlsx")
+    table = read_table(tmp_path / "t.xlsx", as_text=["name", "code"])
+    assert table.text("name").tolist() == ["3.1", "3.2", "4"]
+    assert table.text("code").tolist() == ["3.1", "3.10", "4.0"]
+
+
 def test_underscores_make_no_numbers(tmp_path):
     assert read_table(written(tmp_path, "a\n1_000\n")).column("a").tolist() == ["1_000"]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from shlex import quote
 from typing import Any
 
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from graphuq.app.tables.encode import MIN_UNIQUE, NEARLY
 from graphuq.app.tables.read import Table
-from graphuq.classes import Labels, alike
+from graphuq.app.tables.text import number
+from graphuq.classes import Labels, alike, names_listed
 from graphuq.estimator.rows import fingerprints
 
 MANY_LEVELS = 50  # more than categories usually have
@@ -23,7 +25,7 @@ def notes_on(
     table: Table, features: Sequence[str], categories: Sequence[str], labels: Labels, *, named: bool = False
 ) -> list[str]:
     """Notes on columns that number or name the rows, leak the class, or spell one category in several ways."""
-    notes = []
+    notes = _same_numbers(labels.classes, "Classes")
     for name in features:
         column = table.column(name)
         if column.ndim > 1:
@@ -40,7 +42,8 @@ def notes_on(
             )
         if name in categories:
             levels = np.unique(column[column != ""] if column.dtype.kind == "O" else table.text(name))
-            notes += alike(levels, f"Categories of column {name!r},")
+            what = f"Categories of column {name!r},"
+            notes += alike(levels, what) + _same_numbers(levels, what)
             if (
                 len(levels) > min(NEARLY * table.n_rows, max(MANY_LEVELS, table.n_rows / 5))
                 and table.n_rows >= MIN_UNIQUE
@@ -49,6 +52,19 @@ def notes_on(
                     f"Column {name!r} has {len(levels):,} categories in {table.n_rows:,} rows: names, or numbers with a unit?"
                 )
     return notes
+
+
+def _same_numbers(names: Iterable[Any], what: str) -> list[str]:
+    """A sentence for each group of names that are one number written in several ways."""
+    groups: dict[float, list[str]] = defaultdict(list)
+    for name in map(str, names):
+        with suppress(ValueError):
+            groups[number(name.replace(",", "."))].append(name)
+    return [
+        f"{what} {names_listed(group)} are the same number, taken as different: if they are one, write them alike."
+        for group in groups.values()
+        if len(group) > 1
+    ]
 
 
 def filled_in(table: Table, names: Sequence[str]) -> list[str]:

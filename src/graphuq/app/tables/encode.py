@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq.app.tables.read import Table
+from graphuq.app.tables.text import spelled
 
 Array = NDArray[np.float64]
 
@@ -68,13 +69,13 @@ class Feature:
             return values.reshape(table.n_rows, -1)
         if not ignore_unknown and (message := self.unknown(table)):
             raise ColumnError(f"{message}, which it did not in the fit", "--unknown ignore")
-        return (values[:, None] == np.array(self.levels)).astype(float)
+        return (self._spelled(values)[:, None] == np.array(self.levels)).astype(float)
 
     def unknown(self, table: Table) -> str:
         """A message on categories that were not in the fit and their rows; "" if there are none."""
         if not self.levels:
             return ""
-        text = table.text(self.name)
+        text = self._spelled(table.text(self.name))
         rows = np.flatnonzero(~np.isin(text, (*self.levels, "")))
         if not rows.size:
             return ""
@@ -82,6 +83,10 @@ class Feature:
         listed += " and others" if len(rows) > MOST_TOLD else ""
         others = " or other new categories" if (text[rows] != text[rows[0]]).any() else ", a new category,"
         return f"column {self.name!r} holds {text[rows[0]]!r}{others} in row{'s' * (len(rows) > 1)} {listed}"
+
+    def _spelled(self, text: NDArray[Any]) -> NDArray[Any]:
+        levels = {*self.levels}
+        return np.array([spelled(cell, levels) for cell in text], dtype=object)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from graphuq.app.tables.text import (
     columns_of,
     ending,
     is_missing,
+    named,
     read_text,
 )
 from graphuq.classes import names_listed
@@ -111,11 +112,17 @@ def _digits(value: float) -> str:
 
 
 def read_table(
-    path: Path, *, separator: str | None = None, sheet: str | None = None, like: Marks | None = None
+    path: Path,
+    *,
+    separator: str | None = None,
+    sheet: str | None = None,
+    like: Marks | None = None,
+    as_text: Collection[str | None] = (),
 ) -> Table:
     """Read a file in the format of its suffix; of an Excel file one sheet, by default the first.
 
-    `like` are the marks of a table in the same format, if known.
+    `like` are the marks of a table in the same format, if known. `as_text` names the columns of classes, categories
+    or ids, which stay as they are written.
     """
     kind = ending(path)
     if not path.exists():
@@ -144,6 +151,10 @@ def read_table(
         )
     if not columns or len(next(iter(columns.values()))) == 0:
         raise ValueError(f"{path.name} has no rows.")
+    for name in (name for name in cells if name in as_text and columns[name].dtype.kind == "f"):
+        columns[name], merged = named(cells[name], columns[name])
+        if merged is not None:
+            notes.append(f"Column {name!r} holds {merged[:-2]!r} and {merged!r}, which are taken as the same.")
     words = {name: Counter(cell for cell in column if cell and is_missing(cell)) for name, column in cells.items()}
     return Table(path, columns, words, notes, marks=marks)
 

@@ -8,7 +8,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ _BOMS = (
 _COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")  # ambiguous: 1,234 or 1.234
 _POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
+_WHOLE = re.compile(r"[-\u2212]?\d+([.,]0)?")  # 1.0 is how programs write a 1 in a column with gaps
 
 
 class Marks(NamedTuple):
@@ -248,6 +249,25 @@ def _with_points(cells: Sequence[str]) -> NDArray[np.float64] | None:
     return numbers if numbers.dtype.kind == "f" else None
 
 
+def named(cells: Sequence[str], numbers: NDArray[np.float64]) -> tuple[NDArray[Any], str | None]:
+    """Numbers that name classes, categories or rows: as text, so that 3.1 and 3.10 stay apart, unless all are whole.
+
+    Of whole numbers, also a cell such as 1.0 if there is a 1, which is taken as the same. -1 marks unlabeled rows
+    however it is written.
+    """
+    if all(_WHOLE.fullmatch(cell) or is_missing(cell) for cell in cells):
+        present = {*cells}
+        return numbers, next((cell for cell in cells if cell[-2:] in (".0", ",0") and cell[:-2] in present), None)
+    text = np.array(["" if is_missing(cell) else cell for cell in cells], dtype=object)
+    return np.where(numbers == -1, "-1", text), None
+
+
+def spelled(cell: str, names: Container[str]) -> str:
+    """A whole number as one of the names: 1.0 as 1, or 1 as 1.0, if only the other is among them."""
+    other = cell.removesuffix(".0") if cell.endswith(".0") else f"{cell}.0"
+    return other if cell not in names and _WHOLE.fullmatch(cell) and other in names else cell
+
+
 def is_missing(cell: str) -> bool:
     """Whether a cell stands for a missing value."""
     return cell.lower() in MISSING
@@ -256,12 +276,13 @@ def is_missing(cell: str) -> bool:
 def _parse(cells: list[str]) -> NDArray[Any]:
     present = ["" if is_missing(cell) else cell for cell in cells]
     try:
-        return np.array([_number(cell) if cell else np.nan for cell in present], dtype=np.float64)
+        return np.array([number(cell) if cell else np.nan for cell in present], dtype=np.float64)
     except ValueError:
         return np.array(present, dtype=object)
 
 
-def _number(cell: str) -> float:
+def number(cell: str) -> float:
+    """Parse a cell; ValueError if it is no number."""
     # 007 and 005.113 are names, not numbers; floats have 15 digits; float() would accept 1_000
     cell = cell.replace("\u2212", "-")  # the minus sign of word processors
     if "_" in cell or re.fullmatch(r"[+-]?(0\d+(\.\d+)?|\d{16,})", cell):
