@@ -107,6 +107,24 @@ def test_rows_and_classes_that_could_be_formulas_come_back_as_they_were(make, tm
     assert other.labels() == given
 
 
+def test_rows_and_classes_that_look_like_numbers_come_back_as_they_were(make, tmp_path):
+    given = {0: "3.1", 1: "3.10", 2: "4.0"}
+
+    def session(labels):
+        found = make(labels)
+        found.look.names[:] = [f"1.{row}0" for row in range(N)]
+        return found
+
+    exchange.export(session(given), tmp_path / "labels.csv", label="kind")
+    (tmp_path / "out.answers").unlink()
+    other = session({})
+    exchange.take(other, tmp_path / "labels.csv", label="kind", row_id=None)
+    assert other.labels() == given
+    (tmp_path / "more.csv").write_text("row,kind\n1.30,4\n1.40,4.0\n")
+    exchange.take(other, tmp_path / "more.csv", label="kind", row_id=None)
+    assert other.labels() == {**given, 3: "4.0", 4: "4.0"}
+
+
 def test_an_apostrophe_of_the_table_itself_stays(make, tmp_path):
     session = make({0: "'=a", 1: "b"})
     session.look.names[3] = "'=x"

@@ -12,7 +12,7 @@ from graphuq.app.fitting import ROW
 from graphuq.app.label.session import MAX_CLASSES, Session, checked_name
 from graphuq.app.label.store import Refused
 from graphuq.app.tables.read import read_table
-from graphuq.app.tables.text import USUAL, Marks, ending
+from graphuq.app.tables.text import USUAL, Marks, ending, spelled
 from graphuq.app.tables.write import beside, called_ours, guarded, unguarded, write_csv
 from graphuq.classes import UNLABELED_TEXT, listed
 from graphuq.files import check_target, whole_file
@@ -124,8 +124,8 @@ def _rows_called(label: str) -> str:
 
 
 def _meant(cell: str, known: Container[str]) -> str:
-    """Cell text before it was guarded against formulas; unchanged if only the guarded form is known."""
-    plain = unguarded(cell)
+    """Cell text before it was guarded against formulas, 1.0 as 1; unchanged if only the guarded form is known."""
+    plain = spelled(unguarded(cell), known)
     return cell if cell in known and plain not in known else plain
 
 
@@ -172,11 +172,15 @@ def _tasks(session: Session, label: str) -> Iterator[dict[str, Any]]:
 
 def _from_csv(source: Path, label: str, row_id: str | None) -> Iterator[tuple[str, str]]:
     """Answers in a CSV file, read like a table, so that classes are named as there."""
-    table, called = read_table(source), _rows_called(label)
+    called = _rows_called(label)
+
+    def written(*names: str | None) -> list[str]:
+        return [cell for name in names if name for cell in (guarded(name).strip(), name)]
 
     def column(*names: str | None) -> str | None:
-        written = (cell for name in names if name for cell in (guarded(name).strip(), name))
-        return next((cell for cell in written if cell in table.columns), None)
+        return next((cell for cell in written(*names) if cell in table.columns), None)
+
+    table = read_table(source, as_text=written(row_id, called, label))
 
     rows, classes = column(row_id, called), column(label)
     if rows is None or classes is None:
