@@ -367,3 +367,14 @@ def test_the_model_of_a_fit_in_python_answers_at_the_shell(folder):
     np.testing.assert_allclose(found, fitted.predict_proba(X[:5] + 0.05)[:, 1], atol=1e-6)
     assert models.read(folder / "mine")[0].classes_.dtype.kind == "i"
     assert "it has no report" in CliRunner().invoke(app, ["report", "mine"]).stderr
+
+
+def test_classes_that_are_days_are_told_as_text(folder):
+    days = np.array(["2020-01-01", "2021-01-01"], "M8[D]")
+    y = np.where(classes() != "", days[TRUTH], np.datetime64("NaT"))
+    models.write(
+        folder / "mine", GraphClassifier(graph="cosine", prior="matern", inference="ep").fit(tall("x.npy"), y)
+    )
+    done = predict("mine", "x.npy", "--out", "out", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["classes"] == ["2020-01-01", "2021-01-01"]

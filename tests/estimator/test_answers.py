@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -283,6 +284,31 @@ def test_what_a_drawn_average_is_of_is_not_sent_to_other_processes(known):
 def test_features_in_memory_are_written_too(tmp_path, known):
     out = known.write_proba(tmp_path / "out")
     np.testing.assert_allclose(parquet.read_table(out)["p_1"], known.label_distributions_[:, 1], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("classes", "expected"),
+    [
+        (
+            np.array(["2020-01-01", "2021-01-01"], "M8[ns]"),
+            [f"{year}-01-01T00:00:00.000000000" for year in (2020, 2021)],
+        ),
+        (np.array(["2020", "2021"], "M8[Y]"), ["2020", "2021"]),
+        ([date(2020, 1, 1), date(2021, 1, 1)], ["2020-01-01", "2021-01-01"]),
+        (np.array([1, 2], "m8[h]"), ["1 hours", "2 hours"]),
+        (np.array([2**63, 2**63 + 1], np.uint64), [2**63, 2**63 + 1]),
+        (np.array([False, True]), [False, True]),
+    ],
+)
+def test_classes_are_written_as_what_they_are(classes, expected, tmp_path):
+    y = np.full(N, None, dtype=object)
+    y[Y >= 0] = [classes[k] for k in Y[Y >= 0]]
+    fitted = GraphClassifier(**QUICK).fit(X, y)
+    table = parquet.read_table(fitted.write_proba(tmp_path / "out"))
+    assert set(table["class"].to_pylist()) == set(expected)
+    assert table.column_names[3:] == [f"p_{name}" for name in expected]
+    stored = zarr.open_array(fitted.write_proba(tmp_path / "out.zarr"), mode="r")
+    assert stored.attrs["classes"] == expected
 
 
 @pytest.mark.parametrize("kind", ["cosine", "knn"])

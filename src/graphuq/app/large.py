@@ -129,7 +129,12 @@ def predict_store(
     X.expect_columns(classifier.n_features_in_, fitted.names, str(store))
     with cluster(**carried_by), words_of_the_shell() as notes:
         classifier.write_proba(out, X, force=replace)
-    summary = {"rows": len(X), "classes": classifier.classes_.tolist(), "warnings": notes, "answers": str(out)}
+    summary = {
+        "rows": len(X),
+        "classes": answers.plain(classifier.classes_),
+        "warnings": notes,
+        "answers": str(out),
+    }
     return summary | _resources(began)
 
 

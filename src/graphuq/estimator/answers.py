@@ -317,6 +317,11 @@ def _block_file(folder: Path, number: int) -> Path:
     return folder / (f"c/{number}/0" if _is_zarr(folder) else f"part-{number:06d}.parquet")
 
 
+def plain(classes: NDArray[Any]) -> list[Any]:
+    """Classes as files hold them; times as ISO text, because some of their units are converted to integers."""
+    return [str(name) for name in classes] if classes.dtype.kind in "mM" else classes.tolist()
+
+
 def _parquet_writer(
     folder: Path, classes: NDArray[Any], n_rows: int, chunk: int
 ) -> Callable[[int, slice, Array], None]:
@@ -324,14 +329,17 @@ def _parquet_writer(
     parquet = needed("pyarrow.parquet", "Parquet files need pyarrow")
     import pyarrow
 
+    names = plain(classes)
+    values = pyarrow.array(names, type=pyarrow.uint64() if classes.dtype.kind == "u" else None)
+
     def write_block(number: int, rows: slice, probability: Array) -> None:
         best = uncertainty.most_probable(probability)
         columns = {
             "row": np.arange(rows.start, rows.stop),
-            "class": pyarrow.DictionaryArray.from_arrays(best.astype(np.int32), pyarrow.array(classes.tolist())),
+            "class": pyarrow.DictionaryArray.from_arrays(best.astype(np.int32), values),
             "probability": probability[np.arange(len(probability)), best],
         }
-        columns |= {f"p_{name}": probability[:, k] for k, name in enumerate(classes.tolist())}
+        columns |= {f"p_{name}": probability[:, k] for k, name in enumerate(names)}
         with whole_file(_block_file(folder, number)) as part:
             parquet.write_table(pyarrow.table(columns), part, write_page_checksum=True)
 
@@ -350,7 +358,7 @@ def _zarr_writer(
     settings: Any = {"dtype": "float64", "fill_value": float("nan")}
     compressor = ZstdCodec(checksum=True)
     array = zarr.create_array(folder, shape=shape, chunks=chunks, compressors=compressor, **settings)
-    array.attrs["classes"] = classes.tolist()
+    array.attrs["classes"] = plain(classes)
 
     def write_block(number: int, rows: slice, probability: Array) -> None:
         array[rows] = probability
