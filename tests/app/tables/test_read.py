@@ -523,5 +523,10 @@ def test_parquet(tmp_path):
     assert np.array_equal(table.column("x"), [1, np.nan], equal_nan=True)
     assert table.column("word").tolist() == ["a", ""]
     assert table.column("flag").tolist() == [1, 0]
+    flags = [True, None, False]
+    parquet.write_table(pa.table({"flag": flags, "x": flags}), path)
+    table = read_table(path, as_text=["flag"])
+    assert table.text("flag").tolist() == ["True", "", "False"]  # as in a CSV file
+    assert table.text("x").tolist() == ["1", "", "0"]
     with pytest.raises(ValueError, match="not a Parquet file"):
         read_table(written(tmp_path, b"no parquet here", "u.parquet"))

@@ -36,7 +36,7 @@ EXCEL = (".xlsx", ".xlsm")
 EXACT = 2**53  # float64 represents all integers up to here
 CLOSE = 0.75  # difflib similarity of names suggested for each other; at its default 0.6 "kind" is close to "id"
 
-# The columns of a file; the cells of those read as text; and notes on what had to be guessed.
+# The columns of a file; the cells of those read as text, and of Parquet booleans; and notes on what had to be guessed.
 Content = tuple[dict[str, NDArray[Any]], dict[str, list[str]], list[str]]
 
 
@@ -208,15 +208,18 @@ def _read_parquet(path: Path) -> Content:
         contents = [column.to_pylist() for column in table.columns]
     check_names(path, table.column_names)
     columns: dict[str, NDArray[Any]] = {}
+    flags: dict[str, list[str]] = {}  # numbers as features, and words where they name classes
     for name, column, values in zip(table.column_names, table.columns, contents, strict=True):
         kind = column.type
         if pyarrow.types.is_integer(kind):
             columns[name] = _whole_numbers(values)
         elif pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind):
             columns[name] = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+            if pyarrow.types.is_boolean(kind):
+                flags[name] = ["" if value is None else str(value) for value in values]
         else:
             columns[name] = np.array(["" if value is None else str(value) for value in values], dtype=object)
-    return columns, {}, []
+    return columns, flags, []
 
 
 def _read_excel(path: Path, sheet: str | None = None) -> Content:
