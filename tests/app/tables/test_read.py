@@ -307,6 +307,23 @@ def test_excel(tmp_path):
             read_table(written(tmp_path, content, "u.xlsx"))
 
 
+def test_merged_cells_are_noted(tmp_path):
+    book = Workbook()
+    for line in (["x", "kind"], [1, "a"], [2, None], [3, "b"]):
+        book.active.append(line)
+    book.active.merge_cells("B2:B3")
+    book.save(tmp_path / "t.xlsx")
+    table = read_table(tmp_path / "t.xlsx")
+    assert table.text("kind").tolist() == ["a", "", "b"]
+    assert "Merged cells of t.xlsx count in their first row and column only" in table.notes[0]
+    book.active.insert_rows(1)
+    book.active["A1"] = "Results"
+    book.active.merge_cells("A1:B1")
+    book.save(tmp_path / "t.xlsx")
+    with pytest.raises(ValueError, match=r"no column 'kind'.* names of columns, without a title above"):
+        read_table(tmp_path / "t.xlsx").column("kind")
+
+
 def test_formulas_of_several_cells_have_no_value_either(tmp_path):
     book = Workbook()
     for line in (["x", "twice"], [1, None], [2, None]):

@@ -241,6 +241,7 @@ def _read_excel(path: Path, sheet: str | None = None) -> Content:
         sheets = [worksheet.title for worksheet in reader.wb.worksheets]
         chosen = sheets[0] if sheets and sheet is None else sheet
         lines = _lines(reader.wb[chosen]) if chosen in sheets else []
+        merged = bool(lines) and b"mergeCell ref=" in reader.archive.read(reader.wb[chosen]._worksheet_path)
         n_empty = 0
         if any(None in line for line in lines):
             formulas = Reader(stream, read_only=True)
@@ -263,6 +264,11 @@ def _read_excel(path: Path, sheet: str | None = None) -> Content:
         notes.append(
             f"Formulas of {path.name} that have no value are read as empty cells ({n_empty}): if they should have one, open the "
             "file in a spreadsheet program and save it."
+        )
+    if merged:
+        notes.append(
+            f"Merged cells of {path.name} count in their first row and column only: unmerge and fill them. The first line must "
+            "hold the names of columns, without a title above."
         )
     if len(sheets) > 1 and sheet is None:
         notes.append(
