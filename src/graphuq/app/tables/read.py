@@ -175,6 +175,12 @@ def _read_npz(path: Path) -> Content:
         raise ValueError(f"The arrays of {path.name} differ in length: {listed}. Each needs one entry a row.")
     texts = {name: array for name, array in arrays.items() if array.dtype.kind == "U" and array.ndim == 1}
     cells = {name: [str(cell).strip() for cell in array] for name, array in texts.items()}
+    for name, column in cells.items():
+        try:
+            "".join(column).encode()
+        except UnicodeEncodeError as error:
+            bad = error.object[error.start]
+            raise ValueError(f"{name!r} of {path.name} holds {bad!r}, which is half a letter: mend it.") from None
     text, notes = columns_of(cells)
     columns = {name: text[name] if name in cells else _plain(path, name, arrays[name]) for name in arrays}
     return columns, cells, notes
