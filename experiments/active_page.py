@@ -59,8 +59,7 @@ def _kept(cells: list[dict[str, Any]]) -> str:
     starts = {each["n_starts_others"] for each in cells if "n_starts_others" in each}
     return (
         f"Our results were recomputed by `python -m experiments.ours_again active`. Those of the other tools are from an "
-        f"earlier run, and are means over {max(starts)} starts. With more than two classes our results predate one change: "
-        "the temperature now applies to the average over hyper-parameters, so that other rows may be chosen.\n"
+        f"earlier run, and are means over {max(starts)} starts.\n"
         if starts
         else ""
     )

@@ -13,7 +13,7 @@ from graphuq._warn import warn
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.features import Array, Matrix, MatrixLike, squared_lengths, to_float
 from graphuq.spectrum.result import Spectrum
-from graphuq.tall import Tall, row_blocks
+from graphuq.tall import Tall, row_blocks, spread
 
 # Dividing by less would spoil the third digit of an eigenvector with residual 1e-6, the default tolerance.
 _LEAST_DIVISOR = 1e-3
@@ -96,7 +96,8 @@ def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[n
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect(graph, (Graph, LowRankGraph), "graph", "the graph that the spectrum was made from")
-    sample = np.linspace(0, graph.n_nodes - 1, min(graph.n_nodes, _N_SAMPLED)).astype(int)
+    nodes = np.arange(*spread(graph.n_nodes).indices(graph.n_nodes))  # a model of a store keeps these
+    sample = nodes[np.linspace(0, nodes.size - 1, min(nodes.size, _N_SAMPLED)).astype(int)]
     degrees = np.ravel(graph.degrees[sample])
     scale = np.ones(1) if spectrum.normalized else degrees
     divisor = np.median(np.abs(1 - spectrum.values / scale[:, None]), axis=0)
