@@ -244,6 +244,11 @@ def test_labels_of_another_kind_than_the_classes_are_refused(classes, y, told):
             read_labels(y, classes=classes, others=others)
 
 
+def test_half_a_letter_is_no_class():
+    with pytest.raises(ValueError, match=r"holds '\\ud800', half a letter"):
+        read_labels(["a", "b\ud800", "", ""])
+
+
 def test_classes_in_a_sentence():
     assert names_listed(np.array(["a", "b"])) == "'a' and 'b'"
     assert names_listed(np.arange(3)) == "0, 1 and 2"

@@ -214,6 +214,14 @@ def _refuse_amounts(values: NDArray[Any]) -> None:
         raise TypeError("The classes in y are bytes: decode them, as in y.astype(str).")
     if kind not in "biufUmM" or values.ndim != 1:
         raise TypeError(f"Unknown label type: y must hold text or whole numbers, one a row, got {values.dtype}.")
+    if kind == "U":
+        try:
+            "".join(values).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start]
+            raise ValueError(
+                f"A class in y holds {half!r}, half a letter, which no file can hold: remove it."
+            ) from None
     if kind == "f" and (values % 1 != 0).any():
         raise ValueError(
             f"Unknown label type: continuous. y holds {values[values % 1 != 0][0].item()}, and classes are text or "
