@@ -13,6 +13,7 @@ from sklearn.datasets import load_wine, make_moons
 from graphuq import GraphClassifier, calibration, graph, laplacian, spectrum
 from graphuq.feature_piece import FeaturePiece
 from graphuq.inference.independence import sample_independently
+from graphuq.inference.star_ep import StarSites
 from graphuq.learning import Hyperparameters, Hyperprior, LogNormal, learn
 from graphuq.learning.averaging import alone, around, axes_of, axial, bound, climb, with_all_labels
 from graphuq.learning.evidence import AS_NOISE, constant_first, problems
@@ -662,3 +663,13 @@ def test_a_tenth_of_the_labels_wrong_is_explained_by_mistakes_and_not_by_small_f
     assert 0.05 < found.hyperparameters_["mistakes"] < 0.15
     assert set(found.suspicious_labels(12).nodes) == set(nodes[:12])
     assert -np.log(found.label_distributions_[np.arange(300), truth]).mean() < 0.05
+
+
+def test_no_evidence_is_believed_where_sweeps_do_not_converge(monkeypatch):
+    """Left at any state, sites may claim more than certainty."""
+    problem = problems(S, MODELS["three classes"], FEATURES, OPEN)[0]
+    peak = climb(problem)
+    bare = StarSites.fit
+    wild = {"log_evidence": 1e5, "converged": False}
+    monkeypatch.setattr(StarSites, "fit", lambda *a, **k: replace(bare(*a, **k), **wild))
+    assert problem.at(peak.theta).log_posterior < peak.log_posterior - 900
