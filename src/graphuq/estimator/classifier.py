@@ -77,9 +77,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             default (0.1, for Ginzburg-Landau 0.6). If gamma is given for probit, the graph term of a learned prior
             has standard deviation 1; otherwise the prior is in units of the noise.
         epsilon: width of the wells of "ginzburg_landau".
-        class_shares: how frequent each class is among all rows, if that is known other than from the labels: a
-            dict from class to share, or "equal". The labels need not have these frequencies: what is known of them
-            is worth much if some labels of each class were looked for. A guess does harm.
+        class_shares: how frequent each class is among all rows, if that is known other than from the labels, which
+            need not have these frequencies: a dict from class to share, or "equal". A guess does harm.
         inference: "ep" uses expectation propagation, "sample" makes `n_steps` draws with `sampler`. "auto" uses
             expectation propagation for a learned prior, averaged over hyper-parameters; for any other prior it
             draws until R-hat is below 1.01 with 400 effective draws, for at most 20 times `n_steps` or
@@ -206,8 +205,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         heaviest components of a mixture are updated; with the labels of `fit`, or of `relearn`, all are back.
 
         Args:
-            nodes: row numbers, from 0.
-            y: their classes.
+            nodes, y: row numbers, from 0, and their classes.
         """
         check_is_fitted(self)
         labels = relabel(self.labels_, nodes, y, n_rows=self.graph_.n_nodes)
@@ -216,11 +214,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             return self._believe(labels, with_labels(self, self._seen, self.posterior_, labels))
 
     def draw(self) -> GraphClassifier:
-        """Sample the posterior (the heaviest components of a mixture); predictions then use these exact draws.
-
-        The temperature of a mixture, used with more than two classes, is kept and applied to the sampled
-        probabilities.
-        """
+        """Sample the posterior (a mixture's heaviest components, its temperature kept); predictions then use the draws."""
         check_is_fitted(self)
         with stages_told(self.verbose):
             return self._believe(self.labels_, drawn(self, self._seen, self.posterior_))
@@ -249,8 +243,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def relearn(self) -> GraphClassifier:
         """Relearn the hyper-parameters from all current labels, keeping the graph and its spectrum.
 
-        Takes as long as `fit` without building the graph. To keep predicting meanwhile, relearn a copy
-        (`copy.copy`) and then pass it the labels that arrived in the meantime with `partial_fit_labels`.
+        To keep predicting meanwhile, relearn a copy (`copy.copy`) and then pass it new labels.
         """
         check_is_fitted(self)
         return self._infer(self.labels_)
