@@ -22,6 +22,8 @@ from graphuq.inference.sweeps import OfSites, Settled, Start, heights, inverse_r
 
 # Directions whose prior variance the labels change by less than this fraction count as unchanged.
 UNTOUCHED = 1e-6
+# Shifts are settled before precisions if the products with a matrix of at most so many numbers are quick.
+IN_CACHE = 2**19
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +223,8 @@ def _posterior(gaussian: Callable[[Vector, Vector], Any], site: Vector) -> OfSit
     moments = with_cavities(np.asarray(mean), np.asarray(variance), site)
     if moments is None:
         return None
-    mean_of = (lambda shift: f_root @ (shift @ f_root)) if isinstance(f_root, np.ndarray) else None
+    in_cache = isinstance(f_root, np.ndarray) and f_root.size <= IN_CACHE
+    mean_of = (lambda shift: f_root @ (shift @ f_root)) if in_cache else None
     return OfSites(root, float(log_det), moments, mean_of)
 
 

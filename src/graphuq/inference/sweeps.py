@@ -48,7 +48,7 @@ class OfSites(NamedTuple):
     parts: Any  # its factorization, left on the device that computed it
     log_det: float  # of its precision
     moments: Moments  # of the values that have sites
-    mean_of: Callable[[Vector], Vector] | None  # their means given other shifts; None on an accelerator
+    mean_of: Callable[[Vector], Vector] | None  # their means given other shifts; None if not quick
 
 
 class Settled(NamedTuple):
