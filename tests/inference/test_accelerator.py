@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graphuq import _accelerator
-from graphuq.inference import ep, largest, star_ep, stars
+from graphuq.inference import covariances, ep, largest, star_ep, stars
 from graphuq.inference.sites import Sites
 from graphuq.inference.star_ep import propagate
 from graphuq.inference.stars import StarSites
@@ -41,8 +41,8 @@ def test_covariances_are_those_of_dense_matrices(n_latent, dtype, begin, monkeyp
     M = rng.standard_normal((37, n_latent)).astype(dtype)
     here = fit.fields_at(M, np.zeros(37))
     begin()
-    monkeypatch.setattr(star_ep, "MOST_THERE", 2**17)  # several parts
-    found = fit._fields(M, np.zeros(37), star_ep._covariance_anywhere).cross
+    monkeypatch.setattr(covariances, "MOST_THERE", 2**17)  # several parts
+    found = fit._fields(M, np.zeros(37), covariances.covariances_anywhere).cross
     assert found.shape == (largest.rows_at_once(4), 4, 4)
     assert found.dtype == np.float32
     dense = np.einsum("nr,krs,lts,nt->nkl", M @ fit.basis, fit.shared, fit.shared, M @ fit.basis)

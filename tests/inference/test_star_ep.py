@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from graphuq.inference import ep, star_ep
+from graphuq.inference import covariances, ep, star_ep
 from graphuq.inference.sites import Sites
 from graphuq.inference.star_ep import propagate
 from graphuq.inference.stars import StarSites
@@ -276,8 +276,8 @@ def test_moments_at_nodes_are_those_of_z(shape, monkeypatch):
     # and of labels left out all that the fields do not have in common
     np.testing.assert_allclose(np.linalg.eigvalsh(result.left_out.cross)[:, 0], 0, atol=1e-12)
     assert (result.left_out.variance >= 0).all()
-    monkeypatch.setattr(star_ep, "CACHED", 1)
-    monkeypatch.setattr(star_ep, "LEAST_ROWS", 1)  # one node at a time
+    monkeypatch.setattr(covariances, "CACHED", 1)
+    monkeypatch.setattr(covariances, "LEAST_ROWS", 1)  # one node at a time
     for one, other in zip(found, result.fields_at(M, deviation), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
     single, double = (result.fields_at(M.astype(dtype), deviation) for dtype in (np.float32, np.float64))

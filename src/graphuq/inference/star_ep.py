@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import block_diag, eigh
 
 from graphuq import _accelerator
 from graphuq._threads import blas_threads
+from graphuq.inference.covariances import covariances_anywhere, covariances_at
 from graphuq.inference.ep import EP, EvidenceGradient, Gaussian
-from graphuq.inference.largest import (
-    go_there,
-    independent_probability,
-    largest_probability_correlated,
-    matched_variances,
-    rows_at_once,
-)
+from graphuq.inference.largest import independent_probability, largest_probability_correlated, matched_variances
 from graphuq.inference.span import Matrix, Vector, span
 from graphuq.inference.stars import (
     Gaps,
@@ -45,10 +37,6 @@ QUICKER_BY_MODES = 2
 LARGEST_SWEEP, LARGEST_MEMORY = 3e10, 8 * 2**30
 # Least speedup of sweeps by nodes on an accelerator, and the largest n_classes * n_labeled^2 that fits there.
 QUICKER_THERE, LARGEST_THERE = 20, 2**27
-# Covariances at many nodes are formed in blocks of about this many numbers, to fit the CPU cache: twice as fast.
-CACHED, LEAST_ROWS = 2**17, 16
-# The same on an accelerator.
-MOST_THERE = 2**25
 
 
 class FieldMoments(NamedTuple):
@@ -107,7 +95,7 @@ class StarEP:
     def covariance(self) -> Stack:
         """Posterior covariance of u at the labeled nodes, shape (n_labeled, n_classes, n_classes)."""
         with blas_threads(self.labeled.size * self.labeled.shape[1]):
-            return _covariance(self.labeled, self.alone, self.shared)
+            return covariances_at(self.labeled, self.alone, self.shared)
 
     @cached_property
     def _cavity(self) -> tuple[FieldMoments, Vector]:
@@ -179,7 +167,7 @@ class StarEP:
 
         `cross` comes from the span of `basis`, `variance` from its complement and `deviation`.
         """
-        return self._fields(conditional, deviation, _covariance)
+        return self._fields(conditional, deviation, covariances_at)
 
     def _fields(self, conditional: Matrix, deviation: Vector, covariance: Callable[..., Any]) -> FieldMoments:
         with blas_threads(len(conditional) * self.shared[0].size):
@@ -191,7 +179,7 @@ class StarEP:
 
     def classes(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
         """The probability that each field, plus noise, is the largest, shape (n, n_classes)."""
-        covariance = _covariance_anywhere if self.sites.n_classes > 3 else _covariance
+        covariance = covariances_anywhere if self.sites.n_classes > 3 else covariances_at
         return _largest(self._fields(conditional, deviation, covariance), noise)
 
     def first_sites(self, sites: StarSites, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
@@ -201,7 +189,7 @@ class StarEP:
 
     def independent_variances(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
         """Variances, noise included, of independent fields that approximate these, shape (n, n_classes)."""
-        mean, variance, cross = self._fields(conditional, deviation, _covariance_anywhere)
+        mean, variance, cross = self._fields(conditional, deviation, covariances_anywhere)
         return matched_variances(mean, variance + noise**2, cross)
 
     def independent_classes(self, mean: Matrix, variance: Matrix) -> Matrix:
@@ -361,49 +349,6 @@ def _roots(problem: StarProblem, gaps: Gaps) -> tuple[Stack, Stack]:
         return shared[:, :, :0], shared
     alone = levels.narrow @ np.asarray(gaps.alone)[:, :k, :k]
     return alone, alone @ np.asarray(gaps.moved)[:, :k] + [levels.turn[:, own] @ spread[own] for own in levels.own]
-
-
-def _covariance(at: Matrix, alone: Stack, shared: Stack) -> Stack:
-    """Covariances of the fields ``at z_k``, one matrix for each row of `at`, in its precision."""
-    roots, n_classes = _side_by_side(at, shared, alone), len(shared)
-    result = np.empty((len(at), n_classes, n_classes), at.dtype)
-    size = max(LEAST_ROWS, CACHED // sum(root.shape[1] for root in roots))
-    for rows in (slice(first, first + size) for first in range(0, len(at), size)):
-        result[rows] = _products(np, at[rows], roots, n_classes)
-    return result
-
-
-def _covariance_anywhere(at: Matrix, alone: Stack, shared: Stack) -> Any:
-    """The same, for many rows on an accelerator if there is one: a zero-padded float32 block that stays on it."""
-    n_classes = len(shared)
-    if not go_there(len(at)) or len(at) > rows_at_once(n_classes):
-        return _covariance(at, alone, shared)
-    # Products in double precision: single was given up while XLA still autotuned, and has not been measured since.
-    at = _accelerator.whole_block(_accelerator.widened(at.astype(float), 1), rows_at_once(n_classes))
-    roots = _side_by_side(at, *(_accelerator.widened(stack, 1, 2) for stack in (shared, alone)))
-    n_numbers = len(at) * sum(root.shape[1] for root in roots)
-    n_parts = min(len(at), 2 ** math.ceil(math.log2(max(1, n_numbers / MOST_THERE))))
-    with _accelerator.precise():
-        return _products_there(at, roots, n_classes, n_parts)
-
-
-def _side_by_side(at: Matrix, *stacks: Stack) -> list[Matrix]:
-    """Stacks of shape (n_classes, k, r) as matrices of shape (k, n_classes r), in the precision of `at`."""
-    return [np.hstack([*stack]).astype(at.dtype, copy=False) for stack in stacks]
-
-
-def _products(xp: Any, at: Any, roots: Sequence[Any], n_classes: int) -> Any:
-    """``sum_r shared_k shared_l + delta_kl sum_r alone_k^2`` at each row; xp is NumPy or jax.numpy."""
-    common, own = ((at @ root).reshape(len(at), n_classes, -1) for root in roots)
-    own_variance = xp.einsum("nki,nki->nk", own, own)
-    return common @ common.swapaxes(1, 2) + own_variance[:, :, None] * np.eye(n_classes, dtype=at.dtype)
-
-
-@partial(_accelerator.compiled, static=(2, 3))
-def _products_there(at: jax.Array, roots: Sequence[jax.Array], n_classes: int, n_parts: int) -> jax.Array:
-    parts = at.reshape(n_parts, -1, at.shape[1])
-    covariances = jax.lax.map(lambda part: _products(jnp, part, roots, n_classes), parts)
-    return covariances.reshape(-1, n_classes, n_classes).astype(jnp.float32)
 
 
 def _split(mean: Matrix, covariance: Stack) -> FieldMoments:
