@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -51,6 +51,34 @@ class Mode:
     message: str
 
 
+@overload
+def find_mode(
+    prior: GaussianPrior,
+    model: Model,
+    *,
+    method: str = ...,
+    start: str | ArrayLike = ...,
+    beta: float | None = ...,
+    n_steps: int = ...,
+    tolerance: float = ...,
+    seed: int = ...,
+) -> Mode: ...
+
+
+@overload
+def find_mode(
+    prior: GaussianPrior,
+    model: Sequence[Model],
+    *,
+    method: str = ...,
+    start: str | ArrayLike = ...,
+    beta: float | None = ...,
+    n_steps: int = ...,
+    tolerance: float = ...,
+    seed: int = ...,
+) -> list[Mode]: ...
+
+
 def find_mode(
     prior: GaussianPrior,
     model: Model | Sequence[Model],
@@ -61,7 +89,7 @@ def find_mode(
     n_steps: int = 5000,
     tolerance: float = 1e-6,
     seed: int = 0,
-) -> Any:
+) -> Mode | list[Mode]:
     """Find a minimizer of ``J(u) = <u, P u>/2 + Phi(u; y)``, unique if J is convex; returns a `Mode`.
 
     A list of models (trials with different labels, starts or both) returns a list of modes.
