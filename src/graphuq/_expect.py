@@ -112,6 +112,15 @@ def expect_path(path: Any, name: str = "path") -> Path:
     return Path(path)
 
 
+def expect_whole_letters(texts: Iterable[str], name: str) -> None:
+    """Raise for half of a surrogate pair, which Python's text may hold and UTF-8 may not."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise ValueError(f"{name} holds {half!r}, half a letter, which no file can hold: remove it.") from None
+
+
 def expect_one_of(value: Any, allowed: Iterable[str], name: str) -> str:
     """Validate one of the allowed words."""
     *others, last = map(repr, allowed)

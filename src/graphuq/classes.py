@@ -12,7 +12,7 @@ from unicodedata import category, normalize
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect_nodes
+from graphuq._expect import expect_nodes, expect_whole_letters
 from graphuq._warn import warn
 
 # Marks of unlabeled rows in an array of text: NumPy converts -1 and NaN among text to the last two.
@@ -215,13 +215,7 @@ def _refuse_amounts(values: NDArray[Any]) -> None:
     if kind not in "biufUmM" or values.ndim != 1:
         raise TypeError(f"Unknown label type: y must hold text or whole numbers, one a row, got {values.dtype}.")
     if kind == "U":
-        try:
-            "".join(values).encode()
-        except UnicodeEncodeError as error:
-            half = error.object[error.start]
-            raise ValueError(
-                f"A class in y holds {half!r}, half a letter, which no file can hold: remove it."
-            ) from None
+        expect_whole_letters(values, "A class in y")
     if kind == "f" and (values % 1 != 0).any():
         raise ValueError(
             f"Unknown label type: continuous. y holds {values[values % 1 != 0][0].item()}, and classes are text or "

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import archive
+from graphuq._expect import expect_whole_letters
 from graphuq.app.tables.text import (
     SEPARATORS,
     USUAL,
@@ -176,11 +177,7 @@ def _read_npz(path: Path) -> Content:
     texts = {name: array for name, array in arrays.items() if array.dtype.kind == "U" and array.ndim == 1}
     cells = {name: [str(cell).strip() for cell in array] for name, array in texts.items()}
     for name, column in cells.items():
-        try:
-            "".join(column).encode()
-        except UnicodeEncodeError as error:
-            bad = error.object[error.start]
-            raise ValueError(f"{name!r} of {path.name} holds {bad!r}, which is half a letter: mend it.") from None
+        expect_whole_letters(column, f"{name!r} of {path.name}")
     text, notes = columns_of(cells)
     columns = {name: text[name] if name in cells else _plain(path, name, arrays[name]) for name in arrays}
     return columns, cells, notes
