@@ -107,8 +107,10 @@ def test_labels_are_no_reason_to_doubt_the_shares_of_their_classes():
     assert found.z < -2
     assert found.verdict == "not known"
     assert "leaves its own class less frequent, which explains the difference" in str(found)
-    sure = np.where(np.arange(3) == (y[:, None] + 1) % 3, 0.9, 0.05)  # for another class, and wrong
-    assert self_check(posterior_of(y, 3), left_out=sure).verdict == "too sure"
+    slightly = np.where(np.arange(3) == (y[:, None] + 1) % 3, 0.4, 0.3)  # for another class, and wrong
+    sure = np.where(np.arange(3) == (y[:, None] + 1) % 3, 0.9, 0.05)
+    for p in slightly, sure:  # eight labels of a class instead of seven turn 0.3 into 0.33, not into 0.4
+        assert self_check(posterior_of(y, 3), left_out=p).verdict == "too sure"
 
 
 def test_a_rare_class_is_no_mistake():
@@ -120,3 +122,12 @@ def test_a_rare_class_is_no_mistake():
     p[50] = 0.1, 0.9
     found = suspicious_labels(posterior_of(y, 2), left_out=p)
     assert found.nodes[found.clear()].tolist() == [3, 50]
+
+
+@pytest.mark.parametrize(("probability", "flagged"), [(0.03, []), (0.02, [3])])
+def test_half_the_share_of_a_rare_class_is_the_limit(probability, flagged):
+    y = np.r_[np.ones(6, dtype=int), np.zeros(114, dtype=int)]
+    p = shares_of_the_others(y, 2)
+    p[3] = 1 - probability, probability
+    found = suspicious_labels(posterior_of(y, 2), left_out=p)
+    assert found.nodes[found.clear()].tolist() == flagged

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,15 +170,14 @@ def self_check(posterior: Posterior, *, left_out: NDArray[np.float64] | None = N
     y = y[predictable]
     # Class frequencies among the other labels, smoothed by Laplace's rule: one extra count for every class.
     shares = (counts[y] - 1 + 1) / (counts.sum() - 1 + posterior.n_classes)
-    confidence, right, z = _surprise(p, y)
-    deviation = np.sqrt(np.sum(confidence * (1 - confidence)))
     # the same if the class of the label that is left out kept its frequency
     kept = np.where(np.arange(p.shape[1]) == y[:, None], (counts / np.maximum(counts - 1, 1))[y][:, None] * p, p)
-    explained = z < -SURPRISE and _surprise(kept / kept.sum(axis=1, keepdims=True), y)[2] > -SURPRISE
+    right, promised, deviation, z = _tally(p, y)
+    explained = z < -SURPRISE and _tally(kept / kept.sum(axis=1, keepdims=True), y).z > -SURPRISE
     return SelfCheck(
         n_labels=len(y),
-        share_right=float(right.mean()),
-        promised=float(confidence.mean()),
+        share_right=right / len(y),
+        promised=promised / len(y),
         log_loss=float(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-300)).mean()),
         shares_log_loss=float(-np.log(shares).mean()),
         z=z,
@@ -188,10 +188,18 @@ def self_check(posterior: Posterior, *, left_out: NDArray[np.float64] | None = N
     )
 
 
-def _surprise(
-    p: NDArray[np.float64], y: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], float]:
-    """Confidence of predictions, whether each is right, and by how many standard deviations that is more than promised."""
-    confidence, right = uncertainty.confidence(p), uncertainty.most_probable(p) == y
-    deviation = np.sqrt(np.sum(confidence * (1 - confidence)))
-    return confidence, right, float((right.sum() - confidence.sum()) / max(deviation, 1e-12))
+class _Tally(NamedTuple):
+    """How many predictions are right, how many should be, its standard deviation, and the difference in units of it."""
+
+    right: float
+    promised: float
+    deviation: float
+    z: float
+
+
+def _tally(p: NDArray[np.float64], y: NDArray[np.int64]) -> _Tally:
+    """Count right predictions of y from probabilities p, (n, K)."""
+    confidence = uncertainty.confidence(p)
+    right, promised = float(np.sum(uncertainty.most_probable(p) == y)), float(confidence.sum())
+    deviation = float(np.sqrt(np.sum(confidence * (1 - confidence))))
+    return _Tally(right, promised, deviation, (right - promised) / max(deviation, 1e-12))
