@@ -1268,7 +1268,8 @@ def test_a_mistyped_cell_does_not_matter(graph, code, shell):
 def test_a_row_that_comes_again_with_rounding_has_the_answer_it_had(weights, prior):
     fitted = GraphClassifier(**weights, **prior).fit(IRIS, IRIS_Y)
     again = fitted.predict_proba(IRIS * (1 + 1e-12))
-    np.testing.assert_allclose(again, fitted.label_distributions_, atol=0.01)
+    estimated = weights["graph"] == "nystrom" and "prior" in prior  # its smallest modes, from landmarks alone
+    np.testing.assert_allclose(again, fitted.label_distributions_, atol=0.01 if estimated else 1e-6)
 
 
 def test_columns_of_any_name_are_features():

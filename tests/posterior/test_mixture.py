@@ -118,3 +118,24 @@ def test_a_file_of_before_is_read(tmp_path):
     found = load(tmp_path / "p.npz")
     assert found.drawn_from is None
     np.testing.assert_array_equal(found.probability(), drawn(2).probability())
+
+
+@pytest.mark.parametrize("class_weights", [None, [0.4, 1.5, 1.1]])
+@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.6])
+def test_errors_are_those_of_adjusted_probabilities_at_worst(temperature, class_weights):
+    """Against finite differences: each probability off by its error, in the direction that does most harm."""
+    bare = posterior("mixture of draws", 3, "full")
+    classes = bare.classes(NODES)
+    assert (classes.error > 0).all()
+    given = None if class_weights is None else np.array(class_weights)
+    adjusted = replace(bare, temperature=temperature, class_weights=given)
+    step = 1e-6
+    moved = [
+        adjusted.adjusted(classes.probability + step * (np.arange(3) == k))
+        - adjusted.adjusted(classes.probability - step * (np.arange(3) == k))
+        for k in range(3)
+    ]
+    worst = np.einsum("ljk,jl->jk", np.abs(moved) / (2 * step), classes.error)
+    if temperature == 1 and given is None:
+        worst = classes.error
+    np.testing.assert_allclose(adjusted.classes(NODES).error, np.minimum(worst, 1), rtol=1e-4)
