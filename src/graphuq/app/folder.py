@@ -74,7 +74,7 @@ def foreign(folder: Path) -> str | None:
 def refuse_objects(classifier: GraphClassifier) -> None:
     """Raise an error for parameters that cannot be stored in a file."""
     for name, value in classifier.get_params().items():
-        if not isinstance(value, str | int | float | None) and name != "class_shares":
+        if not isinstance(value, str | int | float | Mapping | None):
             raise ValueError(f"A folder cannot keep the setting {name} = {value!r}: give a name or a number.")
 
 
