@@ -126,10 +126,9 @@ class Mixture:
     def tempered(self) -> Mixture:
         """Fit the temperature to leave-one-out predictions, with a prior; no change with two classes.
 
-        A recalibration: with few labels of many classes the model is underconfident, increasingly so with their
-        number, which leave-one-out predictions reveal. The Gaussian approximation explains only a part of it. The
-        only label of a class cannot be predicted from the others and is not used. With two classes a temperature
-        neither helps nor harms.
+        A recalibration: with few labels of many classes the model is underconfident, increasingly so with the number
+        of classes, which leave-one-out predictions reveal. The only label of a class cannot be predicted from the
+        others and is not used.
         """
         if self.n_classes == 2:
             return self
