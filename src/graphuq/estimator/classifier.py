@@ -87,9 +87,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         n_steps: draws per chain.
         n_chains: number of independent chains.
         time_limit: seconds after which "auto" stops drawing, with a warning.
-        random_state: seed of the draws, of random choices among query candidates, of the landmarks of "nystrom"
-            and of the approximate neighbor search. The same seed gives the same result, unless `time_limit` ends
-            the drawing.
+        random_state: seed of draws, query candidates, landmarks and the approximate neighbor search. The same seed
+            gives the same result, unless `time_limit` ends the drawing.
         verbose: whether to report the stages of `fit` on standard error, with progress bars in a terminal. False
             reports nothing; None, the default, reports stages that take over a second in a terminal or a notebook.
 

@@ -88,7 +88,9 @@ class Referenced:
 
     In the coordinates zeta of ``z = m + L zeta``, ``L L^T = S``, the posterior is close to N(0, I), which pCN
     proposes from: with many labels it accepts nearly every step at beta = 1. The chain leaves the posterior
-    invariant for any Gaussian; a poor one only makes it slow.
+    invariant for any Gaussian; a poor one only makes it slow. If Phi is bounded (level-set, or probit with
+    mistakes), the posterior has the tails of the prior, which proposals from a narrower Gaussian seldom reach:
+    prefer `Orthant` where these matter.
 
     Attributes:
         inner: any sampler that uses only `potential` and `n_latent` of its target.
