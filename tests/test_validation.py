@@ -54,6 +54,38 @@ def test_folds_are_those_of_scikit_learn(settings):
     assert found == [labeled[test].tolist() for _, test in known]
 
 
+@pytest.mark.parametrize("name", [str, float], ids=["text", "numbers"])
+def test_groups_are_held_out_whole(name):
+    """Labels of one patient are together in a test set; rows without a label need no patient."""
+    patients = np.array([name(k // 20) if KNOWN[k] else None for k in range(150)], dtype=object)
+    folds = list(LabeledKFold(3).split(FLOWERS.data, text(), patients))
+    tested = [set(patients[test]) for _, test in folds]
+    assert sum(map(len, tested)) == len(set.union(*tested)) == 8
+    assert np.array_equal(np.sort(np.concatenate([test for _, test in folds])), np.flatnonzero(KNOWN))
+    for train, test in folds:
+        assert np.array_equal(np.union1d(train, test), np.arange(150))
+    with pytest.raises(
+        ValueError, match="n_splits = 5 needs as many groups with labels, and there are 3: use fewer"
+    ):
+        list(LabeledKFold(5).split(FLOWERS.data, text(), np.arange(150) // 50))
+    patients[10] = np.nan
+    with pytest.raises(ValueError, match="groups must name the group of every labeled row"):
+        list(LabeledKFold(3).split(FLOWERS.data, text(), patients))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        list(LabeledKFold(3).split(FLOWERS.data, text(), patients[:20]))
+
+
+def test_cross_validation_hands_groups_on():
+    patients, folds = np.arange(150) // 20, LabeledKFold(3)
+    classifier, scorer = GraphClassifier(**QUICK), LabeledScorer("neg_log_loss")
+    found = cross_val_score(classifier, FLOWERS.data, numbers(), cv=folds, groups=patients, scoring=scorer)
+    by_hand = [
+        scorer(classifier.fit(FLOWERS.data[train], numbers()[train]), FLOWERS.data[test], numbers()[test])
+        for train, test in folds.split(FLOWERS.data, numbers(), patients)
+    ]
+    assert found == pytest.approx(by_hand)
+
+
 def test_folds_are_shuffled_when_asked_for():
     tested = [
         [test.tolist() for _, test in LabeledKFold(5, **settings).split(FLOWERS.data, numbers())]

@@ -27,7 +27,8 @@ class LabeledKFold:
 
     The folds are those of scikit-learn's `StratifiedKFold`, which has the same settings. A class with fewer labels
     than folds is missing from some test sets, which causes a warning; a class with one label has no training data
-    where it is tested.
+    where it is tested. If `groups` are given, such as the patient of each row, labels of one group are held out
+    together, as by `StratifiedGroupKFold`.
 
     Attributes:
         n_splits: number of folds, at least 2 and at most the number of labels of the most frequent class.
@@ -49,11 +50,11 @@ class LabeledKFold:
             raise SettingError("random_state", "makes no difference without shuffle=True: leave it out.")
 
     def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[RowNumbers, RowNumbers]]:
-        """Yield the row indices of each training set and test set."""
-        from sklearn.model_selection import StratifiedKFold
+        """Yield the row indices of each training set and test set; of groups only those of labeled rows matter."""
+        from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
         from sklearn.utils.validation import check_consistent_length
 
-        check_consistent_length(X, y)
+        check_consistent_length(X, y, groups)
         labels = read_labels(y)
         rare = labels.counts() < self.n_splits
         few = (
@@ -70,10 +71,12 @@ class LabeledKFold:
             warn(
                 f"n_splits = {self.n_splits} needs as many labels of each class to test all in each fold, and {few}."
             )
-        folds = StratifiedKFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
+        of_label = None if groups is None else _groups(groups, labels.nodes, self.n_splits)
+        kind = StratifiedKFold if of_label is None else StratifiedGroupKFold
+        folds = kind(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
         with warnings.catch_warnings():  # scikit-learn would warn of rare classes again
             warnings.simplefilter("ignore", UserWarning)
-            test_positions = [held_out for _, held_out in folds.split(labels.nodes, labels.y)]
+            test_positions = [held_out for _, held_out in folds.split(labels.nodes, labels.y, of_label)]
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
         for held_out in test_positions:
             test = labels.nodes[held_out]
@@ -82,6 +85,22 @@ class LabeledKFold:
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """The number of folds."""
         return self.n_splits
+
+
+def _groups(groups: Any, nodes: RowNumbers, n_splits: int) -> NDArray[np.int64]:
+    """The groups of the labeled rows, numbered; an error if there are fewer than folds."""
+    of_label = [
+        str(group) for group in np.asarray(groups, dtype=object)[nodes] if group is not None and group == group
+    ]
+    if len(of_label) < len(nodes):
+        raise ValueError("groups must name the group of every labeled row, and that of some is missing.")
+    names, numbers = np.unique(of_label, return_inverse=True)
+    if len(names) < n_splits:
+        raise ValueError(
+            f"n_splits = {n_splits} needs as many groups with labels, and there are {len(names)}: use fewer folds, "
+            "or label more groups."
+        )
+    return numbers
 
 
 @dataclass(frozen=True)
