@@ -24,10 +24,11 @@ def short(n):
 
 def draw(growth) -> None:
     """Seconds against what grows, on logarithmic axes."""
-    figure, axes = plt.subplots(
-        1, len(growth), figsize=(3.6 * len(growth), 3.2), layout="constrained", squeeze=False
-    )
-    for axis, (name, found) in zip(axes[0], growth.items(), strict=True):
+    n_rows = -(-len(growth) // 2)
+    figure, axes = plt.subplots(n_rows, 2, figsize=(8, 3.2 * n_rows), layout="constrained", squeeze=False)
+    for axis in axes.flat[len(growth) :]:
+        axis.axis("off")
+    for axis, (name, found) in zip(axes.flat, growth.items(), strict=False):
         axis.loglog(found["sizes"], found["seconds"], "o-", label=f"graphuq, exponent {found['exponent']:.2f}")
         if found["peer_seconds"]:
             label, some = (

@@ -246,9 +246,9 @@ def draw(record: Record) -> Any:
     cells = [each for each in record.values["data"] if each["part"] == "reporting"]
     names = list(cells[0]["curves"])
     colors = [style.BLUE, style.SKY, style.GRAY, style.ORANGE, style.GREEN, style.VERMILION, style.PURPLE, "black"]
-    per_row = min(5, len(cells))
+    per_row = min(3, len(cells))
     n_rows = -(-len(cells) // per_row)
-    figure, axes = style.subplots(2 * n_rows, per_row, size=(2.6, 2.1), squeeze=False)
+    figure, axes = style.subplots(2 * n_rows, per_row, size=(3.0, 2.1), squeeze=False)
     for i, cell in enumerate(cells):
         column, first = i % per_row, 2 * (i // per_row)
         for name, color in zip(names, colors, strict=False):
@@ -258,7 +258,7 @@ def draw(record: Record) -> Any:
             for ax, values in zip(axes[first : first + 2, column], curve.T, strict=True):
                 ax.plot(x, values, color=color, linewidth=wide, label=name, zorder=3 if name == DEFAULT else 2)
         starts = f"{cell['n_starts']} start{'s' * (cell['n_starts'] > 1)}"
-        axes[first, column].set_title(f"{cell['data']}, {starts}", fontsize=8)
+        axes[first, column].set_title(f"{cell['data']}, {starts}", fontsize=9)
         axes[first, 0].set_ylabel("accuracy")
         axes[first + 1, 0].set_ylabel("log-loss")
         axes[first + 1, column].set_xlabel("labels")
@@ -266,7 +266,7 @@ def draw(record: Record) -> Any:
         axes[first + 1, column].set_ylim(0.8 * low.min(), 1.3 * low.max())
     for ax in axes[2 * n_rows - 2 :, (len(cells) - 1) % per_row + 1 :].flat:
         ax.axis("off")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
 
