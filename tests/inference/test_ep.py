@@ -5,8 +5,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr
 
+from graphuq.inference import marginals
 from graphuq.inference.ep import propagate
-from graphuq.inference.marginals import labeled_probability, predict
+from graphuq.inference.marginals import labeled_probability, sign_probability
 from graphuq.inference.sites import Sites
 from tests.oracles import (
     SITES,
@@ -96,7 +97,7 @@ def test_few_labels_against_orthant_probabilities(name, nodes, kind):
     if len(nodes) == 3:  # label means would need orthants in four dimensions, which have no closed form
         return
     exact = [exact_label_mean(C, nodes, y, node, **{f"{kind}_gamma": gamma}) for node in (*nodes, *others)]
-    found = np.concatenate([labeled_probability(result), predict(result, factor[others]).probability])
+    found = np.concatenate([labeled_probability(result), sign_probability(result, factor[others])])
     np.testing.assert_allclose(2 * found - 1, exact, atol=0.02)
 
 
@@ -168,15 +169,16 @@ def test_a_tail_is_one_more_coordinate_for_each_label(kind):
 def test_the_posterior_of_z_gives_that_of_u(shape):
     B, y = problem(*shape)
     result = propagate(B, probit_sites(y, 0.5), tolerance=1e-12)
-    at_labels = predict(result, B)
-    np.testing.assert_allclose(at_labels.mean, result.mean, rtol=1e-9)
-    np.testing.assert_allclose(at_labels.variance, result.variance, rtol=1e-9)
+    mean, variance = marginals.moments(result, B)
+    np.testing.assert_allclose(mean, result.mean, rtol=1e-9)
+    np.testing.assert_allclose(variance, result.variance, rtol=1e-9)
     L = result.gaussian().factor
     precision = np.eye(shape[1]) + B.T @ (result.precision[:, None] * B)
     np.testing.assert_allclose(L @ L.T @ precision, np.eye(shape[1]), atol=1e-9)
-    wide = predict(result, B[:3], np.array([0.0, 1.0, 2.0]))
-    np.testing.assert_allclose(wide.variance - at_labels.variance[:3], [0, 1, 4], atol=1e-12)
-    np.testing.assert_allclose(wide.probability, ndtr(wide.mean / np.sqrt(wide.variance)))
+    wide = np.array([0.0, 1.0, 2.0])
+    mean, wide_variance = marginals.moments(result, B[:3], wide)
+    np.testing.assert_allclose(wide_variance - variance[:3], [0, 1, 4], atol=1e-12)
+    np.testing.assert_allclose(sign_probability(result, B[:3], wide), ndtr(mean / np.sqrt(wide_variance)))
 
 
 @pytest.mark.parametrize("kind", SITES)

@@ -15,7 +15,7 @@ from scipy.special import log_expit, ndtr
 
 from graphuq import _accelerator
 from graphuq._threads import blas_threads
-from graphuq.inference.marginals import labeled_probability, predict
+from graphuq.inference.marginals import labeled_probability, moments, sign_probability
 from graphuq.inference.sites import Sites
 from graphuq.inference.span import Matrix, Vector, span
 from graphuq.inference.sweeps import OfSites, Settled, Start, heights, inverse_root, settle, with_cavities
@@ -145,12 +145,12 @@ class EP:
 
     def field_moments(self, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
         """Posterior mean and variance of u, shape (n, 1) each."""
-        marginals = predict(self, conditional, deviation)
-        return marginals.mean[:, None], marginals.variance[:, None]
+        mean, variance = moments(self, conditional, deviation)
+        return mean[:, None], variance[:, None]
 
     def classes(self, conditional: Matrix, deviation: Vector, noise: float) -> Matrix:
         """P(u + noise < 0) and P(u + noise >= 0), shape (n, 2)."""
-        return two_classes(predict(self, conditional, np.hypot(deviation, noise)).probability)
+        return two_classes(sign_probability(self, conditional, np.hypot(deviation, noise)))
 
     def first_sites(self, sites: Sites, conditional: Matrix, deviation: Vector) -> tuple[Vector, Vector]:
         """Initial sites of new labels, each added alone to this fit: precision and shift, shape (n,) each."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,24 +21,39 @@ FEW_LABELS = 20
 # with any noise and correlation: accurate to 2e-4.
 QUADRATURE = np.polynomial.legendre.leggauss(16)
 REACH = 7.0
+# Rows whose marginals are corrected together: their arrays stay in the cache.
+ROWS_AT_ONCE = 1000
 
 
-class Marginals(NamedTuple):
-    """Posterior moments and sign probability of u at some nodes."""
-
-    mean: Vector
-    variance: Vector
-    probability: Vector  # P(u >= 0)
-
-
-def predict(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> Marginals:
-    """Posterior means, variances and P(u >= 0) at nodes where u depends on the labels through z alone.
+def moments(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> tuple[Vector, Vector]:
+    """Posterior means and variances at nodes where u depends on the labels through z alone.
 
     Args:
         result: the result of `propagate`.
         conditional: M, shape (n_nodes, n_latent): ``u | z ~ N(M z, deviation^2)``.
         deviation: a scalar or shape (n_nodes,).
     """
+    return _gaussian(result, conditional, deviation)[:2]
+
+
+def sign_probability(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> Vector:
+    """P(u >= 0) at nodes, given as for `moments`; with few labels from corrected marginals."""
+    mean, variance, along = _gaussian(result, conditional, deviation)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        certain = np.where(mean >= 0, 1.0, 0.0)
+        probability = np.where(variance > 0, ndtr(mean / np.sqrt(variance)), certain)
+    if result.precision.size <= FEW_LABELS:
+        directions, z_variances = result.touched
+        with_f = z_variances[:, None] * ((result.labeled @ result.basis.T) @ directions).T
+        uncertain = np.flatnonzero(variance > 0)
+        for first in range(0, uncertain.size, ROWS_AT_ONCE):
+            rows = uncertain[first : first + ROWS_AT_ONCE]
+            probability[rows] = _corrected(result, mean[rows], variance[rows], along[rows] @ with_f)
+    return probability
+
+
+def _gaussian(result: EP, conditional: ArrayLike, deviation: ArrayLike) -> tuple[Vector, Vector, Matrix]:
+    """Posterior means and variances at nodes, and the rows of M along the directions that labels changed."""
     matrix = np.asarray(conditional, float)
     directions, z_variances = result.touched
     products = matrix @ np.column_stack([directions, result.z_mean])
@@ -47,15 +62,7 @@ def predict(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> M
     if z_variances.size < matrix.shape[1]:  # all other directions keep their prior variance
         outside = np.square(matrix).sum(axis=1) - np.square(along).sum(axis=1)
         variance = variance + np.maximum(outside, 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        certain = np.where(mean >= 0, 1.0, 0.0)
-        probability = np.where(variance > 0, ndtr(mean / np.sqrt(variance)), certain)
-    if result.precision.size <= FEW_LABELS:
-        uncertain = variance > 0
-        f_along = (result.labeled @ result.basis.T) @ directions
-        covariance = (along[uncertain] * z_variances) @ f_along.T
-        probability[uncertain] = _corrected(result, mean[uncertain], variance[uncertain], covariance)
-    return Marginals(mean, variance, probability)
+    return mean, variance, along
 
 
 def _corrected(result: EP, mean: Vector, variance: Vector, covariance: Matrix) -> Vector:
@@ -84,12 +91,15 @@ def _corrected(result: EP, mean: Vector, variance: Vector, covariance: Matrix) -
     cavity_mean, cavity_slope = (f_mean - shift * conditional) / ratio, slope / ratio
     constant = ((precision * f_mean**2 - 2 * shift * f_mean + shift**2 * conditional) / (2 * ratio)).sum(axis=1)
     linear = ((precision * f_mean - shift) * cavity_slope).sum(axis=1)
-    quadratic = (precision * slope * cavity_slope / 2).sum(axis=1)
+    quadratic = (precision * slope * cavity_slope / 2).sum(axis=1) - 1 / (2 * variance)
+    side = sites.y / np.sqrt(cavity_variance + sites.noise + sites.tail)
+    side_mean, side_slope, work = side * cavity_mean, side * cavity_slope, np.empty_like(slope)
 
     def log_density(a: Vector) -> Vector:
         t = a - mean
-        log_labels = sites.log_predictive(cavity_mean + cavity_slope * t[:, None], cavity_variance).sum(axis=1)
-        return np.asarray(log_labels + constant + t * (linear + t * quadratic) - t**2 / (2 * variance))
+        np.multiply(side_slope, t[:, None], out=work)
+        np.add(work, side_mean, out=work)
+        return sites.log_probability(work) + constant + t * (linear + t * quadratic)
 
     reach = REACH * np.sqrt(variance)
     return _share_above(log_density, np.minimum(mean - reach, 0), np.maximum(mean + reach, 0))
