@@ -1,8 +1,11 @@
 """Folds and scores where most rows have no class."""
 
 import pickle
+import warnings
+from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.metrics import brier_score_loss, log_loss
@@ -135,6 +138,17 @@ def test_scores_are_those_of_scikit_learn():
     q = two.predict_proba(FLOWERS.data[:100])[KNOWN[:100], 1]
     assert brier == pytest.approx(-brier_score_loss(FLOWERS.target[:100][KNOWN[:100]], q))
     assert pickle.loads(pickle.dumps(LabeledScorer())) == LabeledScorer()  # noqa: S301
+
+
+def test_rows_in_another_order_than_their_classes_are_warned_of():
+    frame, y = pd.DataFrame(FLOWERS.data), pd.Series(FLOWERS.target)
+    score = partial(LabeledScorer(), GraphClassifier(**QUICK).fit(FLOWERS.data, numbers()), frame)
+    for match_rows in (score, lambda each: list(LabeledKFold().split(frame, each))):
+        with pytest.warns(UserWarning, match="the same index in different orders"):
+            match_rows(y[::-1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            match_rows(y)
 
 
 def test_what_is_refused():

@@ -54,6 +54,9 @@ class LabeledKFold:
         from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
         from sklearn.utils.validation import check_consistent_length
 
+        from graphuq.estimator.rows import warn_of_order
+
+        warn_of_order(X, y)  # folds of a different order hold different rows, which `fit` cannot tell
         check_consistent_length(X, y, groups)
         labels = read_labels(y)
         rare = labels.counts() < self.n_splits
@@ -122,6 +125,9 @@ class LabeledScorer:
             raise TypeError(f"estimator must be a fitted classifier with probabilities, got {called(estimator)}.")
         from sklearn.utils.validation import check_consistent_length
 
+        from graphuq.estimator.rows import warn_of_order
+
+        warn_of_order(X, y)
         check_consistent_length(X, y)
         truth = read_labels(y, classes=estimator.classes_)
         if not truth.nodes.size:

@@ -1290,3 +1290,14 @@ def test_rows_in_another_order_than_their_classes_are_warned_of():
         warnings.filterwarnings("error", message="X and y")
         for each in (known, known[::-1].loc[frame.index], known.reset_index(drop=True), known.tolist()):
             quick.fit(frame, each)
+
+
+def test_rows_in_another_order_than_the_truth_are_warned_of():
+    X, y = make_moons(40, noise=0.1, random_state=0)
+    frame, truth = pd.DataFrame(X), pd.Series(y)
+    fitted = GraphClassifier(n_modes=20).fit(frame, np.where(np.arange(40) < 10, y, -1))
+    with pytest.warns(UserWarning, match="the same index in different orders"):
+        fitted.score(frame, truth[::-1])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="X and y")
+        assert fitted.score(frame[::-1], truth[::-1]) == fitted.score(frame, truth)

@@ -24,7 +24,7 @@ from graphuq._expect import RowError, expect_flag, expect_numbers, expect_path
 from graphuq._progress import stages_told
 from graphuq.classes import Labels, read_labels
 from graphuq.estimator.ledger import FORM, LEDGER, Ledger
-from graphuq.estimator.rows import average_equal, read_features, weights_of
+from graphuq.estimator.rows import average_equal, read_features, warn_of_order, weights_of
 from graphuq.estimator.settings import shows_bars
 from graphuq.files import made_folder, whole_file
 from graphuq.large.passes import check_finite, each_block
@@ -56,6 +56,7 @@ def of_fit(classifier: GraphClassifier) -> tuple[Array, Array, tuple[Kept, ...]]
 
 def accuracy(classifier: GraphClassifier, X: Any, y: Any, sample_weight: Any) -> float:
     """Weighted share of right answers among the rows of X whose class is given."""
+    warn_of_order(X, y)
     check_consistent_length(weights_of(classifier, X), y, sample_weight)
     truth = read_labels(y, classes=classifier.classes_, others=True)
     if not truth.nodes.size:
