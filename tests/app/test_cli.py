@@ -774,6 +774,7 @@ def test_benchmarks_know_what_words_they_take(word, status, told):
 def test_reproduce_hands_its_words_on(tmp_path, monkeypatch):
     """A stand-in for the package, since the real one takes minutes: it prints what it was asked and exits with 3."""
     (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "__init__.py").touch()  # else a package of this name on the path goes first
     program = "import sys, pathlib; pathlib.Path('asked').write_text(' '.join(sys.argv[1:])); sys.exit(3)"
     (tmp_path / "experiments" / "__main__.py").write_text(program)
     monkeypatch.chdir(tmp_path)
