@@ -199,3 +199,30 @@ def test_no_results_before_two_classes(table):
         leave(running, said.append)
     assert "no results before two classes" in said[-1]
     assert not out.exists()
+
+
+def test_a_class_that_was_removed_comes_back_if_it_is_given_anew(table):
+    """Not if the same command merely goes on."""
+    from graphuq import GraphClassifier
+    from graphuq.app.label.run import opened
+    from graphuq.app.options import Showing
+    from graphuq.app.question import Question
+
+    question, where = Question(table=table, label="kind", row_id="name"), {"out": table.parent / "out"}
+
+    def begin(*classes, at=("127.0.0.1", 0)):
+        classifier = GraphClassifier(n_modes=20)
+        return opened(question, classifier, lambda line: None, showing=Showing(), classes=classes, at=at, **where)
+
+    with begin("dog") as running:
+        running.session.do("remove", "me", "remove", name="dog")
+    with begin("dog") as running:
+        assert running.session.classes() == list(NAMES)
+    with begin(at=None) as running:  # an export in between
+        assert running.session.classes() == list(NAMES)
+    with begin("dog") as running:
+        assert running.session.classes() == list(NAMES)
+    with begin():
+        pass
+    with begin("dog") as running:
+        assert running.session.classes() == [*NAMES, "dog"]

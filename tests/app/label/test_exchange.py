@@ -134,6 +134,15 @@ def test_an_apostrophe_of_the_table_itself_stays(make, tmp_path):
     assert session.labels()[3] == "'=a"
 
 
+def test_a_class_that_was_removed_comes_back_with_its_answers(session, tmp_path):
+    (tmp_path / "a.csv").write_text("row,kind\nrow 30,dog\n")
+    for k in range(2):
+        exchange.take(session, tmp_path / "a.csv", label="kind", row_id=None)
+        assert session.labels()[30] == "dog"
+        session.do(f"remove {k}", "me", "remove", name="dog")
+        assert "dog" not in session.classes()
+
+
 def test_rows_that_were_asked_about_or_set_aside_are_taken_too(session, tmp_path):
     for tab, row in (("gone", 9), ("here", 10)):
         session.store.reserve(tab, [row])

@@ -77,7 +77,7 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
         with session.store.lock:
             if name not in session.classes():
                 try:
-                    session.do(f"import {name}", "import", "add", name=name)
+                    session.do(f"import {name} {before}", "import", "add", name=name)
                 except Refused as error:
                     raise Refused(f"{source.name}, row {session.look.names[row]!r}: {error}") from None
             # again: also replaces a "not sure" of a person

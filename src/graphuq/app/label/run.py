@@ -49,7 +49,8 @@ def opened(
 ) -> Iterator[Opened]:
     """Start or resume a labeling session for a table, with everything needed to write its results to a folder.
 
-    The answers are stored beside the folder. `classes` are initial class names, in addition to those in the table.
+    The answers are stored beside the folder. `classes` are class names, in addition to those in the table; one that was
+    removed on the page comes back if the session was served without it in between.
     If the session is to be served `at` a host and port, the socket is bound before any other work.
     """
     began = time.perf_counter()
@@ -88,9 +89,12 @@ def opened(
         given = {row: str(name) for row, name in enumerate(data.y) if name not in ("", "-1")}
         session = Session(seen, data.X, given, look, store, title=title)
         stack.callback(session.adviser.stop)
+        before = store.fact("classes") or ()  # of the last time: one that was removed since stays removed
         for name in classes:
-            if name not in session.classes():
-                session.do(f"begin {name}", "shell", "add", name=name)
+            if name not in session.classes() and name not in before:
+                session.do(f"begin {name} {len(store.events())}", "shell", "add", name=name)
+        if at is not None:
+            store.keep("classes", classes)
         if n := len(store.tally.answers):
             tell(f"Going on with {n:,} answer{'s' if n != 1 else ''} in {path.name}")
         yield Opened(out, question, data, session, notes, began, listener)
