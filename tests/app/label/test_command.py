@@ -54,6 +54,14 @@ def test_answers_there_and_back_and_another_session_goes_on(table):
     assert not (table.parent / "out").exists()  # results are written at the end of a session
 
 
+def test_an_import_builds_no_graph(table):
+    answers = table.parent / "a.csv"
+    answers.write_text("name,kind\nr10,bee\nr11,dog\n")
+    code, told = label(table, "--import", answers)
+    assert (code, told) == (0, "Reading t.csv 2 answers taken from a.csv; new among the classes: 'dog'")
+    assert "Finding the graph" in label(table, "--export", table.parent / "b.csv")[1]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

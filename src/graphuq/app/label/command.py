@@ -60,6 +60,7 @@ def label(
         if served:
             run.check_server()
         where: dict[str, Any] = {"out": out, "force": force, "at": (host, port) if served else None}
+        where["advised"] = served or export is not None
         with run.opened(question, classifier, say, showing=showing, classes=classes or (), **where) as running:
             if take is not None:
                 say(exchange.take(running.session, take, label=label, row_id=reading.row_id))

@@ -85,7 +85,7 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
             session.store.do(key, "import", "answer", row, name, again=True, asked=False)
         labels[row] = name
         taken += 1
-    session.adviser.tell()
+    session.tell()
     message = f"{taken:,} answer{'s' if taken != 1 else ''} taken from {source.name}"
     new = [repr(name) for name in session.classes() if name not in classes] if classes else []
     message += f"; new among the classes: {listed(new)}" if new else ""

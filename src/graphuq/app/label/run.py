@@ -45,13 +45,15 @@ def opened(
     showing: Showing,
     classes: Sequence[str] = (),
     at: tuple[str, int | None] | None = None,
+    advised: bool = True,
     force: bool = False,
 ) -> Iterator[Opened]:
     """Start or resume a labeling session for a table, with everything needed to write its results to a folder.
 
     The answers are stored beside the folder. `classes` are class names, in addition to those in the table; one that was
     removed on the page comes back if the session was served without it in between.
-    If the session is to be served `at` a host and port, the socket is bound before any other work.
+    If the session is to be served `at` a host and port, the socket is bound before any other work. If it is not
+    `advised`, answers can be recorded, and no graph is built.
     """
     began = time.perf_counter()
     classes = [checked_name(name) for name in classes]
@@ -81,14 +83,17 @@ def opened(
             listener = stack.enter_context(listen(*at, store.fact("port")))
         with words_of_the_shell(data.rows.names) as notes:
             data.rescale(classifier)
-            seen = adviser.seen(classifier, data.X, lambda stage: tell(f"Finding the {stage}"))
+            seen = (
+                adviser.seen(classifier, data.X, lambda stage: tell(f"Finding the {stage}")) if advised else None
+            )
         # warnings about few labels are pointless while asking for more; set here, since threads share the filters
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         title = printable(f"{question.label} of each row in {question.table.name}")
         given = {row: str(name) for row, name in enumerate(data.y) if name not in ("", "-1")}
         session = Session(seen, data.X, given, look, store, title=title)
-        stack.callback(session.adviser.stop)
+        if advised:
+            stack.callback(session.adviser.stop)
         before = store.fact("classes") or ()  # of the last time: one that was removed since stays removed
         for name in classes:
             if name not in session.classes() and name not in before:

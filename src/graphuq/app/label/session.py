@@ -36,7 +36,7 @@ class Session:
 
     def __init__(
         self,
-        classifier: GraphClassifier,
+        classifier: GraphClassifier | None,
         X: Array,
         given: dict[int, str],
         look: Look,
@@ -44,11 +44,15 @@ class Session:
         *,
         title: str = "",
     ) -> None:
-        """`classifier` has the graph of X (`adviser.seen`); `given` are the labels in the table, by row."""
+        """`classifier` has the graph of X (`adviser.seen`); `given` are the labels in the table, by row.
+
+        Without a classifier, as for an import, answers are recorded, but nothing is predicted or asked.
+        """
         self.look, self.store, self.table_labels, self.title = look, store, given, title
         self._X = X
-        shown = np.sort(np.random.default_rng(0).permutation(len(X))[:MAX_POINTS])
-        self.adviser = Adviser(classifier, shown, self.situation, store.note_progress)
+        if classifier is not None:
+            shown = np.sort(np.random.default_rng(0).permutation(len(X))[:MAX_POINTS])
+            self.adviser = Adviser(classifier, shown, self.situation, store.note_progress)
 
     # ---- current state --------------------------------------------------------------------------------
     def labels(self) -> dict[int, str]:
@@ -103,6 +107,11 @@ class Session:
             if kind == "undo":
                 self._remove_unused(event)
         if kind != "add":
+            self.tell()
+
+    def tell(self) -> None:
+        """Update the predictions, if there are any, after labels have changed."""
+        if hasattr(self, "adviser"):
             self.adviser.tell()
 
     # ---- display --------------------------------------------------------------------------------------
