@@ -25,7 +25,7 @@ from graphuq.app.tables.write import beside, write_csv
 from graphuq.app.wording import vague, words_of_the_shell
 from graphuq.classes import read_labels
 from graphuq.estimator import GraphClassifier, answers
-from graphuq.estimator.settings import refuse_ignored
+from graphuq.estimator.settings import refuse_unused
 from graphuq.files import whole_file, whole_folder
 from graphuq.large.stores import PARQUET
 from graphuq.stages import versions
@@ -54,7 +54,7 @@ def fit_folder(
         tell(f"reading {question.table.name} ...")
         data = read_data(question)
         with words_of_the_shell(data.rows.names) as notes:
-            refuse_ignored(classifier, read_labels(data.y).n_classes)
+            refuse_unused(classifier, read_labels(data.y).n_classes)
             data.rescale(classifier)
             classifier.fit(data.X, data.y)
         seconds = time.perf_counter() - began

@@ -20,7 +20,7 @@ from graphuq.app.wording import verdict, words_of_the_shell
 from graphuq.classes import read_labels
 from graphuq.estimator import GraphClassifier, answers
 from graphuq.estimator.seen import TALL_GRAPHS, remember
-from graphuq.estimator.settings import refuse_ignored
+from graphuq.estimator.settings import refuse_unused
 from graphuq.files import HELD, held_folder
 from graphuq.large.passes import cluster
 from graphuq.large.stores import PARQUET
@@ -69,7 +69,7 @@ def fit_store(
         with words_of_the_shell() as notes:
             given = read_labels(y)
             lonely = lonely_classes(given, "class")
-            refuse_ignored(classifier, given.n_classes)
+            refuse_unused(classifier, given.n_classes)
             X = remember(X, given.nodes)
             key = answers.key(classifier, given, X)
             stored = None if replace else _stored_model(out, X, key)

@@ -166,23 +166,19 @@ def known_shares(classifier: GraphClassifier, classes: NDArray[Any]) -> NDArray[
     return values / values.sum()
 
 
-def refuse_unused(classifier: GraphClassifier) -> None:
-    """Raise an error if a parameter is set whose graph, prior or model was not chosen."""
-    for name in _set_without_effect(classifier):
+def refuse_unused(classifier: GraphClassifier, n_classes: int | None = None) -> None:
+    """Raise an error if a parameter is set whose graph, prior or model was not chosen.
+
+    If the number of classes is given, raise it for any parameter that is set and has no effect.
+    """
+    defaults = type(classifier)()
+    for name in without_effect(classifier, n_classes):
+        if getattr(classifier, name) == getattr(defaults, name):
+            continue
+        if n_classes is not None:
+            raise SettingError(name, f"makes no difference here, with {n_classes} classes: leave it out.")
         if name in OF_ONE_CHOICE:
             raise SettingError(name, f"makes no difference here: it is for {OF_ONE_CHOICE[name]}. Leave it out.")
-
-
-def refuse_ignored(classifier: GraphClassifier, n_classes: int) -> None:
-    """Raise an error if a parameter is set that has no effect with this number of classes."""
-    for name in _set_without_effect(classifier, n_classes):
-        raise SettingError(name, f"makes no difference here, with {n_classes} classes: leave it out.")
-
-
-def _set_without_effect(classifier: GraphClassifier, n_classes: int | None = None) -> list[str]:
-    """The parameters without effect that differ from their defaults."""
-    defaults, unused = type(classifier)(), without_effect(classifier, n_classes)
-    return [name for name in unused if getattr(classifier, name) != getattr(defaults, name)]
 
 
 def refuse_ignored_noise(model: Any) -> None:
