@@ -12,13 +12,14 @@ import hmac
 import ipaddress
 import json
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -48,12 +49,17 @@ KEY_HEADER = "x-graphuq-key"
 
 
 def _guarded(app: ASGIApp, key: str, bound: str) -> ASGIApp:
-    """The application, with requests that do not come from its own page refused first."""
+    """The application with its headers, and with requests that do not come from its own page refused first."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
         refusal = _refusal(Request(scope), key, bound)
         response = app if refusal is None else _sentence(*refusal)
-        await response(scope, receive, _with_headers(send))
+        await response(scope, receive, send_with_headers)
 
     return guarded
 
@@ -175,18 +181,6 @@ def application(session: Session, key: str, host: str, finish: Callable[[], dict
         exception_handlers={ValueError: refused, OSError: refused},
     )
     return _guarded(app, key, host)
-
-
-def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
-    async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [
-                *message["headers"],
-                *((name.lower().encode(), value.encode()) for name, value in HEADERS.items()),
-            ]
-        await send(message)
-
-    return sent
 
 
 def _sentence(status: int, message: str) -> Response:
