@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from traceback import walk_stack
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -27,25 +26,16 @@ def refuse_wrappers() -> None:
     `fit` cannot detect this: the wrapper has renumbered the classes and, with several jobs, runs in another
     process. So the check is made when a wrapper clones the classifier and when it calls a fitted one.
     """
-    wrappers = [_name(frame) for frame, _ in walk_stack(None) if _counts_mark(frame)]
-    if wrappers:
+    wrapper = None  # the outermost, as a user writes it
+    for frame, _ in walk_stack(None):
+        name, variables = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}", frame.f_locals
+        if name.startswith(COUNTING) and any(map(holds_mark, _classes_in(variables))):
+            wrapper = type(variables["self"]).__name__ if "self" in variables else name
+    if wrapper is not None:
         raise TypeError(
-            f"GraphClassifier is inside of {wrappers[-1]}, which counts the mark of unlabeled rows as a class: use "
+            f"GraphClassifier is inside of {wrapper}, which counts the mark of unlabeled rows as a class: use "
             "GraphClassifier without it, or give it labeled rows only."
         )
-
-
-def _counts_mark(frame: FrameType) -> bool:
-    return _qualified_name(frame).startswith(COUNTING) and any(map(holds_mark, _classes_in(frame.f_locals)))
-
-
-def _qualified_name(frame: FrameType) -> str:
-    return f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}"
-
-
-def _name(frame: FrameType) -> str:
-    """The name of the wrapper, as a user writes it."""
-    return type(frame.f_locals["self"]).__name__ if "self" in frame.f_locals else _qualified_name(frame)
 
 
 def _classes_in(variables: dict[str, Any]) -> Iterator[Any]:
