@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +51,10 @@ def load_files(folder: Path, sha256: Mapping[str, str], sources: Sequence[Source
     intact = {name: content for name, content in cached.items() if content is not None}
     if len(intact) == len(sha256):
         return intact
-    _make_writable(folder)
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):  # before anything is downloaded in vain
+        raise DatasetUnavailable(f"cannot write to {folder}: set GRAPHUQ_DATA to a folder you can write to")
     failures = []
     from tqdm import tqdm
 
@@ -60,7 +64,6 @@ def load_files(folder: Path, sha256: Mapping[str, str], sources: Sequence[Source
             try:
                 fetched = _verified(source.fetch(), sha256)
             except Exception as error:  # a source may fail in any way; try the next
-                _log.info("%s: %s failed: %s", folder.name, source.name, error)
                 failures.append(f"  {source.name}: {type(error).__name__}: {error}")
                 continue
             for name, content in fetched.items():
@@ -98,14 +101,3 @@ def _verified(files: Mapping[str, bytes], sha256: Mapping[str, str]) -> dict[str
         if actual != digest:
             raise ValueError(f"the sha256 of {name} is {actual[:8]}..., not {digest[:8]}...")
     return {name: files[name] for name in sha256}
-
-
-def _make_writable(folder: Path) -> None:
-    """Create a folder and check write access, before anything is downloaded in vain."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        writable = os.access(folder, os.W_OK)
-    except OSError:
-        writable = False
-    if not writable:
-        raise DatasetUnavailable(f"cannot write to {folder}: set GRAPHUQ_DATA to a folder you can write to")
