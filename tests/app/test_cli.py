@@ -522,79 +522,61 @@ def test_many_classes_are_told_in_short():
 
 
 BAD = {
-    "no such column": (["--label", "partty"], "no column 'partty': did you mean 'party'?"),
-    "no such id": (["--label", "party", "--id", "membre"], "did you mean 'member'?"),
-    "no such feature": (["--label", "party", "--column", "crme"], "did you mean 'crime'?"),
-    "no features": (["--label", "party", "--column", "member"], "holds another text"),
+    "no such column": ("--label partty", "no column 'partty': did you mean 'party'?"),
+    "no such id": ("--label party --id membre", "did you mean 'member'?"),
+    "no such feature": ("--label party --column crme", "did you mean 'crime'?"),
+    "no features": ("--label party --column member", "holds another text"),
     "gaussian without width": (
-        ["--label", "party", "--drop", "member", "--graph", "gaussian"],
+        "--label party --drop member --graph gaussian",
         "--width must be given for gaussian weights",
     ),
-    "a feature that is dropped": (["--label", "party", "--column", "crime", "--drop", "crime"], "as --drop"),
-    "a label that is dropped": (
-        ["--label", "party", "--drop", "party"],
-        "'party' is given as --label and as --drop",
-    ),
-    "a drop without effect": (
-        ["--label", "party", "--column", "crime", "--drop", "truth"],
-        "--drop truth changes",
-    ),
-    "no such mark": (["--label", "party", "--unlabeled", "?"], "No row holds '?' in column 'party'"),
-    "bad setting": (["--label", "party", "--modes", "1"], "--modes must be a whole number of at least 2, got 1"),
-    "the label as a feature": (["--label", "party", "--column", "party"], "as --label and again as --column"),
-    "the id as a feature": (["--label", "party", "--id", "member", "--column", "member"], "as --id and again"),
-    "the truth as a feature": (
-        ["--label", "party", "--truth", "truth", "--column", "truth"],
-        "as --truth and again",
-    ),
-    "one feature twice": (["--label", "party", "--column", "crime", "--column", "crime"], "again as --column"),
+    "a feature that is dropped": ("--label party --column crime --drop crime", "as --drop"),
+    "a label that is dropped": ("--label party --drop party", "'party' is given as --label and as --drop"),
+    "a drop without effect": ("--label party --column crime --drop truth", "--drop truth changes"),
+    "no such mark": ("--label party --unlabeled ?", "No row holds '?' in column 'party'"),
+    "bad setting": ("--label party --modes 1", "--modes must be a whole number of at least 2, got 1"),
+    "the label as a feature": ("--label party --column party", "as --label and again as --column"),
+    "the id as a feature": ("--label party --id member --column member", "as --id and again"),
+    "the truth as a feature": ("--label party --truth truth --column truth", "as --truth and again"),
+    "one feature twice": ("--label party --column crime --column crime", "again as --column"),
     "a category that is no feature": (
-        ["--label", "party", "--drop", "member", "--category", "truth"],
+        "--label party --drop member --category truth",
         "'truth' is given as --category, and it is not one of the features",
     ),
-    "tau without matern": (["--label", "party", "--tau", "1"], "--tau is for --prior matern"),
-    "epsilon without wells": (["--label", "party", "--epsilon", "1"], "--epsilon is for --model ginzburg_landau"),
-    "width without gaussian": (["--label", "party", "--width", "1"], "--width is for --graph gaussian"),
+    "tau without matern": ("--label party --tau 1", "--tau is for --prior matern"),
+    "epsilon without wells": ("--label party --epsilon 1", "--epsilon is for --model ginzburg_landau"),
+    "width without gaussian": ("--label party --width 1", "--width is for --graph gaussian"),
     "neighbors with gaussian": (
-        ["--label", "party", "--graph", "gaussian", "--width", "1", "--neighbors", "10"],
+        "--label party --graph gaussian --width 1 --neighbors 10",
         "--neighbors is for --graph knn and self_tuning",
     ),
-    "neighbors with cosine": (
-        ["--label", "party", "--graph", "cosine", "--neighbors", "10"],
-        "--neighbors is for",
-    ),
-    "components with cosine": (
-        ["--label", "party", "--graph", "cosine", "--components", "3"],
-        "--components is",
-    ),
-    "modes with cosine": (["--label", "party", "--graph", "cosine", "--modes", "300"], "--modes is for"),
-    "modes with full": (["--label", "party", "--prior", "full", "--modes", "300"], "--modes is for"),
-    "draws without drawing": (["--label", "party", "--draws", "99"], "--draws is for --inference sample, and for"),
+    "neighbors with cosine": ("--label party --graph cosine --neighbors 10", "--neighbors is for"),
+    "components with cosine": ("--label party --graph cosine --components 3", "--components is"),
+    "modes with cosine": ("--label party --graph cosine --modes 300", "--modes is for"),
+    "modes with full": ("--label party --prior full --modes 300", "--modes is for"),
+    "draws without drawing": ("--label party --draws 99", "--draws is for --inference sample, and for"),
     "draws of a learned level-set": (
-        ["--label", "party", "--drop", "member", "--model", "level_set", "--draws", "99"],
+        "--label party --drop member --model level_set --draws 99",
         "--draws makes no difference here, with 2 classes",
     ),
     "no draws of a learned prior": (
-        ["--label", "party", "--time-limit", "9", "--inference", "ep", "--prior", "matern"],
+        "--label party --time-limit 9 --inference ep --prior matern",
         "--time-limit is for --inference auto",
     ),
     "a model without sites": (
-        ["--label", "party", "--drop", "member", "--inference", "ep", "--model", "ginzburg_landau"],
+        "--label party --drop member --inference ep --model ginzburg_landau",
         "GinzburgLandau offers no sites",
     ),
-    "an argument's name": (
-        ["--label", "party", "--drop", "member", "--components", "99"],
-        "--components must lie",
-    ),
+    "an argument's name": ("--label party --drop member --components 99", "--components must lie"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_settings(name, votes, tmp_path):
-    arguments, message = BAD[name]
+    words, message = BAD[name]
     folder, _ = votes
-    truth = [] if "--column" in arguments or "--truth" in arguments else ["--drop", "truth"]
-    done = run("fit", folder / "votes.csv", "--out", tmp_path / "out", *truth, *arguments)
+    truth = [] if "--column" in words or "--truth" in words else ["--drop", "truth"]
+    done = run("fit", folder / "votes.csv", "--out", tmp_path / "out", *truth, *words.split())
     refused(done, message, tmp_path)
 
 

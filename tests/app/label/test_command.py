@@ -9,8 +9,13 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from graphuq import GraphClassifier
 from graphuq.app import folder
 from graphuq.app.cli import app
+from graphuq.app.label import run
+from graphuq.app.label.run import leave, opened
+from graphuq.app.options import Showing
+from graphuq.app.question import Question
 from tests.app.label.conftest import NAMES, blobs
 
 
@@ -23,19 +28,8 @@ def table(tmp_path):
 
 
 def label(table, *words):
-    command = [
-        "label",
-        str(table),
-        "--label",
-        "kind",
-        "--id",
-        "name",
-        "--out",
-        str(table.parent / "out"),
-        "--modes",
-        "20",
-    ]
-    found = CliRunner().invoke(app, [*command, *map(str, words)])
+    where = [table, "--out", table.parent / "out", "--label", "kind", "--id", "name", "--modes", "20"]
+    found = CliRunner().invoke(app, [str(word) for word in ("label", *where, *words)])
     assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
     return found.exit_code, " ".join(found.stderr.split())
 
@@ -140,11 +134,6 @@ def test_without_the_server_the_extra_is_named(table, monkeypatch):
 
 
 def test_results_are_what_fit_makes(table):
-    from graphuq import GraphClassifier
-    from graphuq.app.label.run import leave, opened
-    from graphuq.app.options import Showing
-    from graphuq.app.question import Question
-
     question, out = Question(table=table, label="kind", row_id="name"), table.parent / "out"
     said = []
     with opened(question, GraphClassifier(n_modes=20), said.append, out=out, showing=Showing()) as running:
@@ -173,8 +162,6 @@ def test_results_are_what_fit_makes(table):
 
 def test_results_that_cannot_be_written_are_no_success(table, monkeypatch):
     """Exit code 2, as of `fit`; the name of a table that is no text is shown as far as it is."""
-    from graphuq.app.label import run
-
     odd = table.rename(table.with_name(os.fsdecode(b"\xff.csv")))
     titles = []
 
@@ -192,11 +179,6 @@ def test_results_that_cannot_be_written_are_no_success(table, monkeypatch):
 
 
 def test_no_results_before_two_classes(table):
-    from graphuq import GraphClassifier
-    from graphuq.app.label.run import leave, opened
-    from graphuq.app.options import Showing
-    from graphuq.app.question import Question
-
     question, out = Question(table=table, label="new", row_id="name", drop=("kind",)), table.parent / "out"
     said, asked = [], {"out": out, "showing": Showing(), "classes": ["one"], "at": ("127.0.0.1", 0)}
     with opened(question, GraphClassifier(n_modes=20), said.append, **asked) as running:
@@ -211,11 +193,6 @@ def test_no_results_before_two_classes(table):
 
 def test_a_class_that_was_removed_comes_back_if_it_is_given_anew(table):
     """Not if the same command merely goes on."""
-    from graphuq import GraphClassifier
-    from graphuq.app.label.run import opened
-    from graphuq.app.options import Showing
-    from graphuq.app.question import Question
-
     question, where = Question(table=table, label="kind", row_id="name"), {"out": table.parent / "out"}
 
     def begin(*classes, at=("127.0.0.1", 0)):
