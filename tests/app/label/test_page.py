@@ -141,7 +141,7 @@ def test_thirty_answers_by_keyboard_while_the_server_is_killed_ten_times(tab, se
     assert server.end() == 0, server.said()
     assert server.said().endswith(f"30 answers, and the results: {tmp_path / 'out'}\n")
     store = open_store(answers_file(tmp_path / "out"))
-    given = {f"row {row}": name for row, (name, _) in store.tally.answers.items()}
+    given = {f"row {row}": name for row, name in store.tally.answers.items()}
     assert given == answered  # none lost
     assert len(store.events()) == 32  # none doubled: 30 answers, an undo, and that answer again
     store.close()

@@ -91,10 +91,9 @@ class Adviser:
         self.n_rows = int(seen.graph_.n_nodes)
         self.shown = shown
         self.seen, self._situation, self._note = seen, situation, note
-        self._lock = threading.RLock()
-        self._news = threading.Condition(self._lock)
+        self._news = threading.Condition()
         self.now, self.advice = Snapshot(), Advice()
-        self.learning, self.weighing, self.failure = False, False, ""
+        self.busy, self.failure = "", ""  # what the thread does: "learning", "updating" or nothing
         self.coordinates, self.layout = self._place(None), 0  # of all rows, shape (n_rows, 2)
         self._kept: tuple[Kept, ...] = ()  # of the rows of the map
         self._learned_from, self._failed_at = 0, -1
@@ -156,8 +155,7 @@ class Adviser:
 
     # ---- the thread -----------------------------------------------------------------------------------
     def _idle(self) -> bool:
-        done = self.advice.version >= self.now.version and not (self.learning or self.weighing)
-        return done and not self._must_learn()
+        return not self.busy and self.advice.version >= self.now.version and not self._must_learn()
 
     def _must_learn(self) -> bool:
         given = self._situation().given
@@ -178,16 +176,15 @@ class Adviser:
         self._spread(Advice.version, self._situation())  # questions to start with, while the rest is computed
         while True:
             with self._news:
-                self.learning = self.weighing = False
+                self.busy = ""
                 self._news.notify_all()
                 self._news.wait_for(lambda: self._stopped or not self._idle())
                 if self._stopped:
                     return
-                self.learning = self._must_learn()
-                self.weighing = not self.learning
+                self.busy = "learning" if self._must_learn() else "updating"
                 version, situation = self.now.version, self._situation()
             try:
-                self._learn(situation) if self.learning else self._weigh(version, situation)
+                self._learn(situation) if self.busy == "learning" else self._weigh(version, situation)
                 self.failure = ""
             except Exception as error:  # the page continues without advice, and shows the failure
                 tell(sentence(error)) if isinstance(error, OSError) else traceback.print_exc(file=sys.stderr)

@@ -57,13 +57,13 @@ class Session:
     # ---- current state --------------------------------------------------------------------------------
     def labels(self) -> dict[int, str]:
         """The class of every labeled row; answers take precedence over the table."""
-        return {**self.table_labels, **{row: name for row, (name, _) in dict(self.store.tally.answers).items()}}
+        return {**self.table_labels, **self.store.tally.answers}
 
     def classes(self) -> list[str]:
         """All classes: those of the table, sorted, then those added, in order, then others named in answers."""
         tally = self.store.tally
         first = [*sorted(set(self.table_labels.values())), *tally.added]
-        return list(dict.fromkeys([*first, *(name for name, _ in tally.answers.values())]))
+        return list(dict.fromkeys([*first, *tally.answers.values()]))
 
     def situation(self) -> Situation:
         """Labels and askable rows for the model; skipped rows are askable only when no other is left."""
@@ -149,7 +149,7 @@ class Session:
             "title": self.title,
             "version": now.version,
             "layout": adviser.layout,
-            "busy": "learning" if adviser.learning else "updating" if adviser.weighing else "",
+            "busy": adviser.busy,
             "failure": adviser.failure,
             "classes": [
                 {"name": name, "labels": counts[name], "removable": name in tally.added} for name in names

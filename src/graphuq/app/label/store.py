@@ -53,18 +53,16 @@ class Tally:
     """Current state: the sum of the events.
 
     Attributes:
-        answers: class of each answered row, and the event that set it, by row.
+        answers: class of each answered row.
         unsure: rows that a person could not classify.
         skipped: rows put off, in the order in which they were.
         added: classes that were added, in order.
-        undoable: events of each tab that an undo can revert, oldest first.
     """
 
-    answers: dict[int, tuple[str, Event]] = field(default_factory=dict)
+    answers: dict[int, str] = field(default_factory=dict)
     unsure: set[int] = field(default_factory=set)
     skipped: dict[int, None] = field(default_factory=dict)
     added: list[str] = field(default_factory=list)
-    undoable: dict[str, list[Event]] = field(default_factory=dict)
 
     def closed(self, row: int | None) -> bool:
         """Whether a row needs no further answer."""
@@ -72,8 +70,7 @@ class Tally:
 
     def after(self, event: Event) -> Tally:
         """A copy with one more event applied; this one stays unchanged for concurrent readers."""
-        undoable = {tab: list(events) for tab, events in self.undoable.items()}
-        new = Tally(dict(self.answers), set(self.unsure), dict(self.skipped), list(self.added), undoable)
+        new = Tally(dict(self.answers), set(self.unsure), dict(self.skipped), list(self.added))
         new.take(event)
         return new
 
@@ -84,7 +81,7 @@ class Tally:
             return
         if event.kind == "remove":
             self.added = [name for name in self.added if name != event.name]
-            self.answers = {row: given for row, given in self.answers.items() if given[0] != event.name}
+            self.answers = {row: name for row, name in self.answers.items() if name != event.name}
             return
         row = event.row
         assert row is not None  # all other kinds are about a row
@@ -92,12 +89,11 @@ class Tally:
         self.unsure.discard(row)
         self.skipped.pop(row, None)
         if event.kind == "answer":
-            self.answers[row] = str(event.name), event
+            self.answers[row] = str(event.name)
         elif event.kind == "unsure":
             self.unsure.add(row)
         else:
             self.skipped[row] = None
-        self.undoable.setdefault(event.tab, []).append(event)
 
 
 class Refused(ValueError):
@@ -182,10 +178,10 @@ class Store:
                 return Event(*known[:-1])
             target = None
             if kind == "undo":
-                if not self.tally.undoable.get(tab):
+                own = [event for event in self._standing() if event.tab == tab and event.kind in ABOUT_ROWS]
+                if not own:
                     raise Refused("There is nothing to undo on this page.")
-                last = self.tally.undoable[tab][-1]
-                row, name, target = last.row, last.name, last.id
+                row, name, target = own[-1].row, own[-1].name, own[-1].id
             elif kind in ABOUT_ROWS:
                 recent = (row, time.time(), SILENT)
                 owner = run("SELECT tab FROM reserved WHERE row = ? AND abs(at - ?) <= ?", recent).fetchone()
@@ -231,14 +227,17 @@ class Store:
             self._connection.close()
 
     # ---- within ---------------------------------------------------------------------------------------
+    def _standing(self) -> list[Event]:
+        """All events but undos and what they reverted."""
+        events = self.events()
+        undone = {event.target for event in events}
+        return [event for event in events if event.kind != "undo" and event.id not in undone]
+
     def _sum(self) -> Tally:
         """Rebuild the current state from all events."""
-        events = self.events()
-        undone = {event.target for event in events if event.kind == "undo"}
         tally = Tally()
-        for event in events:
-            if event.kind != "undo" and event.id not in undone:
-                tally.take(event)
+        for event in self._standing():
+            tally.take(event)
         return tally
 
     @contextmanager
