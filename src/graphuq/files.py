@@ -80,6 +80,12 @@ def whole_file(target: Path) -> Iterator[Path]:
             part.unlink()
 
 
+def write_text(target: Path, text: str) -> None:
+    """Write a file of text as a whole."""
+    with whole_file(target) as part:
+        part.write_text(text, encoding="utf-8")
+
+
 def _lock_new(path: Path) -> IO[bytes]:
     """Lock a new file; another process that is cleaning up may hold it briefly, so retry."""
     while True:
@@ -103,6 +109,12 @@ def check_target(out: Path | None, force: bool, *read: Path, by: str = "--force"
         raise ValueError(f"{out} exists already: choose another name, or replace it with {by}.")
     if not out.absolute().parent.is_dir():
         raise ValueError(f"There is no folder {out.absolute().parent} to write {out.name} into.")
+
+
+def refuse_foreign(folder: Path, *ours: str) -> None:
+    """Raise an error if a folder holds something, but none of the entries that tell one of ours."""
+    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in ours):
+        raise ValueError(f"{folder} holds something that graphuq did not write: choose another folder.")
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from graphuq.app.report.palette import colors
 from graphuq.app.report.plots import sureness
 from graphuq.app.wording import percent
 from graphuq.estimator import GraphClassifier
-from graphuq.files import refuse_irregular, whole_file
+from graphuq.files import refuse_irregular, whole_file, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -176,9 +176,7 @@ def _digits(out: Path, seed: int, progress: bool) -> tuple[float, list[Path]]:
 
 def _write(page: Content, figure: Figure, report: Path, picture: Path) -> list[Path]:
     """Write the report and the plot of a fit."""
-    text = render(page)
-    with whole_file(report) as part:
-        part.write_text(text, encoding="utf-8")
+    write_text(report, render(page))
     with whole_file(picture) as part:
         figure.savefig(part, format="png", dpi=130, metadata={"Software": f"graphuq {__version__}"})
     return [report, picture]

@@ -26,7 +26,7 @@ from graphuq.app.wording import vague, words_of_the_shell
 from graphuq.classes import read_labels
 from graphuq.estimator import GraphClassifier, answers
 from graphuq.estimator.settings import refuse_unused
-from graphuq.files import whole_file, whole_folder
+from graphuq.files import whole_folder, write_text
 from graphuq.large.stores import PARQUET
 from graphuq.stages import versions
 
@@ -92,7 +92,7 @@ def write_results(
     with (part / folder.ANSWERS).open("w", encoding="utf-8", newline="") as file:
         names = {question.row_id or ROW: data.rows.names}
         write_csv(file, beside(names, _predictions(classifier)), data.table.marks)
-    (part / folder.REPORT).write_text(render(content), encoding="utf-8")
+    write_text(part / folder.REPORT, render(content))
     folder.write(part, classifier, data.rows, record)
     return _summary(classifier, content, record)
 
@@ -164,9 +164,7 @@ def rewrite_report(model: Path, out: Path | None = None) -> Path:
         raise ValueError(
             f"{model} holds a model that was not fitted to a table of the command line: it has no report."
         )
-    page = render(_content(classifier, rows, record))
-    with whole_file(target) as part:
-        part.write_text(page, encoding="utf-8")
+    write_text(target, render(_content(classifier, rows, record)))
     return target
 
 

@@ -33,7 +33,7 @@ from graphuq.estimator import GraphClassifier
 from graphuq.estimator.answers import TOLD_ROWS
 from graphuq.estimator.seen import Seen
 from graphuq.feature_piece import FeaturePiece
-from graphuq.files import recover, whole_file
+from graphuq.files import recover, write_text
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.features import Features
 from graphuq.graph.kernel import Kernel
@@ -141,8 +141,7 @@ def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = No
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:
     """Write run.json."""
-    with whole_file(folder / RUN) as part:
-        part.write_text(json.dumps({"version": __version__, **record}, indent=1), encoding="utf-8")
+    write_text(folder / RUN, json.dumps({"version": __version__, **record}, indent=1))
 
 
 def read(folder: Path, *, store: Any = None) -> Stored:

@@ -21,7 +21,7 @@ from graphuq.classes import read_labels
 from graphuq.estimator import GraphClassifier, answers
 from graphuq.estimator.seen import TALL_GRAPHS, remember
 from graphuq.estimator.settings import refuse_unused
-from graphuq.files import HELD, held_folder
+from graphuq.files import HELD, held_folder, refuse_foreign
 from graphuq.large.passes import cluster
 from graphuq.large.stores import PARQUET
 from graphuq.large.sums import forget, kept_sums
@@ -55,12 +55,7 @@ def fit_store(
         raise ValueError("--scale robust is for --graph knn where features are in a store: leave it out.")
     if (out / folder.REPORT).exists():
         raise ValueError(f"{out} holds the fit of a table: choose another folder.")
-    if (
-        out.is_dir()
-        and any(out.iterdir())
-        and not any((out / name).exists() for name in (folder.MODEL, SUMS, HELD))
-    ):
-        raise ValueError(f"{out} holds something that graphuq did not write: choose another folder.")
+    refuse_foreign(out, folder.MODEL, SUMS, HELD)
     began = time.perf_counter()
     with words_of_the_shell():
         X = tall(store)

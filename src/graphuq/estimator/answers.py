@@ -26,7 +26,7 @@ from graphuq.classes import Labels, read_labels
 from graphuq.estimator.ledger import FORM, LEDGER, Ledger
 from graphuq.estimator.rows import average_equal, read_features, warn_of_order, weights_of
 from graphuq.estimator.settings import shows_bars
-from graphuq.files import made_folder, whole_file
+from graphuq.files import made_folder, refuse_foreign, whole_file
 from graphuq.large.passes import check_finite, each_block
 from graphuq.learning.evidence import learned_basis
 from graphuq.memory import check_disk, check_room
@@ -127,8 +127,7 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
     folder, force = expect_path(path), expect_flag(force, "force")
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, where a folder is needed: choose another name.")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / LEDGER).exists():
-        raise ValueError(f"{folder} holds something that graphuq did not write: choose another folder.")
+    refuse_foreign(folder, LEDGER)
     basis, ask = _question(classifier) if X is None else _new_question(classifier, X)
     if _is_zarr(folder):  # each block is one chunk, and all chunks have the same length
         basis = basis.evenly()

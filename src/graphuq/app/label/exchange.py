@@ -15,7 +15,7 @@ from graphuq.app.tables.read import read_table
 from graphuq.app.tables.text import USUAL, Marks, ending, spelled
 from graphuq.app.tables.write import beside, called_ours, guarded, unguarded, write_csv
 from graphuq.classes import UNLABELED_TEXT, listed
-from graphuq.files import check_target, whole_file
+from graphuq.files import check_target, whole_file, write_text
 
 EXPORTED = (".csv", ".json")
 MAX_FILE = 512 * 2**20  # bytes
@@ -36,9 +36,8 @@ def export(
     session.adviser.settled()
     labels, rows = session.labels(), range(session.adviser.n_rows)
     if target.suffix.lower() == ".json":
-        text = json.dumps(list(_tasks(session, label)), ensure_ascii=False, indent=1, allow_nan=False)
-        with whole_file(target) as part:
-            part.write_text(text, encoding="utf-8")
+        tasks = list(_tasks(session, label))
+        write_text(target, json.dumps(tasks, ensure_ascii=False, indent=1, allow_nan=False))
     else:
         own = {row_id or _rows_called(label): session.look.names, label: [labels.get(row, "") for row in rows]}
         with whole_file(target) as part, part.open("w", encoding="utf-8", newline="") as file:

@@ -27,7 +27,7 @@ def write_report(
     """Write the report of a classifier that was fitted in Python; see `GraphClassifier.report`."""
     from graphuq.app.report.content import TableRows, collect, n_columns_shown
     from graphuq.app.report.page import render
-    from graphuq.files import check_target, whole_file
+    from graphuq.files import check_target, write_text
 
     target, n_rows = expect_path(path), classifier.graph_.n_nodes
     check_target(target, force, by="force=True")
@@ -67,9 +67,7 @@ def write_report(
         truth=true_class,
     )
     heading = title or f"The class of {n_rows:,} rows, from {len(classifier.labels_.nodes):,} known"
-    page = render(collect(classifier, rows, title=heading, settings={}))
-    with whole_file(target) as part:
-        part.write_text(page, encoding="utf-8")
+    write_text(target, render(collect(classifier, rows, title=heading, settings={})))
     return target
 
 
