@@ -72,7 +72,7 @@ def write_results(
         "label": question.label,
         "row_id": question.row_id,
         "encoding": data.encoding.to_json(),
-        "marks": {"decimal": data.table.marks.decimal, "points": dict(data.table.marks.points)},
+        "marks": {"decimal": data.table.marks.decimal, "points": data.table.marks.points},
         "scaling": scaling_in_words(data.encoding, data.X, robust=classifier.scale == "robust"),
         "seed": classifier.random_state,
         "seconds": round(seconds, 3),
@@ -107,8 +107,7 @@ def predict_table(
 ) -> tuple[dict[str, Sequence[Any]], list[str], Marks]:
     """Predictions for the rows of a new table, by column; notes; and the format marks of that table."""
     classifier, _, record = model
-    stored = record.get("marks")
-    like = None if stored is None else Marks(decimal=stored["decimal"], points=tuple(stored["points"].items()))
+    like = Marks(**record["marks"]) if "marks" in record else None
     row_id, stored_encoding = record.get("row_id"), record.get("encoding")
     categories = [feature["name"] for feature in stored_encoding or () if feature["levels"]]
     as_text = (row_id, *categories)

@@ -251,8 +251,8 @@ def test_points_part_thousands_where_commas_are_decimal(tmp_path):
     path = written(tmp_path, "k;z\n1.234;1\n327;2\n")
     assert read_table(path, like=Marks(decimal=",")).column("k").tolist() == [1234, 327]
     assert read_table(path, like=Marks(decimal=".")).column("k").tolist() == [1.234, 327]
-    assert read_table(path, like=Marks(decimal=",", points=(("k", False),))).column("k").tolist() == [1.234, 327]
-    assert read_table(path, like=Marks(points=(("k", True),))).column("k").tolist() == [1234, 327]
+    assert read_table(path, like=Marks(decimal=",", points={"k": False})).column("k").tolist() == [1.234, 327]
+    assert read_table(path, like=Marks(points={"k": True})).column("k").tolist() == [1234, 327]
     assert read_table(written(tmp_path, "k,z\n1.383.908,1\n304.288,2\n,3\n")).column("k")[:2].tolist() == [
         1383908,
         304288,

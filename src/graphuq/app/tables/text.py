@@ -8,7 +8,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +45,7 @@ class Marks(NamedTuple):
     separator: str = ","
     decimal: str = "."
     first: str = ""  # byte order mark, without which Excel assumes Windows-1252
-    points: tuple[tuple[str, bool], ...] = ()  # columns with points, and whether these separate thousands
+    points: Mapping[str, bool] = {}  # columns with points, and whether these separate thousands
 
 
 USUAL = Marks()
@@ -93,11 +93,11 @@ def _marks(columns: dict[str, NDArray[Any]], cells: dict[str, list[str]], separa
     """Marks for a CSV file: semicolons without decimal points suggest decimal commas; tabs are not used in CSV."""
     numbers = [cell for name, column in columns.items() if column.dtype.kind == "f" for cell in cells[name]]
     comma = any("," in cell for cell in numbers) or (separator == ";" and not any("." in cell for cell in numbers))
-    points = tuple(
-        (name, (whole := _with_points(cells[name])) is not None and np.array_equal(column, whole, equal_nan=True))
+    points = {
+        name: (whole := _with_points(cells[name])) is not None and np.array_equal(column, whole, equal_nan=True)
         for name, column in columns.items()
         if column.dtype.kind == "f" and any("." in cell for cell in cells[name])
-    )
+    }
     return Marks(separator if usual == "," else ";" if comma else ",", "," if comma else ".", points=points)
 
 
@@ -219,10 +219,10 @@ def columns_of(
     thousands = bool(changed) or marks.decimal == "," or any(pointed[name].count(".") > 1 for name in whole)
     for name, numbers in whole.items():
         example = pointed[name]
-        if dict(marks.points).get(name, thousands):
+        if marks.points.get(name, thousands):
             changed[name] = numbers
             notes.append(f"Points as in {example!r} in column {name!r} are taken to part thousands.")
-        elif commas and name not in dict(marks.points):
+        elif commas and name not in marks.points:
             notes.append(
                 f"Column {name!r} holds numbers such as {example!r}, taken as {float(example):g}: if the point parts "
                 "thousands, write them without it."
