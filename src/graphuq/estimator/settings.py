@@ -280,7 +280,7 @@ def make_spectrum(
     classifier: GraphClassifier,
     graph: graphs.Graph | graphs.LowRankGraph,
     *,
-    n_modes: int | None = None,
+    n_modes: int,
     start: Spectrum | None = None,
 ) -> Spectrum:
     """Eigenpairs of the graph, `n_modes` or as many as the prior needs; `start` warm-starts the eigensolver."""
@@ -292,7 +292,7 @@ def make_spectrum(
         return spectrum.dense(L)
     return spectrum.leading(
         L,
-        n_modes=min(n_modes or classifier.n_modes, graph.n_nodes),
+        n_modes=min(n_modes, graph.n_nodes),
         tolerance=LEARNED_TOLERANCE if classifier.prior == "learned" else 1e-6,
         progress=shows_bars(classifier),
         start=start,

@@ -47,7 +47,7 @@ def spread(
         where = low_rank(where)
     elif isinstance(where, graphs.Graph):
         where = leading(laplacian.normalized(where), n_modes=min(N_MODES, where.n_nodes))
-    smooth = prior.matern(where, tau=TAU, alpha=ALPHA, n_modes=min(where.n_modes, max(2, N_MODES)))
+    smooth = prior.matern(where, tau=TAU, alpha=ALPHA, n_modes=min(where.n_modes, N_MODES))
     known = expect_nodes(taken, where.n_nodes) if np.size(taken) else np.empty(0, np.int64)
     allowed = np.arange(where.n_nodes) if among is None else expect_nodes(among, where.n_nodes)
     candidates = np.setdiff1d(allowed, known)

@@ -83,7 +83,7 @@ class Content:
         self_check: verdict of leave-one-out over the labels; None if not available.
         truth_check: verdict against the true classes; None if they are unknown.
         nodes: data of each row that is drawn or listed: `p` holds pairs of a class and its probability, the most
-            probable first; `label` and `truth` are -1 if there is none; `error` is None without draws.
+            probable first; `label` and `truth` are -1 if there is none; `error` is None without draws, or with too few.
         found: number of unlabeled rows predicted in each class.
         nearest: the labeled rows most similar to each row that is listed or suspicious, nearest first; empty if
             rows have no features.
@@ -223,7 +223,9 @@ def _nodes(shown: Nodes, classifier: GraphClassifier, rows: TableRows) -> list[d
     truth = np.full_like(label, -1) if rows.truth is None else rows.truth
     predicted = uncertainty.most_probable(p)
     margin, variance = uncertainty.margin(p), uncertainty.label_variance(p)
-    error = _errors(classifier, shown, predicted)
+    error = np.full(len(shown), np.nan)
+    if isinstance(classifier.posterior_.components[0], Draws):
+        error = classifier.label_errors_[shown, predicted]
     # The predicted class comes first, even if another is equally probable.
     order = np.argsort(np.where(np.arange(p.shape[1]) == predicted[:, None], -2.0, -p), axis=1, kind="stable")
     return [
@@ -235,7 +237,7 @@ def _nodes(shown: Nodes, classifier: GraphClassifier, rows: TableRows) -> list[d
             "confidence": round(float(p[i, predicted[i]]), 6),
             "margin": round(float(margin[i]), 4),
             "variance": round(float(variance[i]), 4),
-            "error": error[i],
+            "error": round(float(error[i]), 5) if np.isfinite(error[i]) else None,
             "label": int(label[node]),
             "truth": int(truth[node]),
             "cells": list(rows.cells[node][:MAX_CELLS]) if rows.cells else [],
@@ -255,14 +257,6 @@ def _nearest(classifier: GraphClassifier, listed: Nodes, shown: Nodes) -> dict[i
         node: [other for other in near if other != node][:N_NEAREST]
         for node, near in zip(listed.tolist(), neighbors, strict=True)
     }
-
-
-def _errors(classifier: GraphClassifier, shown: Nodes, predicted: Nodes) -> list[float | None]:
-    """Monte Carlo error of the probability of the predicted class; None without draws, or with too few."""
-    if not isinstance(classifier.posterior_.components[0], Draws):
-        return [None] * len(shown)
-    error = classifier.label_errors_[shown, predicted]
-    return [round(float(value), 5) if np.isfinite(value) else None for value in error]
 
 
 def _convergence(
