@@ -134,6 +134,16 @@ def test_an_apostrophe_of_the_table_itself_stays(make, tmp_path):
     assert session.labels()[3] == "'=a"
 
 
+def test_a_class_may_be_called_as_its_row_is_numbered(session, tmp_path):
+    (tmp_path / "a.csv").write_text("row,kind\nrow 30,30\nrow 31,30\nrow 31,30\nrow 0,ant\n")
+    told = exchange.take(session, tmp_path / "a.csv", label="kind", row_id=None)
+    assert told.startswith(
+        "2 answers taken from a.csv; new among the classes: '30'; rows that had a class already"
+    )
+    assert told.endswith(" 2")
+    assert (session.labels()[30], session.labels()[31]) == ("30", "30")
+
+
 def test_a_class_that_was_removed_comes_back_with_its_answers(session, tmp_path):
     (tmp_path / "a.csv").write_text("row,kind\nrow 30,dog\n")
     for k in range(2):

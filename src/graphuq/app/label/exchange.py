@@ -63,31 +63,26 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
             raise ValueError(
                 f"{source.name} has two classes for the row {which!r}, {seen[which]!r} and {name!r}: choose one."
             )
-    labels, taken, kept, before = session.labels(), 0, 0, len(session.store.events())
-    known = {*session.classes(), *(names[name] for row, name in answers if places[row] not in labels)}
+    labels, before = session.labels(), len(session.store.events())
+    fresh = {places[row]: names[name] for row, name in answers if places[row] not in labels}
+    known = {*classes, *fresh.values()}
     if len(known) > MAX_CLASSES:
         raise ValueError(
             f"With those of {source.name} there are {len(known):,} classes, and at most {MAX_CLASSES} can be told apart."
         )
-    for row, name in ((places[row], names[name]) for row, name in answers):
-        if row in labels:
-            kept += 1
-            continue
-        with session.store.lock:
-            if name not in session.classes():
-                try:
-                    session.do(f"import {name} {before}", "import", "add", name=name)
-                except Refused as error:
-                    raise Refused(f"{source.name}, row {session.look.names[row]!r}: {error}") from None
-            # again: also replaces a "not sure" of a person
-            key = f"import {row} {before + taken}"
-            session.store.do(key, "import", "answer", row, name, again=True, asked=False)
-        labels[row] = name
-        taken += 1
+    for row, name in fresh.items():
+        if name not in session.classes():
+            try:
+                session.do(f"import class {name} {before}", "import", "add", name=name)
+            except Refused as error:
+                raise Refused(f"{source.name}, row {session.look.names[row]!r}: {error}") from None
+        # again: also replaces a "not sure" of a person
+        session.store.do(f"import row {row} {before}", "import", "answer", row, name, again=True, asked=False)
     session.tell()
-    message = f"{taken:,} answer{'s' if taken != 1 else ''} taken from {source.name}"
+    message = f"{len(fresh):,} answer{'s' if len(fresh) != 1 else ''} taken from {source.name}"
     new = [repr(name) for name in session.classes() if name not in classes] if classes else []
     message += f"; new among the classes: {listed(new)}" if new else ""
+    kept = len(answers) - len(fresh)
     return message + (f"; rows that had a class already, and keep it: {kept:,}" if kept else "")
 
 
