@@ -359,12 +359,12 @@ def tall(X: Any, *, called: str = "X") -> Tall:
     return Tall(Stored(X), X.shape, merged(None, *X.shape), type(X) is np.ndarray)
 
 
-def needed(module: str, what: str) -> Any:
+def needed(module: str, what: str, extra: str = "large") -> Any:
     """Import an optional dependency, or say how to install it."""
     try:
         return import_module(module)
     except ImportError:
-        raise ImportError(f"{what}: pip install 'graphuq[large]'.") from None
+        raise ImportError(f"{what}: pip install 'graphuq[{extra}]'.") from None
 
 
 def delayed(value: Any) -> Any:

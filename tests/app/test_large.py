@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -280,6 +281,26 @@ def test_rows_alike_with_different_classes_are_told_by_their_numbers(folder):
     done = graphuq(*GIVEN)
     assert done.exit_code == 0, done.output
     assert f"Rows 0 and {other} are the same in every feature" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("absent", "words", "told"),
+    [
+        ("zarr", ["x.zarr", *GIVEN[1:]], "graphuq[large]"),
+        ("pyarrow.parquet", ["x.parquet", "--label", "y", "--out", "out"], "Parquet files need pyarrow: pip install 'graphuq[parquet]'"),
+        ("openpyxl.reader.excel", ["x.xlsx", "--label", "y", "--out", "out"], "Excel files need openpyxl: pip install 'graphuq[excel]'"),
+    ],
+)  # fmt: skip
+def test_a_library_that_is_not_installed_is_named(absent, words, told, folder, monkeypatch):
+    (folder / "x.zarr").mkdir()
+    for name in ("x.parquet", "x.xlsx"):
+        (folder / name).write_text("anything")
+    monkeypatch.setitem(sys.modules, absent, None)
+    done = graphuq(*words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    last = done.stderr.splitlines()[-1]  # after the stages
+    assert last.startswith("graphuq: ")
+    assert told in last
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ JOINERS = "\u200c\u200d"  # needed to spell Persian and Hindi words and some emo
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """Turn an error of the library into one line on standard error and exit code 2."""
+    """Turn an error of the library, or a missing one, into one line on standard error and exit code 2."""
     try:
         check_beginning()
         yield
-    except (ValueError, OSError, MemoryError) as error:
+    except (ValueError, OSError, MemoryError, ImportError) as error:
         typer.echo("graphuq: " + sentence(error), err=True)
         raise typer.Exit(2) from None
 

@@ -32,6 +32,7 @@ from graphuq.app.tables.text import (
     read_text,
 )
 from graphuq.classes import names_listed
+from graphuq.tall import needed
 
 EXCEL = (".xlsx", ".xlsm")
 EXACT = 2**53  # float64 represents all integers up to here
@@ -201,11 +202,9 @@ def _whole_numbers(values: list[int | None]) -> NDArray[Any]:
 
 
 def _read_parquet(path: Path) -> Content:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise ValueError("Parquet files need pyarrow: pip install 'graphuq[parquet]'.") from None
+    parquet = needed("pyarrow.parquet", "Parquet files need pyarrow", "parquet")
+    import pyarrow
+
     with archive.told_if_damaged(path, f"{path.name} is not a Parquet file, or is damaged"):
         table = parquet.ParquetFile(path).read()
         contents = [column.to_pylist() for column in table.columns]
@@ -227,12 +226,9 @@ def _read_parquet(path: Path) -> Content:
 
 def _read_excel(path: Path, sheet: str | None = None) -> Content:
     """Read one sheet, by default the first, whose first line holds the names."""
-    try:
-        from openpyxl.reader.excel import ExcelReader
-    except ImportError:
-        raise ValueError("Excel files need openpyxl: pip install 'graphuq[excel]'.") from None
+    openpyxl = needed("openpyxl.reader.excel", "Excel files need openpyxl", "excel")
 
-    class Reader(ExcelReader):
+    class Reader(openpyxl.ExcelReader):  # type: ignore[name-defined]
         def read_chartsheet(self, *where: Any) -> None:
             """Skip charts: they have no rows, and openpyxl fails on an empty one."""
 
