@@ -50,6 +50,7 @@ def label(
     say = partial(tell, silent=quiet)
     with one_sentence():
         from graphuq.app.label import exchange, run
+        from graphuq.tall import needed
 
         if export is not None:
             exchange.check_export(export, force, table)
@@ -58,7 +59,8 @@ def label(
         question, classifier = reading.question(table, label), similarity.classifier()
         served = take is None and export is None
         if served:
-            run.check_server()
+            for name in ("starlette", "uvicorn"):  # fail early
+                needed(name, f"The page needs {name}, which is not installed", "label")
         where: dict[str, Any] = {"out": out, "force": force, "at": (host, port) if served else None}
         where["advised"] = served or export is not None
         with run.opened(question, classifier, say, showing=showing, classes=classes or (), **where) as running:

@@ -10,7 +10,6 @@ import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -195,13 +194,6 @@ def leave(running: Opened, tell: Tell) -> None:
         tell(sentence(error))
     except KeyboardInterrupt:
         tell(f"{many} kept: the same command goes on from there.")
-
-
-def check_server() -> None:
-    """Refuse early if the libraries that serve the page are not installed."""
-    for name in ("starlette", "uvicorn"):
-        if find_spec(name) is None:
-            raise ValueError(f"The page needs {name}, which is not installed: pip install 'graphuq[label]'.")
 
 
 def _recognize(store: Store, data: Data, question: Question) -> None:
