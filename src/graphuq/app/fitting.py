@@ -72,7 +72,7 @@ def write_results(
         "label": question.label,
         "row_id": question.row_id,
         "encoding": data.encoding.to_json(),
-        "marks": {"decimal": data.table.marks.decimal, "points": data.table.marks.points},
+        "marks": {"decimal": data.table.marks.decimal, "points": dict(data.table.marks.points)},
         "scaling": scaling_in_words(data.encoding, data.X, robust=classifier.scale == "robust"),
         "seed": classifier.random_state,
         "seconds": round(seconds, 3),

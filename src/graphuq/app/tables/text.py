@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class Marks(NamedTuple):
     separator: str = ","
     decimal: str = "."
     first: str = ""  # byte order mark, without which Excel assumes Windows-1252
-    points: Mapping[str, bool] = {}  # columns with points, and whether these separate thousands
+    points: Mapping[str, bool] = MappingProxyType({})  # columns with points, and whether these separate thousands
 
 
 USUAL = Marks()
