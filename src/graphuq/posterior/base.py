@@ -55,7 +55,8 @@ class Diagnosis(Protocol):
 class Posterior(Protocol):
     """The posterior distribution of the classes of rows, given the labels.
 
-    Rows are nodes of the graph, given by index (all by default), or `NewRows`.
+    Rows are nodes of the graph, given by index (all by default), or `NewRows`. Methods that follow from others are
+    defined here once; the implementations, which do not inherit, assign them to their attributes.
     """
 
     @property
@@ -116,34 +117,6 @@ class Posterior(Protocol):
         """An ArviZ object with draws of u at some nodes, by default those monitored for convergence."""
         ...
 
-    def labels(self, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
-        """Posterior mean, variance and Monte-Carlo error of the noise-free label."""
-        ...
-
-    def probability(self, where: ArrayLike | NewRows | None = None) -> Array:
-        """The predictive probability of each class at rows, noise included, shape (n_rows, n_classes)."""
-        ...
-
-    def label_mean(self, where: ArrayLike | NewRows | None = None) -> Array:
-        """Posterior mean of the noise-free label at rows: s_j of the paper for two classes."""
-        ...
-
-    def label_variance(self, where: ArrayLike | NewRows | None = None) -> Array:
-        """Posterior variance of the noise-free label at rows, shape (n_rows,)."""
-        ...
-
-    def mean_label_variance(self) -> float:
-        """The mean of `label_variance` over all nodes (3.2)."""
-        ...
-
-    def most_uncertain(self, n: int = 10, *, include_labeled: bool = False) -> Nodes:
-        """The nodes whose class is least certain, least certain first."""
-        ...
-
-    def least_uncertain(self, n: int = 10, *, include_labeled: bool = False) -> Nodes:
-        """The nodes whose class is most certain, most certain first."""
-        ...
-
     def left_out(self) -> Array:
         """Leave-one-out class probabilities of the labeled nodes, shape (n_labeled, n_classes).
 
@@ -156,9 +129,47 @@ class Posterior(Protocol):
         """Convergence diagnostics."""
         ...
 
+    def labels(self, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
+        """Mean, variance and Monte-Carlo error of the noise-free label at rows.
+
+        For two classes the label is -1 or +1 and its mean ``2 P(u_j >= 0) - 1``. For more classes it is a corner of
+        the simplex, and its mean is the probability of each class, shape (n_rows, n_classes).
+        """
+        classes = self.classes(where, noise=False)
+        p, variance = classes.probability, uncertainty.label_variance(classes.probability)
+        if self.n_classes > 2:
+            return LabelStatistics(p, variance, classes.error)
+        return LabelStatistics(p[:, 1] - p[:, 0], variance, 2 * classes.error[:, 1])
+
+    def probability(self, where: ArrayLike | NewRows | None = None) -> Array:
+        """The predictive probability of each class at rows, noise included, shape (n_rows, n_classes)."""
+        return self.classes(where).probability
+
+    def label_mean(self, where: ArrayLike | NewRows | None = None) -> Array:
+        """The posterior mean of the label, ``s_j`` (3.1): its sign is the class, its magnitude the certainty."""
+        return self.labels(where).mean
+
+    def label_variance(self, where: ArrayLike | NewRows | None = None) -> Array:
+        """The posterior variance of the label, shape (n_rows,); ``1 - s_j^2`` if labels are signs."""
+        return self.labels(where).variance
+
+    def mean_label_variance(self) -> float:
+        """``Var(l)`` (3.2): the variance of the label averaged over all nodes; 1 under the prior."""
+        return float(self.labels().variance.mean())
+
+    def most_uncertain(self, n: int = 10, *, include_labeled: bool = False) -> Nodes:
+        """The nodes whose class is least certain, least certain first; for two classes, by ``|s_j|``."""
+        return _ranked(self, include_labeled)[: expect_whole(n, "n")]
+
+    def least_uncertain(self, n: int = 10, *, include_labeled: bool = False) -> Nodes:
+        """The nodes whose class is most certain, most certain first."""
+        return _ranked(self, include_labeled)[::-1][: expect_whole(n, "n")]
+
     def save(self, path: str | Path) -> None:
-        """Write everything to one file; `load` reads it."""
-        ...
+        """Write everything to one file, atomically; `graphuq.posterior.load` reads it."""
+        from graphuq.posterior.archive import save
+
+        save(self, expect_path(path))
 
 
 def chosen_rows(posterior: Posterior, where: ArrayLike | NewRows | None) -> Nodes | NewRows:
@@ -187,7 +198,12 @@ def latent_of(
     return draws[..., 0] if n_fields == 1 else draws
 
 
-# Methods and properties that the implementations share: each class assigns them to its attributes.
+def _ranked(posterior: Posterior, include_labeled: bool) -> Nodes:
+    nodes = np.arange(posterior.n_nodes)
+    if not include_labeled:
+        nodes = np.setdiff1d(nodes, posterior.model.nodes)
+    p = posterior.classes(nodes, noise=False).probability
+    return nodes[uncertainty.ranked(p)]
 
 
 def described(posterior: Posterior, *more: str) -> str:
@@ -198,6 +214,9 @@ def described(posterior: Posterior, *more: str) -> str:
         (len(posterior.model.nodes), "labels"),
     )
     return f"{type(posterior).__name__}({', '.join([*(f'{n:,} {what}' for n, what in sizes), *more])})"
+
+
+# What the implementations assign to their attributes.
 
 
 def n_nodes(self: Posterior) -> int:
@@ -226,64 +245,12 @@ def one_weight(self: Posterior) -> Array:
     return np.ones(1)
 
 
-def probability(self: Posterior, where: ArrayLike | NewRows | None = None) -> Array:
-    """The predictive probability of each class at rows, noise included, shape (n_rows, n_classes)."""
-    return self.classes(where).probability
-
-
-def sign_labels(self: Posterior, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
-    """Mean, variance and Monte-Carlo error of the noise-free label.
-
-    For two classes the label is -1 or +1 and its mean ``2 P(u_j >= 0) - 1``. For more classes it is a corner of
-    the simplex, and its mean is the probability of each class, shape (n_rows, n_classes).
-    """
-    classes = self.classes(where, noise=False)
-    p, variance = classes.probability, uncertainty.label_variance(classes.probability)
-    if self.n_classes > 2:
-        return LabelStatistics(p, variance, classes.error)
-    return LabelStatistics(p[:, 1] - p[:, 0], variance, 2 * classes.error[:, 1])
-
-
-def label_mean(self: Posterior, where: ArrayLike | NewRows | None = None) -> Array:
-    """The posterior mean of the label, ``s_j`` (3.1): its sign is the class, its magnitude the certainty."""
-    return self.labels(where).mean
-
-
-def label_variance(self: Posterior, where: ArrayLike | NewRows | None = None) -> Array:
-    """The posterior variance of the label; ``1 - s_j^2`` if labels are signs."""
-    return self.labels(where).variance
-
-
-def mean_label_variance(self: Posterior) -> float:
-    """``Var(l)`` (3.2): the variance of the label averaged over all nodes; 1 under the prior."""
-    return float(self.labels().variance.mean())
-
-
-def most_uncertain(self: Posterior, n: int = 10, *, include_labeled: bool = False) -> Nodes:
-    """The nodes whose class is least certain, least certain first; for two classes, by ``|s_j|``."""
-    return _ranked(self, include_labeled)[: expect_whole(n, "n")]
-
-
-def least_uncertain(self: Posterior, n: int = 10, *, include_labeled: bool = False) -> Nodes:
-    """The nodes whose class is most certain, most certain first."""
-    return _ranked(self, include_labeled)[::-1][: expect_whole(n, "n")]
-
-
-def _ranked(posterior: Posterior, include_labeled: bool) -> Nodes:
-    nodes = np.arange(posterior.n_nodes)
-    if not include_labeled:
-        nodes = np.setdiff1d(nodes, posterior.model.nodes)
-    p = posterior.classes(nodes, noise=False).probability
-    return nodes[uncertainty.ranked(p)]
-
-
 def mixed_alone(self: Posterior, probabilities: Sequence[Array]) -> Array:
     """The class probabilities of the only component."""
     return probabilities[0]
 
 
-def save(self: Posterior, path: str | Path) -> None:
-    """Write everything to one file, atomically; `graphuq.posterior.load` reads it."""
-    from graphuq.posterior.archive import save
-
-    save(self, expect_path(path))
+sign_labels, probability, save = Posterior.labels, Posterior.probability, Posterior.save
+label_mean, label_variance = Posterior.label_mean, Posterior.label_variance
+mean_label_variance = Posterior.mean_label_variance
+most_uncertain, least_uncertain = Posterior.most_uncertain, Posterior.least_uncertain
