@@ -156,19 +156,12 @@ def _randomized(A: Any, n_kept: int, rng: np.random.Generator) -> Array:
 
 def less_rank_one(S: Any, left: Array, right: Array) -> Any:
     """``S - left right^T`` as a linear operator, so that a sparse S stays sparse."""
-    from scipy.sparse.linalg import LinearOperator
+    from scipy.sparse.linalg import aslinearoperator
 
-    def forward(V: Array) -> Array:
-        return np.asarray(S @ V - np.multiply.outer(left, right @ V))
-
-    def backward(U: Array) -> Array:
-        return np.asarray(S.T @ U - np.multiply.outer(right, left @ U))
-
-    products = {"matvec": forward, "rmatvec": backward, "matmat": forward, "rmatmat": backward}
-    return LinearOperator(S.shape, dtype=np.float64, **products)
+    return aslinearoperator(S) - aslinearoperator(left[:, None]) @ aslinearoperator(right[None])
 
 
-def _unit_rows(X: Matrix) -> Matrix:
+def _unit_rows(X: Any) -> Any:
     """Rows scaled to length 1; rows of zeros unchanged."""
     lengths = np.sqrt(squared_lengths(X))
     scale = 1 / np.where(lengths > 0, lengths, 1.0)[:, None]
@@ -184,8 +177,7 @@ def _to_points(X: Matrix, mean: Array, components: Array | None, unit_length: bo
     else:
         points = X @ components.T - mean @ components.T  # a centered sparse matrix would be dense
     if unit_length:
-        lengths = np.sqrt(squared_lengths(points))
-        points /= np.where(lengths > 0, lengths, 1.0)[:, None]
+        points = _unit_rows(points)
         no_direction = squared_lengths(X) == 0
         points[no_direction] = 0.0
         points[no_direction, 0] = FAR
