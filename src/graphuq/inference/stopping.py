@@ -41,21 +41,6 @@ class Progress:
         """The monitored quantities, shape (n_chains, n_draws, n_quantities)."""
         return quantities(self.whitening, self.model, self.log["z"], with_phi=False)[0]
 
-    @property
-    def mean_history(self) -> list[tuple[int, NDArray[Any]]]:
-        """After each block of draws: the steps so far, and the mean of z over all draws and chains."""
-        history, n_draws, total = [], 0, 0.0
-        for z in (record["z"] for record in self.log.records if "z" in record):
-            n_draws += z.shape[1]
-            total = total + z.mean(axis=0, dtype=float).sum(axis=0)
-            history.append((n_draws * self.thin, np.asarray(total / n_draws)))
-        return history
-
-    def to_nodes(self, mean: NDArray[Any]) -> NDArray[Any]:
-        """Map a mean of z linearly to the mean of u at all nodes."""
-        nodes = np.arange(self.whitening.prior.n_nodes)
-        return self.whitening.mean(mean.reshape(-1, self.whitening.n_latent), nodes).ravel()
-
 
 class Stop(Protocol):
     """A rule for ending a run before its last step."""
@@ -107,12 +92,15 @@ class SteadyMean:
 
     def reached(self, progress: Progress) -> bool:
         """Whether to stop now."""
-        history = progress.mean_history
-        last_step, last = history[-1]
-        earlier = [mean for n_steps, mean in history if last_step - n_steps >= self.window]
-        if not earlier:
+        blocks = [record["z"] for record in progress.log.records if "z" in record]
+        n_draws = np.cumsum([z.shape[1] for z in blocks])  # and the mean of z, after each block
+        means = np.cumsum([z.mean(axis=0, dtype=float).sum(axis=0) for z in blocks], axis=0) / n_draws[:, None]
+        earlier = np.flatnonzero((n_draws[-1] - n_draws) * progress.thin >= self.window)
+        if not earlier.size:
             return False
-        return float(np.linalg.norm(progress.to_nodes(last - earlier[-1]))) <= self.tolerance
+        whitening, moved = progress.whitening, means[-1] - means[earlier[-1]]
+        u = whitening.mean(moved.reshape(-1, whitening.n_latent), np.arange(whitening.prior.n_nodes))
+        return float(np.linalg.norm(u)) <= self.tolerance
 
 
 @dataclass(frozen=True)
