@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 from numpy.typing import NDArray
 
 from graphuq._expect import expect, expect_sampler
@@ -57,19 +58,6 @@ class RelativeTarget:
         """``potential(zeta)`` as above, a scalar."""
         phi = self.phi(self.field(zeta)) if self.reduced is None else self.reduced(zeta)
         return phi + self.prior_energy(zeta) - zeta @ zeta / 2
-
-
-@pytree
-class _InReference:
-    """A function of z expressed as a function of zeta."""
-
-    function: Any
-    mean: jax.Array  # m
-    factor: jax.Array  # L
-
-    def __call__(self, zeta: jax.Array) -> jax.Array:
-        """Evaluate at ``z = m + L zeta``."""
-        return self.function(self.mean + self.factor @ zeta)
 
 
 @pytree
@@ -135,7 +123,7 @@ class Referenced:
 
         reduced = target.reduced
         if reduced is not None:
-            reduced = _InReference(reduced, cast(reference.mean), cast(factor))
+            reduced = Partial(_at_z, reduced, cast(reference.mean), cast(factor))
         relative = RelativeTarget(
             offset=cast(_by_block(dense, reference.mean)),
             matrix=cast(dense @ factor),
@@ -171,6 +159,11 @@ class Referenced:
         return problem.mean + _by_block(problem.rotation, problem.scale * zeta)
 
 
+def _at_z(function: Any, m: jax.Array, L: jax.Array, zeta: jax.Array) -> jax.Array:
+    """A function of z, evaluated at ``z = m + L zeta``."""
+    return function(m + L @ zeta)
+
+
 def _by_block(matrix: Any, vector: Any) -> Any:
     """Apply a matrix to the vector or, if that is several times as long as the matrix is wide, to each part of it."""
     return (vector.reshape(-1, matrix.shape[1]) @ matrix.T).ravel()
@@ -178,9 +171,6 @@ def _by_block(matrix: Any, vector: Any) -> Any:
 
 def _close_gaussian(model: Any, matrix: NDArray[np.float64]) -> Gaussian:
     """A Gaussian close to the posterior of z, u = B z: the model's own, or that of expectation propagation."""
-    gaussian: Gaussian
     if not offers(model, "reference") and offers(model, "sites"):
-        gaussian = ask(model, "sites").fit(matrix).gaussian()
-    else:
-        gaussian = ask(model, "reference", matrix)
-    return gaussian
+        return ask(model, "sites").fit(matrix).gaussian()
+    return ask(model, "reference", matrix)
