@@ -27,14 +27,9 @@ def pytree(cls: type[T]) -> type[T]:
     static_names = [attribute.name for attribute in fields(frozen) if attribute.metadata.get("static")]
     names = [attribute.name for attribute in fields(frozen) if attribute.name not in static_names]
 
-    def metadata(node: Any) -> tuple[Any, ...]:
-        return tuple(getattr(node, name) for name in static_names)
-
-    def flatten(node: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return tuple(getattr(node, name) for name in names), metadata(node)
-
-    def flatten_with_keys(node: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return tuple((jax.tree_util.GetAttrKey(name), getattr(node, name)) for name in names), metadata(node)
+    def flatten(node: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        children = [(jax.tree_util.GetAttrKey(name), getattr(node, name)) for name in names]
+        return children, tuple(getattr(node, name) for name in static_names)
 
     def unflatten(static_values: tuple[Any, ...], leaves: Any) -> Any:
         node = object.__new__(frozen)
@@ -42,7 +37,7 @@ def pytree(cls: type[T]) -> type[T]:
             object.__setattr__(node, name, value)
         return node
 
-    jax.tree_util.register_pytree_with_keys(frozen, flatten_with_keys, unflatten, flatten)
+    jax.tree_util.register_pytree_with_keys(frozen, flatten, unflatten)
     return frozen
 
 
