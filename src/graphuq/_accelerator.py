@@ -54,11 +54,11 @@ def sent(function: Callable[..., Any], *data: Any) -> Callable[..., Any]:
 
 
 @contextmanager
-def precise(dtype: Any = np.float64) -> Iterator[None]:
-    """Context with float64 enabled if `dtype` is that, and matrix products in full precision instead of TF32."""
+def precise() -> Iterator[None]:
+    """Context with float64 enabled, and matrix products in full precision instead of TF32."""
     import jax
 
-    with jax.enable_x64(dtype == np.float64), jax.default_matmul_precision("highest"):
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
         yield
 
 

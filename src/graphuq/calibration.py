@@ -30,6 +30,7 @@ LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
 # The accuracy is significantly different from the mean confidence beyond this many standard deviations, and
 # relevantly different beyond this difference.
 SURPRISE, SLIGHT = 2.0, 0.02
+MOST_BINS = 10**6
 # Gradient tolerance in matching known class shares, and the largest acceptable error of a share.
 SHARES_TOLERANCE, SHARES_MISSED = 1e-8, 1e-5
 
@@ -137,7 +138,7 @@ def reliability(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10, b
             so there may be fewer of the latter.
     """
     p, column = _check(probability, truth)
-    n_bins = _check_bins(n_bins)
+    expect_whole(n_bins, "n_bins", most=MOST_BINS)
     expect_one_of(bins, ("width", "mass"), "bins")
     confidence, right = _confidence(p, column)
     lowest = 1 / p.shape[1]
@@ -160,7 +161,7 @@ def classwise_ece(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10)
     not predicted.
     """
     p, column = _check(probability, truth)
-    edges = np.linspace(0, 1, _check_bins(n_bins) + 1)
+    edges = np.linspace(0, 1, expect_whole(n_bins, "n_bins", most=MOST_BINS) + 1)
     sums = [_binned(edges, p[:, k], column == k)[1] for k in range(p.shape[1])]
     return float(np.mean([np.abs(each[0] - each[1]).sum() / len(p) for each in sums]))
 
@@ -343,10 +344,6 @@ def _check(probability: ArrayLike, truth: ArrayLike) -> tuple[Array, NDArray[np.
     if unknown.any():
         raise ValueError(f"truth must be {allowed}, got {labels[unknown][0]:g}.")
     return p, (labels if by_class else labels != 1).astype(np.int64)
-
-
-def _check_bins(n_bins: int) -> int:
-    return expect_whole(n_bins, "n_bins", most=10**6)
 
 
 def _binned(edges: Array, score: Array, hit: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Array]:

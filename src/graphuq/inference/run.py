@@ -178,8 +178,7 @@ def sample_enough(
 def default_sampler(model: Model) -> Sampler:
     """Return the sampler that the model prefers, or NUTS."""
     if offers(model, "default_sampler"):
-        chosen: Sampler = ask(model, "default_sampler")
-        return chosen
+        return ask(model, "default_sampler")
     from graphuq.inference.gradient import NUTS
 
     return NUTS()
@@ -226,13 +225,9 @@ class _Chains:
         """Steps in a block of the warm-up."""
         return -(-self.n_warmup // N_WARMUP_BLOCKS)
 
-    def warm(self, log: Log) -> bool:
-        """Whether the next block belongs to the warm-up."""
-        return log.n_blocks < N_WARMUP_BLOCKS and self.n_warmup > 0
-
     def advance(self, state: Any, log: Log) -> tuple[Any, jax.Array]:
         """Run one block and append it to the log; return the new states and the acceptance."""
-        warm = self.warm(log)
+        warm = log.n_blocks < N_WARMUP_BLOCKS and self.n_warmup > 0
         size, gap = (self.warmup_block, 1) if warm else (log.block_size, self.thin)
         state, draws, info = _block(
             self.sampler, warm, size, gap, self.keys(2 + log.n_blocks), state, self.problem

@@ -180,8 +180,7 @@ def learned_basis(features: Any, vectors: Any) -> Any:
 def with_noise(model: Any, hyperparameters: Hyperparameters) -> Model:
     """The model with gamma, and delta if it has one, from the hyper-parameters."""
     mistakes = {"delta": hyperparameters.mistakes} if offers(model, "delta") else {}
-    noisy: Model = remade(model, gamma=hyperparameters.gamma, **mistakes)
-    return noisy
+    return remade(model, gamma=hyperparameters.gamma, **mistakes)
 
 
 def constant_first(spectrum: Spectrum) -> Spectrum:

@@ -231,8 +231,7 @@ def n_classes(self: Posterior) -> int:
 
 def prior_alone(self: Any) -> GaussianPrior:
     """The prior."""
-    prior: GaussianPrior = self.whitening.prior
-    return prior
+    return self.whitening.prior
 
 
 def itself_alone(self: Posterior) -> tuple[Posterior]:

@@ -94,7 +94,10 @@ class Draws:
         for block in self._blocks(where):
             m, s = self._conditional(block)
             s = np.hypot(s, gamma)
-            sums = _sign_sums(m[..., 0], s, starts) if self.n_fields == 1 else _largest_sums(m, s, starts)
+            if self.n_fields == 1:
+                sums = _sign_sums(m[..., 0], s, starts)
+            else:
+                sums = np.add.reduceat(largest_probability(m, s), starts, axis=1, dtype=float)
             p = sums.sum(axis=(0, 1))
             p /= p.sum(axis=1, keepdims=True)
             error = error_of_batches(sums, starts, self.n_draws)
@@ -204,9 +207,3 @@ def _sides(m: jax.Array, s: jax.Array) -> jax.Array:
     certain = s == 0
     x = jnp.where(certain, jnp.where(m >= 0, jnp.inf, -jnp.inf), m / jnp.where(certain, 1.0, s))
     return jnp.stack([ndtr(-x).sum(axis=1), ndtr(x).sum(axis=1)], axis=-1)
-
-
-def _largest_sums(m: NDArray[Any], s: Array, starts: tuple[int, ...]) -> Array:
-    """P(each field is the largest), summed over batches of draws: (chains, batches, rows, classes)."""
-    p = largest_probability(m, np.broadcast_to(s.astype(m.dtype), m.shape[:-1]))
-    return np.add.reduceat(p, starts, axis=1, dtype=float)
