@@ -35,11 +35,7 @@ def self_tuning(
     Args:
         X: features, shape (n_nodes, n_features).
         n_neighbors: K.
-        n_components: project the features to this many principal components first.
-        robust: compare the features in compressed robust units (`graph.units`) instead of as given.
-        unit_length: scale every row to length 1, before and after it is centered and projected: distances then
-            compare directions, as is usual for word counts.
-        self_weights: whether ``a_ii`` is 1 instead of 0.
+        n_components, robust, unit_length, self_weights: see `knn`.
     """
     X = check_features(X, n_components=n_components)
     n_neighbors = expect_count(n_neighbors, "n_neighbors", X.shape[0] - 1, "the number of other nodes")
@@ -68,9 +64,7 @@ def gaussian(
     Args:
         X: features, shape (n_nodes, n_features).
         tau: length scale: the distance at which nodes still count as similar.
-        n_components: project the features to this many principal components first.
-        robust: compare the features in compressed robust units (`graph.units`) instead of as given.
-        self_weights: whether ``a_ii`` is 1 instead of 0.
+        n_components, robust, self_weights: see `knn`.
     """
     X = check_features(X, n_components=n_components)
     tau = expect_scale(tau, "tau")

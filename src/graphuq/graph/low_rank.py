@@ -150,8 +150,7 @@ def nystrom(
         tau: length scale: the distance at which nodes still count as similar.
         n_landmarks: number of landmarks; more are more accurate.
         landmarks: "kmeans" for cluster centers, "random" for randomly chosen nodes.
-        n_components: project the features to this many principal components first.
-        robust: compare the features in compressed robust units (`graph.units`) instead of as given.
+        n_components, robust: see `knn`.
         seed: seed for choosing the landmarks.
         progress: whether to show a progress bar, for features in a store, which are read once.
     """
