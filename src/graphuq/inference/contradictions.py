@@ -108,12 +108,8 @@ def missed(whitening: Whitening, model: Model, z: NDArray[Any]) -> tuple[float, 
 
     which leaves the posterior invariant (Tjelmeland 2004; Andrieu, Lee and Vihola 2018). Draws from the posterior
     therefore keep their class probabilities up to Monte-Carlo errors; draws of chains that miss a slab, or are
-    stuck in one, do not.
-
-    Args:
-        whitening: the map from z to u.
-        model: the likelihood; the test applies only to models with walls of finite height.
-        z: draws, shape (n_chains, n_draws, n_fields * n_latent).
+    stuck in one, do not. z has the shape (n_chains, n_draws, n_fields * n_latent). Only models with walls of finite
+    height are tested.
     """
     if not offers(model, "walls") or np.isinf(ask(model, "walls").height) or z.shape[1] < 8:
         return 0.0, -1
@@ -153,17 +149,10 @@ class _Line(NamedTuple):
 
 
 def _moves(model: Model, u: Array, phi: Array, line: _Line, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Propose moves of u from each draw, with the probability of each.
+    """Propose moves of u along a line from each draw, with the probability of each; the rest up to 1 is that u stays.
 
-    Args:
-        model: the likelihood.
-        u: at the labeled nodes, shape (n_chains, n_draws, 1, n_labeled, n_fields).
-        phi: Phi at u, shape (n_chains, n_draws, 1).
-        line: the direction.
-        rng: random generator of t_1 to t_m.
-
-    Returns proposals of u, shape (n_chains, n_draws, N_TRIES, n_labeled, n_fields), and their probabilities, shape
-    (n_chains, n_draws, N_TRIES); the rest up to 1 is the probability that u stays.
+    u at the labeled nodes has the shape (n_chains, n_draws, 1, n_labeled, n_fields), and Phi there (n_chains, n_draws,
+    1); the results have N_TRIES proposals on the third axis.
     """
     deviation = np.sqrt(line.along[line.one])
     t = u[..., line.one, :] @ line.fields / deviation

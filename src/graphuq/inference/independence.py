@@ -32,11 +32,8 @@ def sample_independently(
     product and nothing is compiled, whereas `sample` compiles for each number of labels. With some hundreds of
     contradicting labels few proposals are accepted: the diagnostics show it, and `sample` is the remedy.
 
-    Args:
-        prior: the Gaussian prior of u.
-        model: a model with `sites` of one field, such as `Probit` with two classes.
-        n_steps, thin: draws of each chain, and steps per draw.
-        n_warmup, n_chains, seed: as in `sample`.
+    The model needs `sites` of one field, as `Probit` of two classes has. Settings are those of `sample`, but `n_steps`
+    counts the draws of each chain, with `thin` steps per draw.
     """
     began = time.perf_counter()
     rng = np.random.default_rng(seed)

@@ -28,10 +28,7 @@ ROWS_AT_ONCE = 1000
 def moments(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> tuple[Vector, Vector]:
     """Posterior means and variances at nodes where u depends on the labels through z alone.
 
-    Args:
-        result: the result of `propagate`.
-        conditional: M, shape (n_nodes, n_latent): ``u | z ~ N(M z, deviation^2)``.
-        deviation: a scalar or shape (n_nodes,).
+    There ``u | z ~ N(M z, deviation^2)``, with the rows M `conditional` of shape (n_nodes, n_latent).
     """
     return _gaussian(result, conditional, deviation)[:2]
 
@@ -71,12 +68,8 @@ def _corrected(result: EP, mean: Vector, variance: Vector, covariance: Matrix) -
         p(a) ~ N(a; mean, variance) prod_j E[ P(y_j | f_j) / site_j(f_j) | u = a ],
 
     with expectations under the Gaussian approximation. Apart from the quadrature this is exact for one label, and
-    if every f_j is a multiple of u. Errors of the joint distribution of the f_j remain.
-
-    Args:
-        result: the result of `propagate`.
-        mean, variance: Gaussian moments of u at the nodes, shape (n_nodes,), all variances positive.
-        covariance: of u with f at the labels, shape (n_nodes, n_labeled).
+    if every f_j is a multiple of u. Errors of the joint distribution of the f_j remain. `covariance` is that of u
+    with f at the labels, shape (n_nodes, n_labeled); all variances are positive.
     """
     sites, precision, shift = result.sites, result.precision, result.shift
     f_mean = result.labeled @ (result.basis.T @ result.z_mean)

@@ -144,13 +144,9 @@ def sample_enough(
     the likelihood is a step and the posterior has the tails of the prior, which these proposals never reach.
 
     Args:
-        prior: the Gaussian prior of u.
-        model: the likelihood of the labels.
+        prior, model, n_chains, seed, progress: see `sample`.
         n_steps: draws per chain at first; the model's sampler makes at most twenty times as many steps.
         time_limit: seconds after which the model's sampler stops, with a warning.
-        n_chains: number of independent chains.
-        seed: the same seed gives the same draws.
-        progress: whether to show a progress bar, see `sample`.
     """
     options: dict[str, Any] = {"n_chains": n_chains, "seed": seed}
     if offers(model, "sites") and offer(model, "n_fields") == 1 and offer(model, "noise"):

@@ -43,13 +43,8 @@ def quantities(
     """Monitored quantities, shape (n_chains, n_draws, n_quantities), their names, and their nodes (-1 for none).
 
     These are u at the watched nodes; the agreement with the label at the labeled nodes where chains differ most,
-    which reveals a chain stuck on one side of a label better than u does; and Phi.
-
-    Args:
-        whitening: the map from z to u.
-        model: the likelihood.
-        z: draws, shape (n_chains, n_draws, n_fields * n_latent).
-        with_phi: whether to include Phi, which is recompiled for each number of draws.
+    which reveals a chain stuck on one side of a label better than u does; and, `with_phi`, Phi, which is recompiled
+    for each number of draws. z has the shape (n_chains, n_draws, n_fields * n_latent).
     """
     watched = watched_nodes(whitening, model)
     n_fields = int(offer(model, "n_fields"))
