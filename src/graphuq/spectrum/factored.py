@@ -64,7 +64,7 @@ def low_rank(
     rows = tall(F)
     # R = [sqrt(d), S - sqrt(d) a^T]: the columns after the first are nearly S with q_0 projected out
     a = graph.total / (graph.total @ graph.total)
-    products = _Products(graph.total, graph.least_degree, a)
+    products = partial(_products, graph.total, graph.least_degree, a)
     G, raised, raised_twice = summed(rows, products, shown=progress, desc="spectrum")
     length = np.sqrt(G[0, 0])
     without_q0 = np.vstack([-G[0, 1:] / G[0, 0], np.eye(rank)])  # R @ without_q0 is exactly orthogonal to q_0
@@ -100,7 +100,7 @@ def low_rank(
         if orthonormalize:
             vectors = vectors @ solve_triangular(cholesky(vectors.T @ vectors), np.eye(n_modes))
         vectors *= signs(vectors)
-    # L R T = R T - S S^T R T - E R T and S = R A, with T the coefficients and E as in `_Products`
+    # L R T = R T - S S^T R T - E R T and S = R A, with T the coefficients and E as in `_products`
     A = np.vstack([a, np.eye(rank)])
     defect = coef * (1 - values) - A @ (A.T @ (G @ coef))
     squared = np.sum(defect * (G @ defect - 2 * raised @ coef), axis=0)
@@ -146,22 +146,15 @@ class Eigenrows:
         return np.where(degree > 0, root, 0.0) * self.constant + products[:, :-1] / root
 
 
-@dataclass(frozen=True, eq=False)
-class _Products:
+def _products(total: Array, least_degree: float, a: Array, F: Array) -> tuple[Array, Array, Array]:
     """``R^T R``, ``R^T E R`` and ``R^T E^2 R``; the diagonal matrix E is the share added to each raised degree."""
-
-    total: Array
-    least_degree: float
-    a: Array
-
-    def __call__(self, F: Array) -> tuple[Array, Array, Array]:
-        row_sum = F @ self.total[:, None]
-        degree = np.maximum(row_sum, self.least_degree)
-        root = np.sqrt(degree)
-        R = np.hstack([root, F / root - root * self.a])
-        raised = np.flatnonzero(row_sum < degree)
-        share, R_raised = 1 - row_sum[raised] / degree[raised], R[raised]
-        return R.T @ R, R_raised.T @ (share * R_raised), R_raised.T @ (share**2 * R_raised)
+    row_sum = F @ total[:, None]
+    degree = np.maximum(row_sum, least_degree)
+    root = np.sqrt(degree)
+    R = np.hstack([root, F / root - root * a])
+    raised = np.flatnonzero(row_sum < degree)
+    share, R_raised = 1 - row_sum[raised] / degree[raised], R[raised]
+    return R.T @ R, R_raised.T @ (share * R_raised), R_raised.T @ (share**2 * R_raised)
 
 
 def _gram(function: Callable[[Array], Array], F: Array) -> tuple[Array]:
