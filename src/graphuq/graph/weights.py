@@ -158,7 +158,10 @@ def precomputed(A: MatrixLike) -> Graph:
             f"Weights must not be negative, but the smallest is {entries.min():.3g}. Use similarities, not "
             "distances or correlations; clip values below zero if they are rounding errors."
         )
-    difference = _asymmetry(weights)
+    if isinstance(weights, np.ndarray):
+        difference = max(np.abs(weights[rows] - weights[:, rows].T).max() for rows in row_blocks(*weights.shape))
+    else:
+        difference = abs(weights - weights.T).max()
     if difference > _ASYMMETRY * entries.max(initial=0.0):
         raise ValueError(
             f"Weights must be symmetric, but a_ij and a_ji differ by up to {difference:.3g}. "
@@ -189,10 +192,3 @@ def symmetrize(A: Array) -> None:
         block = (A[rows, rows.start :] + A[rows.start :, rows].T) / 2
         A[rows, rows.start :] = block
         A[rows.start :, rows] = block.T
-
-
-def _asymmetry(A: Matrix) -> float:
-    """The largest ``|a_ij - a_ji|``."""
-    if isinstance(A, np.ndarray):
-        return max(np.abs(A[rows] - A[:, rows].T).max() for rows in row_blocks(*A.shape))
-    return abs(A - A.T).max()

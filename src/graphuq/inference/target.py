@@ -92,7 +92,12 @@ class Target:
         reduced = None
         if isinstance(field, Linear) and offers(model, "reduced"):
             reduced = ask(model, "reduced", np.asarray(field.matrix, dtype), progress)
-        return _cast(cls(Fields(field, int(offer(model, "n_fields"))), traced(model, "phi"), reduced), dtype)
+
+        def cast(x: Any) -> jax.Array:
+            x = jnp.asarray(x)
+            return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+        return jax.tree.map(cast, cls(Fields(field, int(offer(model, "n_fields"))), traced(model, "phi"), reduced))
 
     @property
     def n_latent(self) -> int:
@@ -133,13 +138,3 @@ class Target:
 def model_of(phi: Any) -> Any:
     """Recover the model from the Phi that a target holds."""
     return phi.args[0] if phi.args else getattr(phi.func, "__self__", phi.func)
-
-
-def _cast(target: Target, dtype: str) -> Target:
-    """Cast all floating-point arrays of a target to `dtype`."""
-
-    def leaf(x: Any) -> jax.Array:
-        x = jnp.asarray(x)
-        return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
-
-    return jax.tree.map(leaf, target)

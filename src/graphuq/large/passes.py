@@ -155,11 +155,7 @@ def _by_threads(X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
         f"Work on {n_threads} blocks of {largest:,} rows",
         "Store the features in smaller chunks.",
     )
-
-    def read_and_work(rows: slice) -> Any:
-        return work(rows, X.rows(rows))
-
-    return in_threads(read_and_work, slices)
+    return in_threads(lambda rows: work(rows, X.rows(rows)), slices)
 
 
 def _by_cluster(cluster: Any, X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
