@@ -247,9 +247,3 @@ def one_weight(self: Posterior) -> Array:
 def mixed_alone(self: Posterior, probabilities: Sequence[Array]) -> Array:
     """The class probabilities of the only component."""
     return probabilities[0]
-
-
-sign_labels, probability, save = Posterior.labels, Posterior.probability, Posterior.save
-label_mean, label_variance = Posterior.label_mean, Posterior.label_variance
-mean_label_variance = Posterior.mean_label_variance
-most_uncertain, least_uncertain = Posterior.most_uncertain, Posterior.least_uncertain

@@ -29,6 +29,7 @@ from graphuq.posterior.base import (
     Array,
     Classes,
     LabelStatistics,
+    Posterior,
     blocks,
     chosen_rows,
     described,
@@ -115,7 +116,7 @@ class Draws:
         values v, whose variance is computed from the second moment instead of as ``1 - mean^2``.
         """
         if not offer(self.model, "labels_are_real") or self.n_fields > 1:
-            return base.sign_labels(self, where)
+            return Posterior.labels(self, where)
         starts, total = batch_starts(self.n_draws), self.n_chains * self.n_draws
         parts = []
         for block in self._blocks(where):
@@ -184,10 +185,10 @@ class Draws:
 
     prior, components, weights = property(base.prior_alone), property(base.itself_alone), property(base.one_weight)
     n_nodes, n_classes = property(base.n_nodes), property(base.n_classes)
-    probability, mixed, save = base.probability, base.mixed_alone, base.save
-    label_mean, label_variance = base.label_mean, base.label_variance
-    mean_label_variance = base.mean_label_variance
-    most_uncertain, least_uncertain = base.most_uncertain, base.least_uncertain
+    probability, mixed, save = Posterior.probability, base.mixed_alone, Posterior.save
+    label_mean, label_variance = Posterior.label_mean, Posterior.label_variance
+    mean_label_variance = Posterior.mean_label_variance
+    most_uncertain, least_uncertain = Posterior.most_uncertain, Posterior.least_uncertain
 
 
 def _sign_sums(m: NDArray[Any], s: Array, starts: tuple[int, ...]) -> Array:

@@ -18,7 +18,16 @@ from graphuq.inference.whiten import OnModes, Whitening, check_problem, position
 from graphuq.models.base import Model, ask, expect_fields, offer, remade
 from graphuq.posterior import base
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
-from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, blocks, chosen_rows, described, latent_of
+from graphuq.posterior.base import (
+    LEAST_PROBABILITY,
+    Array,
+    Classes,
+    Posterior,
+    blocks,
+    chosen_rows,
+    described,
+    latent_of,
+)
 from graphuq.prior import GaussianPrior, NewRows
 
 # Rows are processed in blocks of about this many array elements, 4 MB, so that intermediates fit in the cache.
@@ -171,10 +180,10 @@ class GaussianPosterior:
         """Whether expectation propagation converged."""
         return EPDiagnosis(self.fit.converged, self.fit.n_sweeps)
 
-    labels = base.sign_labels
+    labels = Posterior.labels
     prior, components, weights = property(base.prior_alone), property(base.itself_alone), property(base.one_weight)
     n_nodes, n_classes = property(base.n_nodes), property(base.n_classes)
-    probability, mixed, save = base.probability, base.mixed_alone, base.save
-    label_mean, label_variance = base.label_mean, base.label_variance
-    mean_label_variance = base.mean_label_variance
-    most_uncertain, least_uncertain = base.most_uncertain, base.least_uncertain
+    probability, mixed, save = Posterior.probability, base.mixed_alone, Posterior.save
+    label_mean, label_variance = Posterior.label_mean, Posterior.label_variance
+    mean_label_variance = Posterior.mean_label_variance
+    most_uncertain, least_uncertain = Posterior.most_uncertain, Posterior.least_uncertain

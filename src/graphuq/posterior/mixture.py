@@ -15,7 +15,7 @@ from graphuq.calibration import apply_temperature, class_weights, temperature, w
 from graphuq.models.base import Model, ask, offer, offers
 from graphuq.posterior import base
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
-from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, described
+from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, Posterior, described
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import N_LATENT_DRAWS, GaussianPosterior
 from graphuq.prior import GaussianPrior, NewRows
@@ -252,12 +252,12 @@ class Mixture:
         """The diagnostics of the components."""
         return MixtureDiagnosis(tuple(each.diagnostics() for each in self.components))
 
-    labels = base.sign_labels
+    labels = Posterior.labels
     n_nodes, n_classes = property(base.n_nodes), property(base.n_classes)
-    probability, save = base.probability, base.save
-    label_mean, label_variance = base.label_mean, base.label_variance
-    mean_label_variance = base.mean_label_variance
-    most_uncertain, least_uncertain = base.most_uncertain, base.least_uncertain
+    probability, save = Posterior.probability, Posterior.save
+    label_mean, label_variance = Posterior.label_mean, Posterior.label_variance
+    mean_label_variance = Posterior.mean_label_variance
+    most_uncertain, least_uncertain = Posterior.most_uncertain, Posterior.least_uncertain
 
 
 AnyPosterior: TypeAlias = Draws | GaussianPosterior | Mixture
