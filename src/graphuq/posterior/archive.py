@@ -97,7 +97,7 @@ def unpack(
     if "weights" not in arrays:
         return components[0]
     whole: Any = None
-    if WHOLE in facts:  # absent from older files
+    if WHOLE in facts:  # of draws: what they were drawn from
         whole = unpack(facts[WHOLE], _within(arrays, WHOLE), model, basis)
     temperature, class_weights = float(facts["temperature"]), arrays.get("class weights")
     return Mixture(tuple(components), arrays["weights"], temperature, whole, class_weights)
