@@ -148,6 +148,18 @@ def test_of_very_many_features_the_points_are_the_same(kind, n_components, monke
         graph.knn(kind(np.ones((40, 90))), n_neighbors=5, n_components=n_components)
 
 
+@pytest.mark.parametrize("n_kept", [5, 12, 15])
+def test_constant_features_have_no_part_in_principal_components(n_kept):
+    """Those of the features that vary, if there are as many; otherwise also some without variance."""
+    varying = np.arange(20) % 5 < 3
+    X = np.where(varying, np.random.default_rng(0).normal(size=(50, 20)) * np.arange(1, 21), 7.0)
+    W = features.principal(X, X.mean(axis=0), n_kept)
+    expected = features.principal(X[:, varying], X[:, varying].mean(axis=0), min(n_kept, 12))
+    np.testing.assert_allclose(W.T @ W, np.eye(n_kept), atol=1e-12)
+    np.testing.assert_allclose(np.abs(W[varying, :12]), np.abs(expected), atol=1e-9)
+    np.testing.assert_allclose(W[~varying, :12], 0, atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 def test_of_fewer_rows_than_features_no_square_of_features_is_decomposed(kind, monkeypatch):
     X = points(n_features=90)  # of 40 rows

@@ -131,8 +131,12 @@ def principal(X: Any, mean: Array, n_kept: int) -> Array:
 
 
 def _leading(symmetric: Array, n_kept: int) -> Array:
-    """Eigenvectors of the largest eigenvalues as columns, largest first."""
-    n = len(symmetric)
+    """Eigenvectors of the largest eigenvalues as columns, largest first; constant features, as of images, cost nothing."""
+    n, used = len(symmetric), np.flatnonzero(symmetric.any(axis=0))
+    if n_kept <= used.size < n:
+        vectors = np.zeros((n, n_kept))
+        vectors[used] = _leading(symmetric[np.ix_(used, used)], n_kept)
+        return vectors
     try:
         vectors = eigh(symmetric, subset_by_index=[n - n_kept, n - 1])[1]
     except LinAlgError:  # LAPACK may fail on a subset of very many equal eigenvalues
