@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.metrics import brier_score_loss, log_loss
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -67,15 +67,53 @@ def test_groups_are_held_out_whole(name):
     assert np.array_equal(np.sort(np.concatenate([test for _, test in folds])), np.flatnonzero(KNOWN))
     for train, test in folds:
         assert np.array_equal(np.union1d(train, test), np.arange(150))
-    with pytest.raises(
-        ValueError, match="n_splits = 5 needs as many groups with labels, and there are 3: use fewer"
-    ):
-        list(LabeledKFold(5).split(FLOWERS.data, text(), np.arange(150) // 50))
     patients[10] = np.nan
     with pytest.raises(ValueError, match="groups must name the group of every labeled row"):
         list(LabeledKFold(3).split(FLOWERS.data, text(), patients))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         list(LabeledKFold(3).split(FLOWERS.data, text(), patients[:20]))
+
+
+def test_a_class_in_few_groups_is_told():
+    """It is tested in few folds; of one group it has no training data where it is tested."""
+    with pytest.warns(UserWarning, match=r"3 needs as many groups of each class .* and 'setosa' has fewer\."):
+        list(LabeledKFold(3).split(FLOWERS.data, text(), np.where(np.arange(150) < 50, -1, np.arange(150))))
+    with pytest.raises(
+        ValueError, match=r"4 needs as many groups of a class, .* fewer: use at most 3 folds, or label"
+    ):
+        list(LabeledKFold(4).split(FLOWERS.data, text(), np.arange(150) // 20))
+    with pytest.raises(ValueError, match=r"5 needs as many groups of a class, .* have fewer: label more\."):
+        list(LabeledKFold(5).split(FLOWERS.data, text(), FLOWERS.target))
+
+
+def test_groups_that_leave_a_fold_empty_are_refused(monkeypatch):
+    """Scikit-learn divides groups greedily, without a promise that each fold gets one."""
+    greedy = [(np.arange(15), np.arange(15)), (np.arange(15), np.array([], dtype=int))]
+    monkeypatch.setattr(StratifiedGroupKFold, "split", lambda *given: greedy)
+    with pytest.raises(ValueError, match="These groups cannot be divided into n_splits = 2 folds: use fewer"):
+        list(LabeledKFold(2).split(FLOWERS.data, text(), np.arange(150)))
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (pd.Series([1, None] * 75, dtype="Int64"), "that of some is missing"),
+        ([""] * 150, "that of some is missing"),
+        ([("site", k) for k in range(150)], r"one group a row, got the shape \(150, 2\)"),
+    ],
+)
+def test_odd_groups_are_refused(groups, message):
+    with pytest.raises(ValueError, match=message):
+        list(LabeledKFold(3).split(FLOWERS.data, np.where(np.arange(150) % 9 == 0, FLOWERS.target, -1), groups))
+
+
+def test_groups_in_another_order_are_warned_of():
+    frame, groups = pd.DataFrame(FLOWERS.data), pd.Series(np.arange(150))
+    with pytest.warns(UserWarning, match=r"X and groups have the same index in different orders.*groups\.loc"):
+        list(LabeledKFold(3).split(frame, numbers(), groups[::-1]))
+    mixed = np.array([1, 1.0, "1"] * 50, dtype=object)  # two groups
+    with pytest.raises(ValueError, match="use at most 2 folds"):
+        list(LabeledKFold(3).split(frame, numbers(), mixed))
 
 
 def test_cross_validation_hands_groups_on():

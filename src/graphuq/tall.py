@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from itertools import pairwise
 from mmap import ALLOCATIONGRANULARITY
 from operator import itemgetter
@@ -26,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from graphuq._expect import RowError, expect_numbers, refuse_masked
+from graphuq._needed import needed
 from graphuq.memory import check_room
 
 Array = NDArray[np.float64]
@@ -357,14 +357,6 @@ def tall(X: Any, *, called: str = "X") -> Tall:
         chunk = (getattr(X, "shards", None) or X.chunks)[0]  # the unit that is read as a whole
         return Tall(Stored(X), X.shape, merged(_evenly(X.shape[0], chunk), *X.shape))
     return Tall(Stored(X), X.shape, merged(None, *X.shape), type(X) is np.ndarray)
-
-
-def needed(module: str, what: str, extra: str = "large") -> Any:
-    """Import an optional dependency, or say how to install it."""
-    try:
-        return import_module(module)
-    except ImportError:
-        raise ImportError(f"{what}: pip install 'graphuq[{extra}]'.") from None
 
 
 def delayed(value: Any) -> Any:

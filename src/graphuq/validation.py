@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from graphuq import calibration
 from graphuq._expect import SettingError, called, expect_flag, expect_one_of, expect_whole
 from graphuq._warn import warn
-from graphuq.classes import names_listed, read_labels
+from graphuq.classes import is_missing, names_listed, read_labels
 
 RowNumbers = NDArray[np.int64]
 
@@ -28,7 +28,7 @@ class LabeledKFold:
     The folds are those of scikit-learn's `StratifiedKFold`, which has the same settings. A class with fewer labels
     than folds is missing from some test sets, which causes a warning; a class with one label has no training data
     where it is tested. If `groups` are given, such as the patient of each row, labels of one group are held out
-    together, as by `StratifiedGroupKFold`.
+    together, as by `StratifiedGroupKFold`, and the groups of each class are counted instead of its labels.
 
     Attributes:
         n_splits: number of folds, at least 2 and at most the number of labels of the most frequent class.
@@ -57,9 +57,17 @@ class LabeledKFold:
         from graphuq.estimator.rows import warn_of_order
 
         warn_of_order(X, y)  # folds of a different order hold different rows, which `fit` cannot tell
+        warn_of_order(X, groups, "groups")
         check_consistent_length(X, y, groups)
         labels = read_labels(y)
-        rare = labels.counts() < self.n_splits
+        of_label = None if groups is None else _groups(groups, labels.nodes)
+        what, counts = "labels", labels.counts()
+        if of_label is not None:
+            what, counts = (
+                "groups",
+                np.array([np.unique(of_label[labels.y == k]).size for k in range(labels.n_classes)]),
+            )
+        rare = counts < self.n_splits
         few = (
             f"{names_listed(labels.classes[rare])} {'has' if rare.sum() == 1 else 'have'} fewer"
             if rare.any()
@@ -67,19 +75,20 @@ class LabeledKFold:
         )
         if rare.all():
             raise ValueError(
-                f"n_splits = {self.n_splits} needs as many labels of a class, and {few}: use at most "
-                f"{labels.counts().max()} folds, or label more."
+                f"n_splits = {self.n_splits} needs as many {what} of a class, and {few}: "
+                f"{f'use at most {counts.max()} folds, or ' if counts.max() > 1 else ''}label more."
             )
         if few:
             warn(
-                f"n_splits = {self.n_splits} needs as many labels of each class to test all in each fold, and {few}."
+                f"n_splits = {self.n_splits} needs as many {what} of each class to test all in each fold, and {few}."
             )
-        of_label = None if groups is None else _groups(groups, labels.nodes, self.n_splits)
         kind = StratifiedKFold if of_label is None else StratifiedGroupKFold
         folds = kind(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
         with warnings.catch_warnings():  # scikit-learn would warn of rare classes again
             warnings.simplefilter("ignore", UserWarning)
             test_positions = [held_out for _, held_out in folds.split(labels.nodes, labels.y, of_label)]
+        if not all(held_out.size for held_out in test_positions):
+            raise ValueError(f"These groups cannot be divided into n_splits = {self.n_splits} folds: use fewer.")
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
         for held_out in test_positions:
             test = labels.nodes[held_out]
@@ -90,20 +99,15 @@ class LabeledKFold:
         return self.n_splits
 
 
-def _groups(groups: Any, nodes: RowNumbers, n_splits: int) -> NDArray[np.int64]:
-    """The groups of the labeled rows, numbered; an error if there are fewer than folds."""
-    of_label = [
-        str(group) for group in np.asarray(groups, dtype=object)[nodes] if group is not None and group == group
-    ]
-    if len(of_label) < len(nodes):
+def _groups(groups: Any, nodes: RowNumbers) -> NDArray[np.int64]:
+    """The groups of the labeled rows, numbered."""
+    given = np.asarray(groups, dtype=object)
+    if given.ndim != 1:
+        raise ValueError(f"groups must name one group a row, got the shape {given.shape}.")
+    if any(map(is_missing, given[nodes])):
         raise ValueError("groups must name the group of every labeled row, and that of some is missing.")
-    names, numbers = np.unique(of_label, return_inverse=True)
-    if len(names) < n_splits:
-        raise ValueError(
-            f"n_splits = {n_splits} needs as many groups with labels, and there are {len(names)}: use fewer folds, "
-            "or label more groups."
-        )
-    return numbers
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(group, len(numbers)) for group in given[nodes]])
 
 
 @dataclass(frozen=True)

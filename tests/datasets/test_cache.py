@@ -88,10 +88,11 @@ def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
     assert contents(tmp_path) == {}
 
 
-def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_fetched(tmp_path):
+@pytest.mark.parametrize("folder", ["file/set", "file"])
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_fetched(tmp_path, folder):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(DatasetUnavailable, match="set GRAPHUQ_DATA"):
-        load_files(tmp_path / "file" / "set", SHA256, [IDLE])
+        load_files(tmp_path / folder, SHA256, [IDLE])
 
 
 def test_the_data_folder_can_be_moved(tmp_path, monkeypatch):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris
 from sklearn.ensemble import AdaBoostClassifier, BaggingClassifier, StackingClassifier, VotingClassifier
@@ -127,3 +130,14 @@ def test_marks_are_known_in_all_that_wrappers_hold():
     assert not holds_mark([np.array([0, 1]), np.arange(3)])
     for clean in (None, [], np.array([0, 1]), ["not 0", 0], np.array(["a", "b"])):
         assert not holds_mark(clean)
+
+
+def test_variables_of_callers_are_not_kept_alive():
+    class Large:
+        pass
+
+    large = Large()
+    alive = weakref.ref(large)
+    clone(GraphClassifier())
+    del large
+    assert alive() is None

@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from graphuq._needed import MissingLibrary
 from graphuq.memory import check_beginning
 
 JOINERS = "\u200c\u200d"  # needed to spell Persian and Hindi words and some emoji; harmless
@@ -19,11 +20,11 @@ JOINERS = "\u200c\u200d"  # needed to spell Persian and Hindi words and some emo
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """Turn an error of the library, or a missing one, into one line on standard error and exit code 2."""
+    """Turn an error of the library, or that one is missing, into one line on standard error and exit code 2."""
     try:
         check_beginning()
         yield
-    except (ValueError, OSError, MemoryError, ImportError) as error:
+    except (ValueError, OSError, MemoryError, MissingLibrary) as error:
         typer.echo("graphuq: " + sentence(error), err=True)
         raise typer.Exit(2) from None
 

@@ -53,7 +53,7 @@ def load_files(folder: Path, sha256: Mapping[str, str], sources: Sequence[Source
         return intact
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-    if not os.access(folder, os.W_OK):  # before anything is downloaded in vain
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):  # before anything is downloaded in vain
         raise DatasetUnavailable(f"cannot write to {folder}: set GRAPHUQ_DATA to a folder you can write to")
     failures = []
     from tqdm import tqdm
@@ -64,6 +64,7 @@ def load_files(folder: Path, sha256: Mapping[str, str], sources: Sequence[Source
             try:
                 fetched = _verified(source.fetch(), sha256)
             except Exception as error:  # a source may fail in any way; try the next
+                _log.info("%s: %s failed: %s", folder.name, source.name, error)
                 failures.append(f"  {source.name}: {type(error).__name__}: {error}")
                 continue
             for name, content in fetched.items():

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from graphuq import _accelerator, uncertainty
 from graphuq._expect import RowError, expect_flag, expect_numbers, expect_path
+from graphuq._needed import needed
 from graphuq._progress import stages_told
 from graphuq.classes import Labels, read_labels
 from graphuq.estimator.ledger import FORM, LEDGER, Ledger
@@ -35,7 +36,7 @@ from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.kept import Kept, refreshed
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import NewRows
-from graphuq.tall import Array, Tall, in_parts, is_store, needed, some_rows, spread, tall
+from graphuq.tall import Array, Tall, in_parts, is_store, some_rows, spread, tall
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier

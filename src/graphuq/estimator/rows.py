@@ -152,16 +152,16 @@ def warn_of_contradictions(rows: list[bytes], labels: Labels) -> None:
             return
 
 
-def warn_of_order(X: Any, y: Any) -> None:
-    """Warn if X and y, of pandas, have the same index in different orders."""
+def warn_of_order(X: Any, y: Any, name: str = "y") -> None:
+    """Warn if X and y, or another column of that name, of pandas, have the same index in different orders."""
     ours: Any = getattr(X, "index", None)
     theirs: Any = getattr(y, "index", None)
     if not (hasattr(ours, "equals") and hasattr(theirs, "equals")) or len(ours) != len(theirs):
         return
     if not ours.equals(theirs) and set(ours) == set(theirs):
         warn(
-            "X and y have the same index in different orders. Their rows are matched by position, not by index: "
-            "y.loc[X.index] brings y into the order of X."
+            f"X and {name} have the same index in different orders. Their rows are matched by position, not by index: "
+            f"{name}.loc[X.index] brings {name} into the order of X."
         )
 
 

@@ -28,8 +28,11 @@ def refuse_wrappers() -> None:
     """
     wrapper = None  # the outermost, as a user writes it
     for frame, _ in walk_stack(None):
-        name, variables = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}", frame.f_locals
-        if name.startswith(COUNTING) and any(map(holds_mark, _classes_in(variables))):
+        name = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}"
+        if not name.startswith(COUNTING):
+            continue  # its variables must not be read: until Python 3.13 that keeps them alive
+        variables = frame.f_locals
+        if any(map(holds_mark, _classes_in(variables))):
             wrapper = type(variables["self"]).__name__ if "self" in variables else name
     if wrapper is not None:
         raise TypeError(

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 
-# Below this ndtr underflows, and only log_ndtr, which takes twice the time, will do.
-LEAST_SIDE = -37.0
+# Below this ndtr underflows, and only log_ndtr, which takes twice the time, will do, unless labels are flipped with a
+# log probability above the second number.
+LEAST_SIDE, LEAST_LOG_FLIP = -37.0, -600.0
 
 
 class Match(NamedTuple):
@@ -107,7 +108,7 @@ class Sites:
 
     def log_probability(self, k: NDArray[np.float64]) -> Vector:
         """``sum_j log P(y_j)`` if the side of label j is ``N(k_j, 1)``; labels along the last axis of k, overwritten."""
-        if k.min(initial=0) < LEAST_SIDE:
+        if self.log_flip < LEAST_LOG_FLIP and k.min(initial=0) < LEAST_SIDE:
             return np.asarray(self._flipped(log_ndtr(k)).sum(axis=-1))
         flip = np.exp(self.log_flip)
         ndtr(k, out=k)

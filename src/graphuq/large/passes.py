@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq._expect import RowError
+from graphuq._needed import needed
 from graphuq._progress import progress_bar
 from graphuq._threads import Made, Part, blas_threads, in_order, in_threads, n_cores
 from graphuq.large import sums
 from graphuq.large.sums import Sums
 from graphuq.memory import check_room
-from graphuq.tall import PART_ROWS, Array, Tall, needed
+from graphuq.tall import PART_ROWS, Array, Tall
 
 Work = Callable[[slice, Array], Any]
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq._expect import why
+from graphuq._needed import needed
 from graphuq.archive import told_if_damaged
-from graphuq.tall import Array, Index, Tall, delayed, merged, needed, numbered, tall
+from graphuq.tall import Array, Index, Tall, delayed, merged, numbered, tall
 
 PARQUET = (".parquet", ".pq")
 

@@ -49,8 +49,8 @@ def label(
     """
     say = partial(tell, silent=quiet)
     with one_sentence():
+        from graphuq._needed import needed
         from graphuq.app.label import exchange, run
-        from graphuq.tall import needed
 
         if export is not None:
             exchange.check_export(export, force, table)

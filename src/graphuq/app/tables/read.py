@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from graphuq import archive
 from graphuq._expect import expect_whole_letters
+from graphuq._needed import needed
 from graphuq.app.tables.text import (
     SEPARATORS,
     USUAL,
@@ -32,7 +33,6 @@ from graphuq.app.tables.text import (
     read_text,
 )
 from graphuq.classes import names_listed
-from graphuq.tall import needed
 
 EXCEL = (".xlsx", ".xlsm")
 EXACT = 2**53  # float64 represents all integers up to here
