@@ -31,8 +31,7 @@ def accuracies(
 
     convex = find_mode(prior, Probit(nodes, y[nodes], gamma=GAMMA_PROBIT)).u
     wells = GinzburgLandau(nodes, y[nodes], gamma=GAMMA_GL, epsilon=EPSILON)
-    starts = np.stack([prior.sample(seed=seed)[0], convex])
-    from_random, from_probit = find_mode(prior, [wells, wells], start=starts)
+    from_random, from_probit = (find_mode(prior, wells, start=u) for u in (prior.sample(seed=seed)[0], convex))
     rest = np.setdiff1d(np.arange(len(y)), nodes)
     # The clusters of the Fiedler vector have no names: the better way to name them counts.
     same_side = np.mean((prior.vectors[rest, 1] >= 0) == (y[rest] > 0))

@@ -161,7 +161,7 @@ PYTHON = [
     ("graphuq.find_mode(MU, models.LevelSet([0, 20], [0, 1]))", "LevelSet has no mode"),
     ("graphuq.find_mode(MU, M, method='bfgs')", "method must be 'auto', 'newton' or 'gradient_flow'"),
     ("graphuq.find_mode(MU, M, n_steps=0)", "n_steps must be a whole number of at least 1"),
-    ("graphuq.find_mode(MU, [])", "No models: give at least one"),
+    ("graphuq.find_mode(MU, [])", "model must be a model with labels"),
     ("posterior.GaussianPosterior.of(S, M)", "prior must be a prior"),
     ("posterior.GaussianPosterior.of(MU, Y)", "model must be a model with labels"),
     (
@@ -345,7 +345,7 @@ PYTHON = [
     ("graphuq.find_mode(MU, M, tolerance='a')", "tolerance must be a finite number, 0 or above, got 'a'"),
     ("graphuq.find_mode(MU, M, beta='a')", f"beta {NUMBER} 'a'"),
     ("graphuq.find_mode(MU, M, n_steps=1.5)", "n_steps must be a whole number, got 1.5"),
-    ("graphuq.find_mode(MU, [M, 3])", "model must be a model with labels"),
+    ("graphuq.find_mode(MU, [M, M])", "model must be a model with labels"),
     ("baselines.mbo(A, [0, 20], [0, 1], n_rounds='a')", "n_rounds must be a whole number, got 'a'"),
     ("baselines.mbo(A, [0, 20], [0, 1], fidelity=0)", f"fidelity {NUMBER} 0"),
     ("calibration.apply_temperature(HALF, 'a')", f"temperature {NUMBER} 'a'"),

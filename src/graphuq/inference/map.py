@@ -9,9 +9,8 @@ convex Phi, bounds the relative distance to the mode in that norm.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -51,37 +50,9 @@ class Mode:
     message: str
 
 
-@overload
 def find_mode(
     prior: GaussianPrior,
     model: Model,
-    *,
-    method: str = ...,
-    start: str | ArrayLike = ...,
-    beta: float | None = ...,
-    n_steps: int = ...,
-    tolerance: float = ...,
-    seed: int = ...,
-) -> Mode: ...
-
-
-@overload
-def find_mode(
-    prior: GaussianPrior,
-    model: Sequence[Model],
-    *,
-    method: str = ...,
-    start: str | ArrayLike = ...,
-    beta: float | None = ...,
-    n_steps: int = ...,
-    tolerance: float = ...,
-    seed: int = ...,
-) -> list[Mode]: ...
-
-
-def find_mode(
-    prior: GaussianPrior,
-    model: Model | Sequence[Model],
     *,
     method: str = "auto",
     start: str | ArrayLike = "zero",
@@ -89,17 +60,15 @@ def find_mode(
     n_steps: int = 5000,
     tolerance: float = 1e-6,
     seed: int = 0,
-) -> Mode | list[Mode]:
-    """Find a minimizer of ``J(u) = <u, P u>/2 + Phi(u; y)``, unique if J is convex; returns a `Mode`.
-
-    A list of models (trials with different labels, starts or both) returns a list of modes.
+) -> Mode:
+    """Find a minimizer of ``J(u) = <u, P u>/2 + Phi(u; y)``, unique if J is convex.
 
     Args:
         prior: the Gaussian N(0, C); P is the inverse of C on its support.
-        model: `Probit`, `GinzburgLandau`, or a custom model with a smooth `phi`; or a list of such models.
+        model: `Probit`, `GinzburgLandau`, or a custom model with a smooth `phi`.
         method: "gradient_flow", "newton" (convex Phi only), or "auto": Newton if possible, otherwise the flow.
-        start: where the flow starts: "zero", "random" (an independent draw from the prior for each trial), or u at
-            all nodes, the same for all trials or one for each. Newton starts at zero.
+        start: where the flow starts: "zero", "random" (a draw from the prior), or u at all nodes. Newton starts at
+            zero.
         beta: a fixed step size of the flow, as in the paper. By default the first step size is one over a bound
             on the curvature of Phi, which does not depend on the graph, and later ones are those of
             Barzilai and Borwein. Either is halved where J would rise.
@@ -107,8 +76,13 @@ def find_mode(
         tolerance: stop when the relative whitened gradient is at most this.
         seed: seed of the random start.
     """
-    models: Any = model if isinstance(model, list | tuple) else [model]
-    _check_models(prior, models)
+    check_problem(prior, model)
+    shape = curvature(model)
+    if not np.isfinite(shape.bound):
+        raise TypeError(
+            f"{type(model).__name__} has no mode: J falls as u shrinks towards 0 with its signs kept, and the "
+            "infimum is not attained (Sec. 3.2). Sample its posterior, or use Probit."
+        )
     expect_one_of(method, ("auto", "newton", "gradient_flow"), "method")
     if beta is not None:
         expect_number(beta, "beta")
@@ -116,23 +90,20 @@ def find_mode(
     expect_number(tolerance, "tolerance", zero=True)
     expect_seed(seed)
     default = beta is None and isinstance(start, str) and start == "zero"
-    convex = all(curvature(model).convex for model in models)
-    if method == "newton" and not convex:
+    if method == "newton" and not shape.convex:
         raise TypeError("newton is for a model that says its Phi is convex, as Probit does: use gradient_flow.")
     if method == "newton" and not default:
         raise ValueError("start and beta are settings of gradient_flow: newton has neither.")
     if method == "auto":
-        method = "newton" if convex and default else "gradient_flow"
+        method = "newton" if shape.convex and default else "gradient_flow"
     if method == "newton":
-        results = [newton(prior, model, n_steps, tolerance) for model in models]
+        result = newton(prior, model, n_steps, tolerance)
     else:
-        trials = zip(models, _starts(prior, models, start, seed), strict=True)
-        results = [_gradient_flow(prior, model, u, beta, n_steps, tolerance) for model, u in trials]
-    modes = [_mode(*result, tolerance, method) for result in results]
-    failed = [mode for mode in modes if not mode.converged]
-    if failed:
-        warn(f"{len(failed)} of {len(modes)} modes: {failed[0].message}")
-    return modes if models is model else modes[0]
+        result = _gradient_flow(prior, model, _start(prior, model, start, seed), beta, n_steps, tolerance)
+    mode = _mode(*result, tolerance, method)
+    if not mode.converged:
+        warn(mode.message)
+    return mode
 
 
 class _State(NamedTuple):
@@ -246,39 +217,22 @@ def _gradient_flow(
     return u[:, 0] if u.shape[1] == 1 else u, float(state.energy), float(state.norm), int(state.n_steps)
 
 
-def _check_models(prior: GaussianPrior, models: Sequence[Model]) -> None:
-    """Refuse models without a mode, and models with different numbers of fields."""
-    if not models:
-        raise ValueError("No models: give at least one.")
-    for model in models:
-        check_problem(prior, model)
-        if not np.isfinite(curvature(model).bound):
-            raise TypeError(
-                f"{type(model).__name__} has no mode: J falls as u shrinks towards 0 with its signs kept, and the "
-                "infimum is not attained (Sec. 3.2). Sample its posterior, or use Probit."
-            )
-    if len({offer(model, "n_fields") for model in models}) > 1:
-        raise ValueError("The models have different numbers of fields: find their modes one at a time.")
-
-
-def _starts(prior: GaussianPrior, models: Sequence[Model], start: Any, seed: int) -> Array:
-    """The starts of all trials, shape (n_trials, n_nodes, n_fields)."""
-    n_fields = int(offer(models[0], "n_fields"))
-    shape = (len(models), prior.n_nodes, n_fields)
+def _start(prior: GaussianPrior, model: Model, start: Any, seed: int) -> Array:
+    """u at the start, shape (n_nodes, n_fields)."""
+    n_fields = int(offer(model, "n_fields"))
     if isinstance(start, str):
         if start == "random":
-            drawn = prior.sample(len(models) * n_fields, seed=seed)
-            return np.swapaxes(drawn.reshape(len(models), n_fields, -1), 1, 2)
+            return prior.sample(n_fields, seed=seed).T
         if start == "zero":
-            return np.zeros(shape)
+            return np.zeros((prior.n_nodes, n_fields))
         raise ValueError(f"start must be 'zero', 'random' or an array, got {start!r}.")
     u = expect_numbers(start, "start")
-    expected = shape[:2] if n_fields == 1 else shape
-    if u.shape not in (expected, expected[1:]):
-        raise ValueError(f"start must have shape {expected[1:]} or {expected}, got {u.shape}.")
+    expected = (prior.n_nodes,) if n_fields == 1 else (prior.n_nodes, n_fields)
+    if u.shape != expected:
+        raise ValueError(f"start must have shape {expected}, got {u.shape}.")
     if not np.isfinite(u).all():
         raise ValueError("start must be finite at every node.")
-    return np.broadcast_to(u[..., None] if n_fields == 1 else u, shape)
+    return u.reshape(prior.n_nodes, n_fields)
 
 
 def _mode(u: Array, energy: float, norm: float, n_steps: int, tolerance: float, method: str) -> Mode:
