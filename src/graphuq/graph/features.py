@@ -131,7 +131,7 @@ def principal(X: Any, mean: Array, n_kept: int) -> Array:
 
 
 def _leading(symmetric: Array, n_kept: int) -> Array:
-    """Eigenvectors of the largest eigenvalues as columns, largest first; constant features, as of images, cost nothing."""
+    """Eigenvectors of the largest eigenvalues as columns, largest first; rows of zeros, as of blank pixels, cost nothing."""
     n, used = len(symmetric), np.flatnonzero(symmetric.any(axis=0))
     if n_kept <= used.size < n:
         vectors = np.zeros((n, n_kept))
