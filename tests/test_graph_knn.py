@@ -71,6 +71,32 @@ def test_coincident_points_are_joined_by_weight_one(method):
     assert np.isfinite(A.weights.data).all()
 
 
+def crowd(name):
+    rng = np.random.default_rng(3)
+    noise = rng.standard_normal((900, 12))
+    if name == "clusters far from the center":  # single precision cannot tell their points apart
+        return 1e-3 * noise + 100 * (np.arange(900) % 2)[:, None]
+    if name == "half of the points coincide":
+        return np.where(np.arange(900)[:, None] % 2, noise[:1], noise)
+    if name == "few values":
+        return np.sign(noise)
+    return noise
+
+
+@pytest.mark.parametrize(
+    "name", ["none", "clusters far from the center", "half of the points coincide", "few values"]
+)
+@pytest.mark.parametrize("n_features", [3, 12])
+def test_exact_neighbors_are_the_nearest_other_points(name, n_features):
+    X = crowd(name)[:, :n_features]
+    squared = np.square(X[:, None] - X[None]).sum(axis=2)
+    np.fill_diagonal(squared, np.inf)
+    found = exact_neighbors(X, 5)
+    assert all(len(set(row)) == 5 for row in found)
+    distances = np.take_along_axis(squared, found, axis=1)  # infinite to the point itself
+    np.testing.assert_allclose(distances, np.sort(squared, axis=1)[:, :5], rtol=1e-9)
+
+
 def test_far_clusters_make_components_and_no_error():
     X = np.concatenate([points(30), points(30) + 1e3])
     A = graph.knn(X, n_neighbors=5)

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._threads import in_threads
 from graphuq.graph.features import Array, squared_lengths
 from graphuq.tall import row_blocks
 
@@ -15,7 +16,9 @@ Indices: TypeAlias = NDArray[np.intp]
 
 _CANCELED = 1e-4  # below this fraction of |x|^2 + |y|^2 the matrix product has lost too many digits
 _COINCIDENT = 1e-12  # distances below this fraction of the lengths are rounding (of a projection, say)
-_ROUNDING = 1e-5  # bound on the error of squared distances in single precision, relative to the squared lengths
+# Bounds on the error of squared distances from a matrix product, relative to the squared lengths.
+_ROUNDING, _ROUNDING_DOUBLE = 1e-5, 1e-14
+_CROWD = 32  # a point with more candidates per neighbor than this is screened again, in double precision
 _GROUP = 64  # nodes per group, whose minima bound the distance to the K-th nearest node from above
 
 
@@ -77,59 +80,84 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Exact search for nodes near new points: all nodes are screened in single precision, candidates in double.
+    """Exact search for nodes near points: all nodes are screened by a matrix product, candidates by differences.
+
+    The product is in single precision; where it leaves too many candidates, as in clusters far from the center, it
+    is repeated in double precision.
 
     Attributes:
         points: the nodes, shape (n_nodes, n_dimensions).
         reach: the largest norm of a node.
         twice: ``-2 points^T / reach`` in single precision; scaled because the range of that is small.
         lengths: squared norms of the nodes, shape (n_nodes,).
-        radii: distance up to which each node is joined to a new point, shape (n_nodes,).
+        radii: distance up to which each node is joined to a point, shape (n_nodes,); None if only the nearest count.
     """
 
     points: Array
     reach: float
     twice: NDArray[np.float32]
     lengths: Array
-    radii: Array
+    radii: Array | None
 
     @classmethod
-    def of(cls, points: Array, radii: Array) -> Search:
+    def of(cls, points: Array, radii: Array | None = None) -> Search:
         """Prepare a search among these nodes."""
         lengths = squared_lengths(points)
         reach = float(np.sqrt(lengths.max())) or 1.0
         twice = np.ascontiguousarray((points / (-0.5 * reach)).T, dtype=np.float32)
         return cls(points, reach, twice, lengths, radii)
 
+    def nearest(self, points: Array, n: int) -> Indices:
+        """The n nearest nodes of each point, nearest first, shape (n_points, n); of coincident nodes, any."""
+        pairs = self.near(points, n)
+        return pairs.nodes[pairs.first[:, None] + np.arange(n)]
+
     def near(self, points: Array, n_neighbors: int) -> Pairs:
         """At least the K nearest nodes of each point, and every node whose radius covers it; exact distances."""
-        parts = []
-        for rows in row_blocks(len(points), len(self.points) // 2):
-            i, nodes, squared = self._near(points[rows], n_neighbors)
-            parts.append((rows.start + i, nodes, squared))
-        i, nodes, squared = (np.concatenate(blocks) for blocks in zip(*parts, strict=True))
+        blocks = list(row_blocks(len(points), 2 * len(self.points)))
+        parts = list(in_threads(lambda rows: self._near(points[rows], n_neighbors), blocks))
+        i = np.concatenate([rows.start + part[0] for rows, part in zip(blocks, parts, strict=True)])
+        nodes, squared = (np.concatenate([part[k] for part in parts]) for k in (1, 2))
         return Pairs(i, nodes, squared, np.searchsorted(i, np.arange(len(points))))
 
     def _near(self, points: Array, n_neighbors: int) -> tuple[Indices, Indices, Array]:
         """Points, nodes and squared distances of near pairs, sorted by point, then by distance."""
+        i, j = self._candidates(points, n_neighbors)
+        squared = pair_squared_distances(points, i, self.points, j, squared_lengths(points)[i] + self.lengths[j])
+        order = np.lexsort((squared, i))
+        return i[order], j[order], squared[order]
+
+    def _candidates(self, points: Array, n_neighbors: int, *, double: bool = False) -> tuple[Indices, Indices]:
+        """Pairs of points and nodes, among them all near ones, by matrix products in single or double precision."""
         of_points = squared_lengths(points)
         unit = max(self.reach, float(np.sqrt(of_points.max())))  # unit of length that avoids overflow in float32
         of_points, of_nodes = of_points / unit**2, self.lengths / unit**2
-        scaled = (points * (self.reach / unit / unit)).astype(np.float32)
-        squared = scaled @ self.twice  # with |y|^2 added: |x - y|^2 - |x|^2, up to rounding
-        squared += of_nodes.astype(np.float32)
-        slack = _ROUNDING * (of_points + of_nodes.max())
-        kth = _bound(squared, n_neighbors) + slack
-        near = squared <= kth.astype(np.float32)[:, None]
-        squared -= ((self.radii / unit) ** 2).astype(np.float32)
-        near |= squared <= (slack - of_points).astype(np.float32)[:, None]
-        i, j = nonzero_pairs(near)
-        exact = pair_squared_distances(points, i, self.points, j, unit**2 * (of_points[i] + of_nodes[j]))
-        order = np.lexsort((exact, i))
-        return i[order], j[order], exact[order]
+        dtype, rounding = (np.float64, _ROUNDING_DOUBLE) if double else (np.float32, _ROUNDING)
+        squared: NDArray[np.floating]  # |x - y|^2 - |x|^2, up to rounding
+        if double:
+            squared = (points * (-2 / unit / unit)) @ self.points.T
+        else:
+            squared = (points * (self.reach / unit / unit)).astype(np.float32) @ self.twice
+        squared += of_nodes.astype(dtype)
+        slack = rounding * (of_points + of_nodes.max())
+        near = squared <= (_bound(squared, n_neighbors) + slack).astype(dtype)[:, None]
+        if self.radii is not None:
+            squared -= ((self.radii / unit) ** 2).astype(dtype)
+            near |= squared <= (slack - of_points).astype(dtype)[:, None]
+
+        crowded = np.flatnonzero(np.count_nonzero(near, axis=1) > _CROWD * n_neighbors)
+        if len(crowded) and not double:
+            near[crowded] = False
+            i, j = nonzero_pairs(near)
+            again, nodes = self._candidates(points[crowded], n_neighbors, double=True)
+            return np.concatenate([i, crowded[again]]), np.concatenate([j, nodes])
+        if len(crowded) and self.radii is None:  # of so many nodes that coincide, any will do
+            near[crowded] = False
+            near[crowded[:, None], np.argpartition(squared[crowded], n_neighbors - 1)[:, :n_neighbors]] = True
+        return nonzero_pairs(near)
 
 
-def _bound(values: NDArray[np.float32], n: int) -> NDArray[np.float32]:
+def _bound(values: NDArray[np.floating], n: int) -> NDArray[np.floating]:
     """Upper bound on the n-th smallest value of each row: that of the group minima; exact where groups are few."""
     n_groups = values.shape[1] // _GROUP
     if n_groups >= 4 * n:

@@ -10,10 +10,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
+from scipy.spatial import KDTree
 
 from graphuq._expect import expect, expect_count, expect_flag, expect_one_of, expect_scale, expect_seed
 from graphuq._recipe import recipe
-from graphuq.graph.distances import Indices, nonzero_pairs, pair_squared_distances, squared_distances
+from graphuq.graph.distances import Indices, Search, nonzero_pairs, pair_squared_distances, squared_distances
 from graphuq.graph.features import Array, MatrixLike, check_features, prepare, squared_lengths
 from graphuq.graph.kernel import Kernel, affinity, kth_distance
 from graphuq.graph.landmarks import kmeans_centers
@@ -103,12 +104,15 @@ def knn(
 
 
 def exact_neighbors(points: Array, n_neighbors: int) -> Indices:
-    """Indices of the K nearest other points of each point, shape (n_nodes, n_neighbors)."""
-    from sklearn.neighbors import NearestNeighbors
-
-    algorithm = "kd_tree" if points.shape[1] <= _TREE_UP_TO else "brute"
-    search = NearestNeighbors(n_neighbors=n_neighbors, algorithm=algorithm, n_jobs=-1).fit(points)
-    return search.kneighbors(return_distance=False)
+    """Indices of the K nearest other points of each point, nearest first, shape (n_nodes, n_neighbors)."""
+    if points.shape[1] <= _TREE_UP_TO:
+        tree = KDTree(points, balanced_tree=False)  # medians take long where many points coincide
+        found = np.asarray(tree.query(points, n_neighbors + 1, workers=-1)[1])
+    else:
+        found = Search.of(points).nearest(points, n_neighbors + 1)
+    itself = found == np.arange(len(points))[:, None]
+    itself[~itself.any(axis=1), -1] = True  # among many coincident points, a point may not find itself
+    return found[~itself].reshape(len(points), n_neighbors)
 
 
 def approximate_neighbors(points: Array, n_neighbors: int, *, seed: int, here: bool = True) -> Indices:
@@ -148,12 +152,10 @@ def approximate_neighbors(points: Array, n_neighbors: int, *, seed: int, here: b
 
 def _probes(points: Array, n_cells: int, *, seed: int, here: bool) -> Indices:
     """Cells to search for each point, nearest center first, shape (n_nodes, n_probes)."""
-    from sklearn.neighbors import NearestNeighbors
-
-    centers = kmeans_centers(points, n_cells, seed=seed)
-    search = NearestNeighbors(n_neighbors=min(_N_PROBES, n_cells), algorithm="brute").fit(centers)
+    search = Search.of(kmeans_centers(points, n_cells, seed=seed))
     blocks = (points[rows] for rows in row_blocks(*points.shape))
-    return np.concatenate(list(each_part(partial(search.kneighbors, return_distance=False), blocks, here=here)))
+    nearest = partial(search.nearest, n=min(_N_PROBES, n_cells))
+    return np.concatenate(list(each_part(nearest, blocks, here=here)))
 
 
 class _Nearest(NamedTuple):
