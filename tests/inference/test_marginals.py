@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -5,7 +7,7 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
 
 from graphuq.inference.ep import propagate
-from graphuq.inference.marginals import labeled_probability, moments, sign_probability
+from graphuq.inference.marginals import FEW_ROWS, MANY_ROWS, labeled_probability, moments, sign_probability
 from tests.oracles import SITES, probit_sites
 
 RNG = np.random.default_rng(0)
@@ -88,3 +90,14 @@ def test_labeled_nodes_are_as_their_tilted_distribution(make):
 def test_certain_nodes_stay_certain():
     result = propagate(np.eye(3), probit_sites(np.array([1.0, -1.0, 1.0]), 0.5))
     np.testing.assert_array_equal(sign_probability(result, np.zeros((2, 3))), [1.0, 1.0])
+
+
+@pytest.mark.parametrize("flip", [0.0, 1e-60, 0.01])
+def test_many_rows_are_corrected_as_each_is_alone(flip):
+    rng = np.random.default_rng(5)
+    sites = replace(probit_sites(np.sign(rng.normal(size=7)), 0.3), log_flip=np.log(flip) if flip else -np.inf)
+    result = propagate(rng.normal(size=(7, 9)), sites, tolerance=1e-10)
+    nodes = rng.normal(size=(MANY_ROWS + 100, 9))
+    together = sign_probability(result, nodes)
+    for rows in (slice(0, 1), slice(MANY_ROWS - 10, MANY_ROWS + 10), slice(-FEW_ROWS - 5, None)):
+        np.testing.assert_allclose(sign_probability(result, nodes[rows]), together[rows], atol=1e-6)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
+from graphuq import _accelerator
+from graphuq._threads import in_threads
 from graphuq.inference.span import Matrix, Vector
 
 if TYPE_CHECKING:
@@ -21,8 +25,10 @@ FEW_LABELS = 20
 # with any noise and correlation: accurate to 2e-4.
 QUADRATURE = np.polynomial.legendre.leggauss(16)
 REACH = 7.0
-# Rows whose marginals are corrected together: their arrays stay in the cache.
-ROWS_AT_ONCE = 1000
+# Flips of a log probability below this are not seen in single precision.
+NO_FLIPS = -80.0
+# Rows whose marginals are corrected together, whether there are a few or many: each number is compiled for.
+FEW_ROWS, MANY_ROWS = 64, 2048
 
 
 def moments(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> tuple[Vector, Vector]:
@@ -41,11 +47,15 @@ def sign_probability(result: EP, conditional: ArrayLike, deviation: ArrayLike = 
         probability = np.where(variance > 0, ndtr(mean / np.sqrt(variance)), certain)
     if result.precision.size <= FEW_LABELS:
         directions, z_variances = result.touched
-        with_f = z_variances[:, None] * ((result.labeled @ result.basis.T) @ directions).T
+        with_f = (result.labeled @ result.basis.T) @ directions * z_variances
         uncertain = np.flatnonzero(variance > 0)
-        for first in range(0, uncertain.size, ROWS_AT_ONCE):
-            rows = uncertain[first : first + ROWS_AT_ONCE]
-            probability[rows] = _corrected(result, mean[rows], variance[rows], along[rows] @ with_f)
+
+        def corrected(rows: NDArray[np.intp]) -> Vector:
+            return _corrected(result, mean[rows], variance[rows], with_f @ along[rows].T)
+
+        parts = [uncertain[first : first + MANY_ROWS] for first in range(0, uncertain.size, MANY_ROWS)]
+        for rows, part in zip(parts, (in_threads if len(parts) > 1 else map)(corrected, parts), strict=True):
+            probability[rows] = part
     return probability
 
 
@@ -68,13 +78,13 @@ def _corrected(result: EP, mean: Vector, variance: Vector, covariance: Matrix) -
         p(a) ~ N(a; mean, variance) prod_j E[ P(y_j | f_j) / site_j(f_j) | u = a ],
 
     with expectations under the Gaussian approximation. Apart from the quadrature this is exact for one label, and
-    if every f_j is a multiple of u. Errors of the joint distribution of the f_j remain. `covariance` is that of u
-    with f at the labels, shape (n_nodes, n_labeled); all variances are positive.
+    if every f_j is a multiple of u. Errors of the joint distribution of the f_j remain. `covariance` is that of f
+    at the labels with u, shape (n_labeled, n_nodes); all variances are positive.
     """
-    sites, precision, shift = result.sites, result.precision, result.shift
-    f_mean = result.labeled @ (result.basis.T @ result.z_mean)
-    f_variance = np.square(result.labeled @ result.root).sum(axis=1)
-    slope = covariance / variance[:, None]
+    sites, precision, shift = result.sites, result.precision[:, None], result.shift[:, None]
+    f_mean = (result.labeled @ (result.basis.T @ result.z_mean))[:, None]
+    f_variance = np.square(result.labeled @ result.root).sum(axis=1)[:, None]
+    slope = covariance / variance
     # Variance of f_j given u, kept positive where u is f_j itself.
     conditional = np.maximum(f_variance - slope * covariance, 1e-12 * f_variance + 1e-300)
     ratio = 1 - precision * conditional
@@ -82,40 +92,50 @@ def _corrected(result: EP, mean: Vector, variance: Vector, covariance: Matrix) -
     # The cavity mean of f_j given u is linear in t = a - mean, and the log of the product of all sites is
     # quadratic.
     cavity_mean, cavity_slope = (f_mean - shift * conditional) / ratio, slope / ratio
-    constant = ((precision * f_mean**2 - 2 * shift * f_mean + shift**2 * conditional) / (2 * ratio)).sum(axis=1)
-    linear = ((precision * f_mean - shift) * cavity_slope).sum(axis=1)
-    quadratic = (precision * slope * cavity_slope / 2).sum(axis=1) - 1 / (2 * variance)
-    side = sites.y / np.sqrt(cavity_variance + sites.noise + sites.tail)
-    side_mean, side_slope, work = side * cavity_mean, side * cavity_slope, np.empty_like(slope)
+    constant = ((precision * f_mean**2 - 2 * shift * f_mean + shift**2 * conditional) / (2 * ratio)).sum(axis=0)
+    linear = ((precision * f_mean - shift) * cavity_slope).sum(axis=0)
+    quadratic = (precision * slope * cavity_slope / 2).sum(axis=0) - 1 / (2 * variance)
+    side = sites.y[:, None] / np.sqrt(cavity_variance + sites.noise + sites.tail)
 
-    def log_density(a: Vector) -> Vector:
-        t = a - mean
-        np.multiply(side_slope, t[:, None], out=work)
-        np.add(work, side_mean, out=work)
-        return sites.log_probability(work) + constant + t * (linear + t * quadratic)
-
-    reach = REACH * np.sqrt(variance)
-    return _share_above(log_density, np.minimum(mean - reach, 0), np.maximum(mean + reach, 0))
-
-
-def _share_above(log_density: Callable[[Vector], Vector], low: Vector, high: Vector) -> Vector:
-    """Integral of a density over [0, high] divided by that over [low, high], ``low <= 0 <= high``.
-
-    The substitution ``a = end s^2``, s from 0 to 1, on either side makes the points densest at zero, where the
-    density has a step if u almost coincides with a labeled f.
-    """
+    # On either side of zero the substitution ``a = end s^2``, s from 0 to 1, makes the points densest at zero, where
+    # the density has a step if u almost coincides with a labeled f.
     x, weights = QUADRATURE
-    s = (1 + x) / 2
-    log_mass = []
-    for end in (low, high):
-        with np.errstate(divide="ignore"):  # an empty interval has log length -inf
-            log_size = np.log(np.abs(end))
-        log_mass += [
-            log_size + log_weight + log_density(end * point)
-            for point, log_weight in zip(s**2, np.log(weights * s), strict=True)
-        ]
-    mass = np.exp(np.array(log_mass) - np.max(log_mass, axis=0))
-    return np.asarray(mass[s.size :].sum(axis=0) / mass.sum(axis=0))
+    s, reach = (1 + x) / 2, REACH * np.sqrt(variance)
+    ends = np.stack([np.minimum(mean - reach, 0), np.maximum(mean + reach, 0)])[:, None]
+    t = ends * np.square(s)[:, None] - mean
+    log_mass = _log_probability(side * cavity_mean, side * cavity_slope, t.reshape(-1, mean.size), sites.log_flip)
+    with np.errstate(divide="ignore"):  # an empty interval has log length -inf
+        log_size = np.log(np.abs(ends)) + np.log(weights * s)[:, None]
+    log_mass = log_mass.reshape(t.shape) + log_size + constant + t * (linear + t * quadratic)
+    mass = np.exp(log_mass - log_mass.max(axis=(0, 1))).sum(axis=1)
+    return np.asarray(mass[1] / mass.sum(axis=0))
+
+
+def _log_probability(mean: Matrix, slope: Matrix, t: Matrix, log_flip: float) -> Matrix:
+    """``sum_j log P(y_j)``, but for a constant, if the side of label j is ``N(mean_j + slope_j t, 1)``.
+
+    Shapes (n_labeled, n_nodes), twice, and (n_points, n_nodes), that of the result. Single precision is enough: where
+    sides are too large for it, labels are all but certain, or points have no mass.
+    """
+    n_rows = FEW_ROWS if t.shape[1] <= FEW_ROWS else MANY_ROWS
+    sides, ts = (FEW_LABELS, n_rows), (len(t), n_rows)
+    padded = [_padded(mean, sides, 50), _padded(slope, sides), _padded(t, ts), np.float32(np.exp(log_flip))]
+    sent = jax.device_put(padded, _accelerator.processor())  # labels that pad are all certain
+    return np.asarray(_sum_of_logs(*sent, flipped=log_flip > NO_FLIPS), float)[:, : t.shape[1]]
+
+
+def _padded(x: Matrix, shape: tuple[int, int], by: float = 0.0) -> NDArray[np.float32]:
+    result = np.full(shape, by, np.float32)
+    result[: x.shape[0], : x.shape[1]] = x
+    return result
+
+
+@partial(jax.jit, static_argnames="flipped")
+def _sum_of_logs(mean: jax.Array, slope: jax.Array, t: jax.Array, flip: jax.Array, *, flipped: bool) -> jax.Array:
+    side = mean + slope * t[:, None]
+    if not flipped:
+        return jax.scipy.special.log_ndtr(side).sum(axis=1)
+    return jnp.log(flip + (1 - 2 * flip) * jax.scipy.special.ndtr(side)).sum(axis=1)
 
 
 def labeled_probability(result: EP) -> Vector:

@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 
-# Below this ndtr underflows, and only log_ndtr, which takes twice the time, will do, unless labels are flipped with a
-# log probability above the second number.
-LEAST_SIDE, LEAST_LOG_FLIP = -37.0, -600.0
-
 
 class Match(NamedTuple):
     """The sites that match the tilted moments, one entry per label.
@@ -105,16 +101,6 @@ class Sites:
         side = self.y * u
         log_right = log_ndtr(side / np.sqrt(self.noise)) if self.noise > 0 else np.where(side >= 0, 0.0, -np.inf)
         return np.asarray(self._flipped(log_right))
-
-    def log_probability(self, k: NDArray[np.float64]) -> Vector:
-        """``sum_j log P(y_j)`` if the side of label j is ``N(k_j, 1)``; labels along the last axis of k, overwritten."""
-        if self.log_flip < LEAST_LOG_FLIP and k.min(initial=0) < LEAST_SIDE:
-            return np.asarray(self._flipped(log_ndtr(k)).sum(axis=-1))
-        flip = np.exp(self.log_flip)
-        ndtr(k, out=k)
-        k *= 1 - 2 * flip
-        k += flip
-        return np.log(k, out=k).sum(axis=-1)
 
     def _flipped(self, log_right: NDArray[Any]) -> NDArray[Any]:
         """``log(flip + (1 - 2 flip) p)``, given log p."""
