@@ -1,11 +1,11 @@
-"""The protocol of a posterior, and the methods that all posteriors share, computed from class probabilities."""
+"""The interface of a posterior, and the methods that all posteriors share, computed from class probabilities."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,42 +52,43 @@ class Diagnosis(Protocol):
         ...
 
 
-class Posterior(Protocol):
+class Posterior:
     """The posterior distribution of the classes of rows, given the labels.
 
-    Rows are nodes of the graph, given by index (all by default), or `NewRows`. Methods that follow from others are
-    defined here once; the implementations, which do not inherit, assign them to their attributes.
+    Rows are nodes of the graph, given by index (all by default), or `NewRows`.
     """
 
-    @property
-    def model(self) -> Model:
-        """The likelihood; for a mixture, that of its heaviest component."""
-        ...
+    if TYPE_CHECKING:  # fields of some kinds of posterior, properties of others
 
-    @property
-    def prior(self) -> GaussianPrior:
-        """The prior; for a mixture, that of its heaviest component."""
-        ...
+        @property
+        def model(self) -> Model:
+            """The likelihood; for a mixture, that of its heaviest component."""
+            raise NotImplementedError
 
-    @property
-    def components(self) -> tuple[Any, ...]:
-        """The posteriors that a mixture averages, by decreasing weight; otherwise the posterior itself."""
-        ...
+        @property
+        def prior(self) -> GaussianPrior:
+            """The prior; for a mixture, that of its heaviest component."""
+            raise NotImplementedError
 
-    @property
-    def weights(self) -> Array:
-        """The weights of the components, summing to one."""
-        ...
+        @property
+        def components(self) -> tuple[Any, ...]:
+            """The posteriors that a mixture averages, by decreasing weight; otherwise the posterior itself."""
+            raise NotImplementedError
+
+        @property
+        def weights(self) -> Array:
+            """The weights of the components, summing to one."""
+            raise NotImplementedError
 
     @property
     def n_nodes(self) -> int:
         """Number of nodes N."""
-        ...
+        return self.prior.n_nodes
 
     @property
     def n_classes(self) -> int:
         """Number of classes K."""
-        ...
+        return int(offer(self.model, "n_classes"))
 
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows, and its Monte-Carlo error.
@@ -95,15 +96,15 @@ class Posterior(Protocol):
         With noise, it is the predictive probability of a label, which gamma keeps away from 0 and 1 where classes
         overlap. Without noise, it is that of the sign of u, or of its largest field: the paper's quantity.
         """
-        ...
+        raise NotImplementedError
 
     def mixed(self, probabilities: Sequence[Array]) -> Array:
         """Combine class probabilities of all components, noise included, into those of the posterior."""
-        ...
+        return probabilities[0]
 
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
         """Mean and variance of the latent fields u at rows, shape (n_rows, n_fields) each."""
-        ...
+        raise NotImplementedError
 
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
         """Draws of u at rows, shape (n_chains, n_draws, n_rows), or (..., n_fields) if there are several.
@@ -111,11 +112,11 @@ class Posterior(Protocol):
         Rows and fields are drawn jointly. With more than 1,000 rows, the part of u that z does not determine (none
         if z are modal coordinates) is drawn jointly only within blocks of 1,000 rows.
         """
-        ...
+        raise NotImplementedError
 
     def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
         """An ArviZ object with draws of u at some nodes, by default those monitored for convergence."""
-        ...
+        raise NotImplementedError
 
     def left_out(self) -> Array:
         """Leave-one-out class probabilities of the labeled nodes, shape (n_labeled, n_classes).
@@ -123,11 +124,11 @@ class Posterior(Protocol):
         Approximated from one fit by expectation propagation, without fitting again: what the other labels have
         contributed stays as it was. With few labels of several classes this is somewhat kind to a surprising label.
         """
-        ...
+        raise NotImplementedError
 
     def diagnostics(self) -> Diagnosis:
         """Convergence diagnostics."""
-        ...
+        raise NotImplementedError
 
     def labels(self, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
         """Mean, variance and Monte-Carlo error of the noise-free label at rows.
@@ -216,34 +217,23 @@ def described(posterior: Posterior, *more: str) -> str:
     return f"{type(posterior).__name__}({', '.join([*(f'{n:,} {what}' for n, what in sizes), *more])})"
 
 
-# What the implementations assign to their attributes.
+class Alone(Posterior):
+    """A posterior that averages nothing and is its own only component."""
 
+    if TYPE_CHECKING:
+        whitening: Whitening
 
-def n_nodes(self: Posterior) -> int:
-    """Number of nodes N."""
-    return self.prior.n_nodes
+    @property
+    def prior(self) -> GaussianPrior:
+        """The prior."""
+        return self.whitening.prior
 
+    @property
+    def components(self) -> tuple[Any, ...]:
+        """The posterior itself."""
+        return (self,)
 
-def n_classes(self: Posterior) -> int:
-    """Number of classes K."""
-    return int(offer(self.model, "n_classes"))
-
-
-def prior_alone(self: Any) -> GaussianPrior:
-    """The prior."""
-    return self.whitening.prior
-
-
-def itself_alone(self: Posterior) -> tuple[Posterior]:
-    """The posterior itself as the only component."""
-    return (self,)
-
-
-def one_weight(self: Posterior) -> Array:
-    """The weight of the only component, one."""
-    return np.ones(1)
-
-
-def mixed_alone(self: Posterior, probabilities: Sequence[Array]) -> Array:
-    """The class probabilities of the only component."""
-    return probabilities[0]
+    @property
+    def weights(self) -> Array:
+        """One."""
+        return np.ones(1)

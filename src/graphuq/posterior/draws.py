@@ -22,14 +22,13 @@ from graphuq.inference.largest import largest_probability
 from graphuq.inference.watch import quantities
 from graphuq.inference.whiten import Where, Whitening
 from graphuq.models.base import Model, offer, offers
-from graphuq.posterior import base
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import (
     LEAST_PROBABILITY,
+    Alone,
     Array,
     Classes,
     LabelStatistics,
-    Posterior,
     blocks,
     chosen_rows,
     described,
@@ -42,7 +41,7 @@ BLOCK_NUMBERS = 2**23
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class Draws(Alone):
     """Markov chain draws from a posterior, as returned by `sample`.
 
     Attributes:
@@ -116,7 +115,7 @@ class Draws:
         values v, whose variance is computed from the second moment instead of as ``1 - mean^2``.
         """
         if not offer(self.model, "labels_are_real") or self.n_fields > 1:
-            return Posterior.labels(self, where)
+            return super().labels(where)
         starts, total = batch_starts(self.n_draws), self.n_chains * self.n_draws
         parts = []
         for block in self._blocks(where):
@@ -182,13 +181,6 @@ class Draws:
     def _conditional(self, where: Where) -> tuple[NDArray[Any], Array]:
         """Mean ``m_j(z)`` given each draw, shape (chains, draws, rows, fields), and deviation ``s_j``."""
         return drawn_fields(self.whitening, self.z, where, self.n_fields), self.whitening.std(where)
-
-    prior, components, weights = property(base.prior_alone), property(base.itself_alone), property(base.one_weight)
-    n_nodes, n_classes = property(base.n_nodes), property(base.n_classes)
-    probability, mixed, save = Posterior.probability, base.mixed_alone, Posterior.save
-    label_mean, label_variance = Posterior.label_mean, Posterior.label_variance
-    mean_label_variance = Posterior.mean_label_variance
-    most_uncertain, least_uncertain = Posterior.most_uncertain, Posterior.least_uncertain
 
 
 def _sign_sums(m: NDArray[Any], s: Array, starts: tuple[int, ...]) -> Array:

@@ -16,13 +16,12 @@ from graphuq.inference.star_ep import Fit
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
 from graphuq.models.base import Model, ask, expect_fields, offer, remade
-from graphuq.posterior import base
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import (
     LEAST_PROBABILITY,
+    Alone,
     Array,
     Classes,
-    Posterior,
     blocks,
     chosen_rows,
     described,
@@ -58,7 +57,7 @@ class EPDiagnosis:
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianPosterior:
+class GaussianPosterior(Alone):
     """The expectation propagation approximation of the posterior: closed forms of what `Draws` estimates.
 
     Attributes:
@@ -179,11 +178,3 @@ class GaussianPosterior:
     def diagnostics(self) -> EPDiagnosis:
         """Whether expectation propagation converged."""
         return EPDiagnosis(self.fit.converged, self.fit.n_sweeps)
-
-    labels = Posterior.labels
-    prior, components, weights = property(base.prior_alone), property(base.itself_alone), property(base.one_weight)
-    n_nodes, n_classes = property(base.n_nodes), property(base.n_classes)
-    probability, mixed, save = Posterior.probability, base.mixed_alone, Posterior.save
-    label_mean, label_variance = Posterior.label_mean, Posterior.label_variance
-    mean_label_variance = Posterior.mean_label_variance
-    most_uncertain, least_uncertain = Posterior.most_uncertain, Posterior.least_uncertain

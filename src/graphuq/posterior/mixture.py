@@ -13,7 +13,6 @@ from scipy.special import softmax
 from graphuq._expect import LARGEST_SEED, expect, expect_generator, expect_number, expect_numbers
 from graphuq.calibration import apply_temperature, class_weights, temperature, weighted_classes
 from graphuq.models.base import Model, ask, offer, offers
-from graphuq.posterior import base
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, Posterior, described
 from graphuq.posterior.draws import Draws
@@ -57,7 +56,7 @@ def _labels(nodes: ArrayLike, y: ArrayLike) -> dict[int, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class Mixture(Posterior):
     """A posterior averaged over hyper-parameters, which accounts for their uncertainty.
 
     Attributes:
@@ -251,13 +250,6 @@ class Mixture:
     def diagnostics(self) -> MixtureDiagnosis:
         """The diagnostics of the components."""
         return MixtureDiagnosis(tuple(each.diagnostics() for each in self.components))
-
-    labels = Posterior.labels
-    n_nodes, n_classes = property(base.n_nodes), property(base.n_classes)
-    probability, save = Posterior.probability, Posterior.save
-    label_mean, label_variance = Posterior.label_mean, Posterior.label_variance
-    mean_label_variance = Posterior.mean_label_variance
-    most_uncertain, least_uncertain = Posterior.most_uncertain, Posterior.least_uncertain
 
 
 AnyPosterior: TypeAlias = Draws | GaussianPosterior | Mixture
