@@ -304,3 +304,13 @@ def test_a_label_that_looks_like_a_mistake_seldom_keeps_the_sweeps_from_settling
             assert again.precision * found.variance == pytest.approx(found.precision * found.variance, abs=1e-5)
             assert again.shift == pytest.approx(found.shift, abs=1e-4)
     assert n_settled >= 20
+
+
+def test_a_label_where_nothing_is_believed_changes_nothing():
+    """At a row of zeros u is 0 for sure, whatever its label; the labels of others count as without it."""
+    B = np.random.default_rng(0).normal(size=(4, 3))
+    y = np.array([-1.0, 1.0, 1.0, -1.0])
+    with_it = propagate(np.vstack([B, np.zeros(3)]), probit_sites(np.append(y, 1.0), 0.1), tolerance=1e-10)
+    without = propagate(B, probit_sites(y, 0.1), tolerance=1e-10)
+    np.testing.assert_allclose(with_it.z_mean, without.z_mean, atol=1e-8)
+    assert with_it.log_evidence == pytest.approx(without.log_evidence + np.log(0.5), abs=1e-8)

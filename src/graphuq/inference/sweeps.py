@@ -166,14 +166,14 @@ def _with_shifts_settled(
     """The sites that match after the shifts agree with the precisions of `site`; `target` if they do not settle.
 
     With a fixed covariance a shift reproduces the tilted mean t if it is ``precision t + (t - m) / v``, where
-    m and v are the moments of its cavity.
+    m and v are the moments of its cavity; ``(t - m) / v`` is written without the division, since v may be 0.
     """
     precision, shift = np.split(site, 2)
     _, variance, m, v = posterior.moments
     deviation, history, unsettled = np.sqrt(variance), [], target
     for _ in range(MOST_SHIFTS):
         t = (m + v * target.shift) / (1 + v * target.precision)
-        update = precision * t + (t - m) / v - shift
+        update = precision * t + (target.shift - target.precision * m) / (1 + v * target.precision) - shift
         if np.abs(update * deviation).max() < SHIFTS_SETTLED * residual:
             return target
         history.append((shift, update))
