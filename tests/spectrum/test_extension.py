@@ -147,3 +147,14 @@ def test_a_point_far_from_all_landmarks_has_the_same_values_in_memory_and_in_a_s
         assert raised.tolist() == [False, True, True]
         found.append(spectrum.extend(spectrum.low_rank(weights, n_modes=6), weights, new)[:, 1:])
     np.testing.assert_allclose(*found, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_modes_believed_do_not_depend_on_the_unit_of_weights(scale):
+    weights = graph.knn(np.random.default_rng(0).normal(size=(80, 2)), n_neighbors=6).weights
+    for each in (weights, weights.toarray()):
+        found = spectrum.dense(laplacian.normalized(graph.precomputed(each)))
+        believed = spectrum.believed_modes(found, graph.precomputed(each))
+        scaled = spectrum.believed_modes(found, graph.precomputed(each * scale))
+        assert np.array_equal(believed, scaled)
+        assert 1 < believed.sum() < believed.size

@@ -103,7 +103,8 @@ def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[n
     divisor = np.median(np.abs(1 - spectrum.values / scale[:, None]), axis=0)
     if isinstance(graph, LowRankGraph):
         return np.asarray(divisor >= _LEAST_DIVISOR_LOW_RANK)
-    noise = 1 / np.sqrt(2 * np.median(degrees**2 / squared_lengths(graph.weights[sample])))
+    shares = graph.weights[sample] / degrees[:, None]  # first, as squares of very small weights are 0
+    noise = 1 / np.sqrt(2 * np.median(1 / squared_lengths(shares)))
     first = divisor[min(spectrum.n_components, spectrum.n_modes - 1)]
     return np.asarray(divisor >= min(noise, first / 2))
 
