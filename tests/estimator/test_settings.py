@@ -74,3 +74,22 @@ def test_numbers_that_are_looked_at_or_are_as_usual_are_taken():
         {"graph": "precomputed", "n_neighbors": 9},  # while a search tries several graphs
     ):
         refuse_unused(clone(GraphClassifier(**settings)))
+
+
+@pytest.mark.parametrize("limit", [100, 2])
+def test_no_component_with_a_label_is_left_out(limit, monkeypatch):
+    """Twenty groups of equal rows are twenty components: a label of a group tells its other rows, if all take part."""
+    monkeypatch.setattr("graphuq.estimator.settings.MOST_COMPONENTS", limit)
+    table, classes = (
+        np.repeat(np.random.default_rng(1).permutation(20)[:, None], 8, axis=0),
+        np.arange(160) // 8 % 3 // 2,
+    )
+    y = np.where(np.arange(160) % 8 == 0, classes, -1)
+    classifier = GraphClassifier(prior="matern", inference="ep", n_modes=12)
+    if limit == 2:
+        with pytest.warns(UserWarning, match="falls into 20 components, too many for all to take part"):
+            classifier.fit(table.astype(float), y)
+        return
+    classifier.fit(table.astype(float), y)
+    assert classifier.spectrum_.n_modes == 23
+    assert np.array_equal(classifier.transduction_, classes)

@@ -244,7 +244,7 @@ def _warn(problem: Problem, best: Point, spectrum: Spectrum, converged: bool) ->
 def warn_of_unlabeled_components(spectrum: Spectrum, nodes: NDArray[np.int64]) -> None:
     """Warn about nodes in components of the graph without a label."""
     n_zero = np.count_nonzero(spectrum.values <= ZERO_EIGENVALUE)
-    if n_zero < 2:
+    if n_zero < max(2, spectrum.n_components):  # one component, or not all of them are among the modes
         return
     zero = np.asarray(spectrum.vectors[:, :n_zero])
     seen = zero[nodes]
