@@ -341,3 +341,19 @@ def test_large_fields_decide_as_argmax():
     left = result.left_out
     gap = left.mean[np.arange(60), labels][:, None] - left.mean
     assert np.log(ndtr(gap)).sum(axis=1).mean() > np.log(1 / 3)
+
+
+@pytest.mark.parametrize("flip", [0.0, 0.05])
+def test_classes_at_labeled_nodes_are_those_of_weighted_draws(flip):
+    """The Gaussian approximation alone, which does not know that labels cut the fields, is off by more than .05."""
+    rng = np.random.default_rng(2)
+    B, labels, gamma = rng.normal(size=(3, 4)), np.array([0, 1, 2]), 0.2
+    sites = StarSites(labels, 3, gamma**2, log_flip=np.log(flip) if flip else -np.inf)
+    found = propagate(B, sites, tolerance=1e-9)
+    u = np.einsum("jr,skr->sjk", B, rng.normal(size=(400_000, 3, 4)))
+    g = u + gamma * rng.normal(size=u.shape)
+    weights = sites.relative_likelihood(g.transpose(1, 2, 0)).prod(axis=0)
+    exact = (
+        np.array([[weights @ (u[:, j].argmax(axis=1) == k) for k in range(3)] for j in range(3)]) / weights.sum()
+    )
+    assert np.abs(found.labeled_classes() - exact).max() < 0.02

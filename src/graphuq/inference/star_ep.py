@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.linalg import block_diag, eigh
+from scipy.special import ndtri
 
 from graphuq import _accelerator
 from graphuq._threads import blas_threads
@@ -37,6 +38,9 @@ QUICKER_BY_MODES = 2
 LARGEST_SWEEP, LARGEST_MEMORY = 3e10, 8 * 2**30
 # Least speedup of sweeps by nodes on an accelerator, and the largest n_classes * n_labeled^2 that fits there.
 QUICKER_THERE, LARGEST_THERE = 20, 2**27
+# Points for the tilted distributions at labeled nodes: so many numbers in all, at most and at least so many for each
+# node, of which the label has to keep this share.
+POINT_NUMBERS, MOST_POINTS, FEWEST_POINTS, LEAST_KEPT = 2**21, 4096, 256, 1 / 16
 
 
 class FieldMoments(NamedTuple):
@@ -197,8 +201,28 @@ class StarEP:
         return independent_probability(mean, variance)
 
     def labeled_classes(self) -> Matrix:
-        """Class probabilities at the labeled nodes, without noise."""
-        return _largest(FieldMoments(self.mean, np.zeros(len(self.mean)), self.covariance), 0.0)
+        """Class probabilities at the labeled nodes, without noise, from the tilted distributions.
+
+        Quasi-random fields given all other labels are kept where, with noise, they give the label. Where hardly any
+        do, since the label is a surprise, the Gaussian approximation has to do, as it has with very many labels.
+        """
+        from scipy.stats.qmc import Sobol
+
+        n_classes, cavity = self.sites.n_classes, self.left_out
+        p = _largest(FieldMoments(self.mean, np.zeros(len(self.mean)), self.covariance), 0.0)
+        n_points = min(MOST_POINTS, 2 ** int(np.log2(max(POINT_NUMBERS / p.size, 1))))
+        if n_points < FEWEST_POINTS:
+            return p
+        points = ndtri(Sobol(2 * n_classes, seed=0).random(n_points)).T
+        values, vectors = np.linalg.eigh(cavity.cross + cavity.variance[:, None, None] * np.eye(n_classes))
+        roots = vectors * np.sqrt(np.maximum(values, 0))[:, None]
+        u = cavity.mean[:, :, None] + roots @ points[:n_classes]
+        g = u + np.sqrt(self.sites.noise) * points[n_classes:]
+        kept = self.sites.relative_likelihood(g)
+        enough = kept.sum(axis=1) > LEAST_KEPT * n_points
+        shares = np.stack([(kept * (u.argmax(axis=1) == k)).sum(axis=1) for k in range(n_classes)], axis=1)
+        p[enough] = shares[enough] / kept[enough].sum(axis=1, keepdims=True)
+        return p
 
     def left_out_classes(self, noise: float) -> Matrix:
         """Leave-one-out class probabilities: at each labeled node given all labels but its own."""

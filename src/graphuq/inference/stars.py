@@ -77,6 +77,12 @@ class StarSites:
         match, has_site = self.half_space().match(mean, variance), ~self.own().ravel()
         return Match(match.log_z, has_site * match.precision, has_site * match.shift)
 
+    def relative_likelihood(self, g: Stack) -> Matrix:
+        """The product above at noisy fields g, up to a factor; shape (n_labeled, n_points) of (n_labeled, K, n_points)."""
+        exceeded = (g > np.take_along_axis(g, self.labels[:, None, None], axis=1)).sum(axis=1)
+        odds = np.exp(self.log_flip - np.log1p(-np.exp(self.log_flip)))
+        return np.asarray(odds**exceeded)
+
     def log_total(self) -> tuple[float, float]:
         """Log of the sum over c of the product above, and its derivative with respect to `log_flip`."""
         if self.log_flip == -np.inf:
