@@ -6,6 +6,7 @@ from scipy import sparse
 
 from graphuq import graph
 from graphuq.graph import low_rank
+from graphuq.tall import tall
 from tests.test_graph import naive_squared_distances, points
 
 
@@ -135,3 +136,10 @@ def test_bad_features_are_refused(make):
         make(np.ones((1, 2)))
     with pytest.raises(ValueError, match="X has 3 features, but the graph was made from 2"):
         make(np.ones((5, 2))).feature_map(np.ones((1, 3)))
+
+
+def test_the_row_of_a_missing_value_in_a_store_is_named():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    X[17, 1] = np.nan
+    with pytest.raises(ValueError, match=r"row 17\b"):
+        graph.nystrom(tall(X), tau=1.0, n_landmarks=30)

@@ -285,3 +285,10 @@ def test_a_matrix_that_does_not_fit_is_not_read(monkeypatch):
     monkeypatch.setattr("graphuq.memory.room", lambda: 1000)
     with pytest.raises(MemoryError, match=r"A matrix of 97 rows takes 0\.0 MB"):
         np.asarray(tall(X))
+
+
+def test_wide_matrices_side_by_side_come_in_short_blocks():
+    """Blocks of the first, which is thin, would take all rows of the second at once."""
+    both = beside(tall(np.zeros((200_000, 4))), tall(np.zeros((200_000, 150))))
+    assert max(np.diff(both.bounds)) * 154 * 8 <= 2**27
+    assert both.bounds[-1] == 200_000

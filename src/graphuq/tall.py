@@ -129,11 +129,15 @@ class Tall:
 
     def mapped(self, function: Callable[[Array], Array], n_columns: int) -> Tall:
         """The matrix whose rows a function computes from these, on request; in shorter blocks if it is wide."""
-        shape, bounds = (len(self), n_columns), self.bounds
-        if 8 * self.shape[1] * np.diff(bounds).max() <= 2 * _BLOCK_BYTES:  # else a piece would read a huge chunk
-            step = max(_MADE_BYTES // (8 * n_columns), PART_ROWS)
-            bounds = np.concatenate([*(np.arange(a, b, step) for a, b in pairwise(bounds)), bounds[-1:]])
-        return replace(self, source=Mapped(self, function, n_columns), shape=shape, bounds=bounds, names=())
+        made, bounds = Mapped(self, function, n_columns), self.bounds_of(n_columns)
+        return replace(self, source=made, shape=(len(self), n_columns), bounds=bounds, names=())
+
+    def bounds_of(self, n_columns: int) -> NDArray[np.int64]:
+        """Bounds of the blocks of a matrix made from this one: shorter ones, unless a piece would read a huge chunk."""
+        if 8 * self.shape[1] * np.diff(self.bounds).max() > 2 * _BLOCK_BYTES:
+            return self.bounds
+        step = max(_MADE_BYTES // (8 * n_columns), PART_ROWS)
+        return np.concatenate([*(np.arange(a, b, step) for a, b in pairwise(self.bounds)), self.bounds[-1:]])
 
     def remembering(self, nodes: NDArray[np.int64]) -> Tall:
         """The same matrix with these rows read now and cached, since reading each later may cost a whole chunk."""

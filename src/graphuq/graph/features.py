@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, eigh, qr, svd
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
-from graphuq._expect import expect_count, expect_numbers
+from graphuq._expect import RowError, expect_count, expect_numbers
 from graphuq._threads import blas_threads
 from graphuq.graph.units import in_units, to_dense, units_of
 
@@ -209,6 +209,6 @@ def _check_table(X: MatrixLike, *, n_rows: int, sparse: bool) -> Matrix:
         remedy = (
             "Divide the features by a large number" if finite else "Fill in what is missing, or remove such rows"
         )
-        where = f"{bad.size:,} rows, the first of them row {bad[0]}" if bad.size > 1 else f"row {bad[0]}"
-        raise ValueError(f"X has {problem} in {where}. {remedy}.")
+        many = f"{bad.size:,} rows, the first of them " if bad.size > 1 else ""
+        raise RowError(f"X has {problem} in {many}row {{}}. {remedy}.", int(bad[0]))
     return table

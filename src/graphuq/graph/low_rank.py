@@ -170,7 +170,10 @@ def nystrom(
     else:
         chosen = np.random.default_rng(seed).choice(X.shape[0], n_landmarks, replace=False)
     if isinstance(X, Tall):
-        features = prepare(check_features(X.rows(chosen)), None)
+        try:
+            features = prepare(check_features(X.rows(chosen)), None)
+        except RowError as error:
+            raise RowError(error.template, *(int(chosen[row]) for row in error.rows)) from None
         Z = features.points
     else:
         features = prepare(X, n_components, robust=robust)

@@ -149,11 +149,11 @@ def _in_parts(work: Callable[[Array], Sums], rows: slice, X: Array) -> Sums:
 
 def _by_threads(X: Tall, work: Work, slices: Sequence[slice]) -> Iterator[Any]:
     """Results of work on blocks, one block per core at a time: one thread reads while another computes."""
-    n_threads = n_cores()
+    at_once = min(n_cores(), len(slices))
     largest = max(rows.stop - rows.start for rows in slices) if slices else 0
     check_room(
-        WORKING * 8.0 * n_threads * largest * X.shape[1],
-        f"Work on {n_threads} blocks of {largest:,} rows",
+        WORKING * 8.0 * at_once * largest * X.shape[1],
+        f"Work on {at_once} block{'s' if at_once > 1 else ''} of {largest:,} rows",
         "Store the features in smaller chunks.",
     )
     return in_threads(lambda rows: work(rows, X.rows(rows)), slices)

@@ -12,13 +12,13 @@ from graphuq.tall import Array, Beside, Mapped, Tall, tall
 
 
 def beside(left: Any, right: Any) -> Tall:
-    """Two matrices side by side, in the blocks of the first; if mapped from the same rows, computed together."""
+    """Two matrices side by side, in blocks within those of the first; if mapped from the same rows, computed together."""
     a, b = tall(left), tall(right)
     n_columns = a.shape[1] + b.shape[1]
     if isinstance(a.source, Mapped) and isinstance(b.source, Mapped) and a.source.given is b.source.given:
         return a.source.given.mapped(partial(_joined, a.source.function, b.source.function), n_columns)
     shape, in_memory = (len(a), n_columns), a.in_memory or b.in_memory
-    return Tall(Beside((a.source, b.source)), shape, a.bounds, in_memory)
+    return Tall(Beside((a.source, b.source)), shape, a.bounds_of(n_columns), in_memory)
 
 
 def first_one(X: Any) -> Tall:

@@ -99,8 +99,8 @@ class SelfCheck:
         z: how many standard deviations `share_right` lies above `promised`, if the probabilities are right.
         hidden: the largest difference between the two that chance could explain.
         mistakes: the share of labels that the model takes for mistakes.
-        explained: whether fewer labels than promised were predicted right only because a label that is left out
-            leaves its own class less frequent, which matters where features tell little.
+        explained: whether fewer labels than promised were predicted right, and this may be because a label that is
+            left out leaves its own class less frequent, which matters where features tell little.
     """
 
     n_labels: int
@@ -130,17 +130,19 @@ class SelfCheck:
         )
         result = (
             f"each left out in turn, {self.share_right:.0%} were predicted right where {self.promised:.0%} were "
-            f"promised{expected} (a difference below {self.hidden:.0%} would not show)."
+            f"promised{expected}"
         )
-        verdict = f"As far as {self.n_labels:,} labels can tell, the probabilities are {self.verdict}: {result}"
-        if self.verdict == "not known":
-            verdict = f"{self.n_labels:,} labels are too few to tell whether the probabilities are right: {result}"
+        unseen = f"(a difference below {self.hidden:.0%} would not show)."
+        verdict = (
+            f"As far as {self.n_labels:,} labels can tell, the probabilities are {self.verdict}: {result} {unseen}"
+        )
         if self.explained:
-            verdict += (
-                " A label that is left out leaves its own class less frequent, which explains the difference."
+            verdict = (
+                f"{self.n_labels:,} labels cannot tell whether the probabilities are right: {result}. A label that is left "
+                "out leaves its own class less frequent, which may be why, or they are too sure."
             )
         elif self.verdict == "not known":
-            return verdict
+            return f"{self.n_labels:,} labels are too few to tell whether the probabilities are right: {result} {unseen}"
         if self.log_loss < self.shares_log_loss:
             return f"{verdict} Log-loss {self.log_loss:.3f}, less than the {self.shares_log_loss:.3f} of bare class shares."
         return (

@@ -70,6 +70,13 @@ def test_numbers_in_another_dress_are_no_names(cell, what):
         fit_encoding(table, ["x"])
 
 
+@pytest.mark.parametrize(("n_values", "what"), [(8, "numbers with a unit"), (3, "text ('0 °C')")])
+def test_measurements_that_come_again_are_no_categories_if_there_are_many(n_values, what):
+    cells = np.array([f"{k % n_values} °C" for k in range(60)], dtype=object)
+    with pytest.raises(ValueError, match=re.escape(f"Column 'x' holds {what}")):
+        fit_encoding(Table(Path("t.csv"), {"x": cells}), ["x"])
+
+
 def test_a_column_of_names_is_for_the_rows_if_each_is_once_and_they_have_none():
     house, street = ([f"{what} {k}" for k in range(20)] for what in ("house", "street"))
     columns = {"house": house, "street": street, "twice": [*house[:-1], house[0]]}
@@ -222,5 +229,7 @@ def test_what_was_made_up_is_counted():
     told = "Missing values are filled in and then taken for known: 3, in 2 of the rows and 2 of the columns."
     assert filled_in(table, ["x", "kind", "z"]) == [f"{told} A missing category becomes the most frequent one."]
     assert filled_in(table, ["z"]) == []
+    empty = " Row 2 has no value at all: the answer there is that of a made-up row."
+    assert filled_in(table, ["x", "kind"])[0].endswith("most frequent one." + empty)
     points = np.array([[np.nan, 1.0, np.nan], [np.nan, 1.0, 2.0], [1.0, 2.0, 3.0]])
     assert filled_in(Table(Path("t.npz"), {"points": points, "z": np.ones(3)}), ["points", "z"]) == [told]

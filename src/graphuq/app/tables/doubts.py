@@ -74,9 +74,14 @@ def filled_in(table: Table, names: Sequence[str]) -> list[str]:
     by_column = np.concatenate([each.sum(axis=0) for each in gaps])
     n_cells, n_columns = int(by_column.sum()), np.count_nonzero(by_column)
     n_rows = int(np.any([each.any(axis=1) for each in gaps], axis=0).sum())
+    empty = np.flatnonzero(np.all([each.all(axis=1) for each in gaps], axis=0))
     note = f"Missing values are filled in and then taken for known: {n_cells:,}, in {n_rows:,} of the rows and {n_columns:,} of the columns."
     if any(each.dtype.kind != "f" and gap.any() for each, gap in zip(columns, gaps, strict=True)):
         note += " A missing category becomes the most frequent one."
+    if empty.size:
+        first = table.called(int(empty[0]))
+        rows = f"{empty.size:,} rows, row {first} first, have" if empty.size > 1 else f"Row {first} has"
+        note += f" {rows} no value at all: the answer there is that of a made-up row."
     return [note] if n_cells else []
 
 

@@ -32,6 +32,9 @@ _WRITTEN_AS = {
     rf"[$€£¥]?\s*{_NUMBER}(%|[$€£¥]|[A-Z]{{3}})?": (_UNIT, ""),
 }
 
+# So many different numbers with one unit are measured; fewer may be categories, as "2 doors" and "4 doors".
+MEASURED = 5
+
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -279,7 +282,8 @@ def _text_error(table: Table, name: str, wrong: list[str]) -> ColumnError:
             return ColumnError(
                 f"column {name!r} holds {what} ({example}): write plain numbers instead{such_as}", drop
             )
-    if are_names and len({re.sub(f"^{_NUMBER}", "", cell) for cell in wrong}) == 1:  # as "5 kg", "7 kg"
+    one_unit = len({re.sub(rf"^{_NUMBER}\s*", "", cell) for cell in wrong}) == 1  # as "5 kg", "7 kg"
+    if one_unit and (are_names or len(set(wrong)) >= MEASURED):
         return ColumnError(f"column {name!r} holds {_UNIT} ({example}): write plain numbers instead", drop)
     if np.median([len(cell.split()) for cell in wrong]) >= SEVERAL_WORDS:
         return ColumnError(
