@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from graphuq.inference.ep import Gaussian
+from graphuq.inference.orthant import Orthant
 from graphuq.inference.reference import Referenced
 from graphuq.inference.target import Linear, LinearWithTail, Target
 from graphuq.models import GinzburgLandau, LevelSet, Probit
@@ -147,3 +148,9 @@ def test_wrong_input_is_named():
 
     with pytest.raises(TypeError, match="Own offers no Gaussian close to its posterior"):
         Referenced().prepare(Target.of(target.field, Own()))
+
+
+@pytest.mark.parametrize("inner", [Orthant(), Referenced()])
+def test_samplers_that_ask_the_model_are_no_inner_ones(inner):
+    with pytest.raises(TypeError, match="use it without Referenced"):
+        Referenced(inner)

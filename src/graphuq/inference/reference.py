@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from graphuq._expect import expect, expect_sampler
 from graphuq._pytree import pytree, static
 from graphuq.inference.ep import Gaussian
+from graphuq.inference.orthant import Orthant
 from graphuq.inference.pcn import PCN
 from graphuq.inference.sampler import Info, Sampler
 from graphuq.inference.target import Target
@@ -91,6 +92,11 @@ class Referenced:
 
     def __post_init__(self) -> None:
         expect_sampler(self.inner, "inner")
+        if isinstance(self.inner, (Orthant, Referenced)):
+            raise TypeError(
+                f"inner must be a sampler such as PCN() or NUTS(), which looks at the potential alone; {self.inner} asks the "
+                "model itself: use it without Referenced."
+            )
         expect(self.reference, (Gaussian, type(None)), "reference", "a Gaussian of a mean and a factor, or None")
 
     def prepare(self, target: Target) -> ReferencedProblem:

@@ -117,7 +117,7 @@ class StarEP:
         return self.log_heights + self._cavity[1] / 2
 
     def gradient(self) -> EvidenceGradient:
-        """Exact derivatives of the log evidence, which is stationary in the sites at the fixed point.
+        """Derivatives of the log evidence, exact as those of one field, see `EP.gradient`.
 
         With ``C = sum_j v_j q_j q_j^T + noise I`` the covariance of each field,
 

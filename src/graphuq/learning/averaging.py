@@ -72,7 +72,7 @@ def bound(problem: Problem, peak: Point) -> float:
 def axes_of(problem: Problem, peak: Point) -> Array:
     """A with ``A A^T`` the inverse of the negative Hessian at a peak, shape (n_theta, n_free).
 
-    The hyperprior's deviations are used where the posterior is flatter than it, or the peak lies on a bound.
+    The hyperprior's deviations are used where the posterior is flatter than it.
     """
     free = np.flatnonzero(problem.family.free)
     deviation = problem.family.deviation[free]

@@ -108,7 +108,7 @@ class Problem:
         return replace(self, rows=self.rows[kept], model=few)
 
     def gradient(self, point: Point) -> Array:
-        """The gradient of the log posterior in theta, exact at the fixed point of expectation propagation."""
+        """The gradient of the log posterior in theta at the fixed point of expectation propagation, see `EP.gradient`."""
         evidence = point.fit.gradient()
         gradient = self.family.jacobian(point.theta)[:, : point.variances.size] @ evidence.log_variances
         gradient[GAMMA] += np.exp(point.theta[GAMMA]) * evidence.gamma

@@ -87,7 +87,7 @@ def learn(
 
         log P(y | theta) + log p(theta),
 
-    is maximized with its exact gradient for each structure of the prior: the graph alone, the features alone
+    is maximized with its gradient for each structure of the prior: the graph alone, the features alone
     (linear or bent), and both. The posterior is then averaged over points around each peak, which accounts for the
     uncertainty of the hyper-parameters. With more than a thousand labels (fewer with many classes) a subset is
     used for the maximization; each peak is then moved by a Newton step that uses all labels, and only the peaks

@@ -57,7 +57,7 @@ def leading(
         n_modes: number of modes, q_0 included.
         tolerance: largest residual ``|L q_j - lambda_j q_j|`` allowed, for ``D - A`` relative to its largest
             eigenvalue. The error of an eigenvalue is then about the residual squared over the gap. With 1e-4 or
-            more, vectors are in single precision, which halves time and memory.
+            more, the iteration is in single precision, which halves its time and memory.
         seed: seed of the random start; the same seed gives the same vectors.
         progress: whether to show a progress bar of converged modes; None shows it in a terminal or a notebook if
             the computation takes over a second.
