@@ -13,6 +13,7 @@ from graphuq.inference.pcn import PCN
 from graphuq.inference.run import sample
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.posterior import Draws, GaussianPosterior, Mixture, load
+from graphuq.posterior.draws import _sides
 from graphuq.prior import GaussianPrior
 from tests.inference.chains import draws
 from tests.oracles import four_priors, random_spectrum
@@ -67,6 +68,17 @@ def test_closed_form_at_one_draw():
     expected = norm.cdf(mean / np.hypot(spread[others], 0.5))
     np.testing.assert_allclose(one.probability(others)[:, 1], expected, atol=1e-4)
     assert np.isnan(one.labels(others).error).all()
+
+
+def test_one_compilation_serves_any_few_rows():
+    base = draws(PRIORS["full"], MODELS["probit"], Orthant(), 20, 100, n_chains=2)
+    every, compiled = base.classes(), _sides._cache_size()
+    for n_rows in (1, 2, 3, 5, 7, 29):
+        found = base.classes(EVERY[:n_rows])
+        np.testing.assert_allclose(found.probability, every.probability[:n_rows], rtol=1e-5)
+        np.testing.assert_allclose(found.error, every.error[:n_rows], rtol=1e-3)
+    assert _sides._cache_size() == compiled
+    assert base.classes(EVERY[:0]).probability.shape == (0, 2)
 
 
 def test_draws_that_all_agree_still_have_an_error():
