@@ -1,5 +1,6 @@
 """What draws alone have: chains, their errors, ArviZ, and models of one's own."""
 
+import pickle
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ from scipy.stats import norm
 
 from graphuq.inference.orthant import Orthant
 from graphuq.inference.pcn import PCN
-from graphuq.inference.run import sample
+from graphuq.inference.run import sample, sample_enough
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.posterior import Draws, GaussianPosterior, Mixture, load
 from graphuq.posterior.draws import _sides
@@ -79,6 +80,20 @@ def test_one_compilation_serves_any_few_rows():
         np.testing.assert_allclose(found.error, every.error[:n_rows], rtol=1e-3)
     assert _sides._cache_size() == compiled
     assert base.classes(EVERY[:0]).probability.shape == (0, 2)
+
+
+def test_draws_are_diagnosed_once(monkeypatch):
+    """Not again by `sample_enough` after `sample`, nor by a report; other draws are diagnosed anew."""
+    asked = []
+    monkeypatch.setattr("graphuq.posterior.draws.missed", lambda *run: asked.append(run) or (0.0, -1))
+    found = sample_enough(PRIORS["project"], LevelSet(NODES, Y, gamma=0.5), n_steps=200, n_chains=4)
+    assert found.diagnostics() is found.diagnostics()
+    assert len(asked) == 1
+    fewer = replace(found, z=found.z[:, ::2])
+    assert fewer.diagnostics().ess_bulk[0] != found.diagnostics().ess_bulk[0]
+    again = pickle.loads(pickle.dumps(found))  # noqa: S301
+    assert vars(again).keys() == vars(fewer).keys() - {"_diagnostics"}
+    assert str(again.diagnostics()) == str(found.diagnostics())
 
 
 def test_draws_that_all_agree_still_have_an_error():

@@ -5,7 +5,8 @@ Only z is stored. Statistics of rows are computed from it on request, in blocks 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -64,6 +65,10 @@ class Draws(Alone):
     work: NDArray[Any] = field(repr=False)
     settings: dict[str, Any]
     diverging: NDArray[Any] | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone, without what was computed from them."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
         return described(self, f"{self.n_chains:,} chains of {self.n_draws:,} draws")
@@ -149,6 +154,10 @@ class Draws(Alone):
 
     def diagnostics(self) -> Diagnostics:
         """R-hat and effective sample sizes of the reported quantities: u and classes at some nodes, and Phi."""
+        return self._diagnostics
+
+    @cached_property  # `sample`, `sample_enough` and reports all ask, of the same draws
+    def _diagnostics(self) -> Diagnostics:
         run = self.whitening, self.model, self.z
         diverging = 0.0 if self.diverging is None else float(np.mean(self.diverging))
         return replace(diagnose(*quantities(*run), shift=missed(*run)), diverging=diverging)
