@@ -29,6 +29,14 @@ def test_fewer_draws_of_more_steps_have_the_same_law():
     assert posterior.z.shape[:2] == posterior.acceptance.shape == (2, 30)
 
 
+def test_a_chain_goes_on_across_blocks(monkeypatch):
+    """In blocks of one proposal: forgetting where a chain was would leave the law of the Gaussian alone."""
+    monkeypatch.setattr(independence, "BLOCK_NUMBERS", 1)
+    assert worst_z_score(PRIORS["full"], MODELS["level_set"], thin=2) < 5
+    posterior = sample_independently(PRIORS["full"], MODELS["level_set"], n_steps=30, thin=5, n_chains=2)
+    assert posterior.z.shape[:2] == posterior.acceptance.shape == (2, 30)
+
+
 def test_draws_of_the_gaussian_alone_fail_the_same_test(monkeypatch):
     """Without the correction the law is that of expectation propagation, not the posterior's."""
 

@@ -45,6 +45,17 @@ def test_what_is_left_open_is_the_conditional_variance(name):
     np.testing.assert_allclose(whitening.std(EVERY) ** 2, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", PRIORS)
+@pytest.mark.parametrize("n_seen", [3, 20, 30])
+def test_both_at_once_are_the_same_and_the_map_is_made_once(name, n_seen, monkeypatch):
+    whitening = whiten(PRIORS[name], np.random.default_rng(n_seen).choice(30, n_seen, replace=False))
+    expected, made, one = (whitening.matrix(EVERY), whitening.std(EVERY)), [], type(whitening).matrix
+    monkeypatch.setattr(type(whitening), "matrix", lambda *a: made.append(1) or one(*a))
+    for found, apart in zip(whitening.conditional(EVERY), expected, strict=True):
+        assert np.array_equal(found, apart)
+    assert len(made) == 1
+
+
 def test_the_cheapest_reduction_is_chosen():
     few, many = np.arange(3), np.arange(20)
     assert isinstance(whiten(PRIORS["project"], few), OnLabels)

@@ -1,5 +1,6 @@
 """What draws alone have: chains, their errors, ArviZ, and models of one's own."""
 
+import pickle
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -10,9 +11,10 @@ from scipy.stats import norm
 
 from graphuq.inference.orthant import Orthant
 from graphuq.inference.pcn import PCN
-from graphuq.inference.run import sample
+from graphuq.inference.run import sample, sample_enough
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.posterior import Draws, GaussianPosterior, Mixture, load
+from graphuq.posterior.draws import _sides
 from graphuq.prior import GaussianPrior
 from tests.inference.chains import draws
 from tests.oracles import four_priors, random_spectrum
@@ -67,6 +69,31 @@ def test_closed_form_at_one_draw():
     expected = norm.cdf(mean / np.hypot(spread[others], 0.5))
     np.testing.assert_allclose(one.probability(others)[:, 1], expected, atol=1e-4)
     assert np.isnan(one.labels(others).error).all()
+
+
+def test_one_compilation_serves_any_few_rows():
+    base = draws(PRIORS["full"], MODELS["probit"], Orthant(), 20, 100, n_chains=2)
+    every, compiled = base.classes(), _sides._cache_size()
+    for n_rows in (1, 2, 3, 5, 7, 29):
+        found = base.classes(EVERY[:n_rows])
+        np.testing.assert_allclose(found.probability, every.probability[:n_rows], rtol=1e-5)
+        np.testing.assert_allclose(found.error, every.error[:n_rows], rtol=1e-3)
+    assert _sides._cache_size() == compiled
+    assert base.classes(EVERY[:0]).probability.shape == (0, 2)
+
+
+def test_draws_are_diagnosed_once(monkeypatch):
+    """Not again by `sample_enough` after `sample`, nor by a report; other draws are diagnosed anew."""
+    asked = []
+    monkeypatch.setattr("graphuq.posterior.draws.missed", lambda *run: asked.append(run) or (0.0, -1))
+    found = sample_enough(PRIORS["project"], LevelSet(NODES, Y, gamma=0.5), n_steps=200, n_chains=4)
+    assert found.diagnostics() is found.diagnostics()
+    assert len(asked) == 1
+    fewer = replace(found, z=found.z[:, ::2])
+    assert fewer.diagnostics().ess_bulk[0] != found.diagnostics().ess_bulk[0]
+    again = pickle.loads(pickle.dumps(found))  # noqa: S301
+    assert vars(again).keys() == vars(fewer).keys() - {"_diagnostics"}
+    assert str(again.diagnostics()) == str(found.diagnostics())
 
 
 def test_draws_that_all_agree_still_have_an_error():

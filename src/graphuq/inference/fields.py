@@ -34,7 +34,11 @@ def left_open(whitening: Whitening, where: Where, normal: NDArray[Any]) -> NDArr
     if isinstance(where, NewRows):  # their variance includes an independent part
         np.fill_diagonal(covariance, np.square(deviation))
     values, vectors = np.linalg.eigh(covariance)
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0))).astype(normal.dtype) @ normal)
+    root = (vectors * np.sqrt(np.maximum(values, 0))).astype(normal.dtype)
+    by_field = np.swapaxes(
+        normal, -1, -2
+    )  # `root @ normal` would be one small product per draw, this is a single one
+    return np.swapaxes((by_field.reshape(-1, len(root)) @ root.T).reshape(by_field.shape), -1, -2)
 
 
 def agreement(model: Model, u: NDArray[Any], y: NDArray[np.int64]) -> NDArray[Any]:

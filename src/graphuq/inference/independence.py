@@ -14,6 +14,9 @@ from graphuq.prior import GaussianPrior
 
 Array = NDArray[np.float64]
 
+# Array elements of a block of proposals, 8 MB: with `thin` there are many more proposals than draws.
+BLOCK_NUMBERS = 2**20
+
 
 def sample_independently(
     prior: GaussianPrior,
@@ -28,8 +31,8 @@ def sample_independently(
     """Sample the posterior with independent proposals from the Gaussian N(m, S) of expectation propagation.
 
     ``z' ~ N(m, S)``, accepted with ``min(1, w(z') / w(z))``, ``w(z) = exp(-Phi(B z)) N(z; 0, I) / N(z; m, S)``
-    (Metropolis-Hastings), so that the chain targets the exact posterior. All proposals are weighted in one matrix
-    product and nothing is compiled, whereas `sample` compiles for each number of labels. With some hundreds of
+    (Metropolis-Hastings), so that the chain targets the exact posterior. Proposals are weighted in blocks by one
+    matrix product each and nothing is compiled, whereas `sample` compiles for each number of labels. With some hundreds of
     contradicting labels few proposals are accepted: the diagnostics show it, and `sample` is the remedy.
 
     The model needs `sites` of one field, as `Probit` of two classes has. Settings are those of `sample`, but `n_steps`
@@ -41,20 +44,30 @@ def sample_independently(
     whitening = whiten(prior, model.nodes)
     B = whitening.matrix(model.nodes)
     reference = sites.fit(B).gaussian()
-    zeta = rng.standard_normal((n_chains, n_warmup + n_steps * thin, whitening.n_latent))
-    z = reference.mean + zeta @ reference.factor.T
-    # One chain at a time: u of all draws at thousands of labels takes much memory.
-    log_w = np.array([sites.log_likelihood(chain @ B.T).sum(axis=1) for chain in z])
-    log_w += (np.square(zeta).sum(axis=2) - np.square(z).sum(axis=2)) / 2
-    visited, acceptance = _walk(log_w, np.log(rng.random(log_w.shape)))
-    kept = visited[:, n_warmup + thin - 1 :: thin]
-    acceptance = acceptance[:, n_warmup:].reshape(n_chains, n_steps, thin).mean(axis=2)
+    n_latent, total = whitening.n_latent, n_warmup + n_steps * thin
+    size = max(1, BLOCK_NUMBERS // (n_chains * max(n_latent, len(model.nodes))))
+    at, log_w_at = np.empty((n_chains, 0, n_latent)), np.empty((n_chains, 0))  # the first proposal is the start
+    kept, acceptances = [], []
+    for first in range(0, total, size):
+        steps = np.arange(first, min(first + size, total))
+        zeta = rng.standard_normal((n_chains * len(steps), n_latent))
+        z = reference.mean + zeta @ reference.factor.T
+        log_w = sites.log_likelihood(z @ B.T).sum(axis=1) + (np.square(zeta) - np.square(z)).sum(axis=1) / 2
+        z = np.concatenate([at, z.reshape(n_chains, -1, n_latent)], axis=1)
+        log_w = np.concatenate([log_w_at, log_w.reshape(n_chains, -1)], axis=1)
+        visited, accepted = _walk(log_w, np.log(rng.random(log_w.shape)))
+        at = np.take_along_axis(z, visited[:, -1:, None], axis=1)
+        log_w_at = np.take_along_axis(log_w, visited[:, -1:], axis=1)
+        is_kept = (steps >= n_warmup) & ((steps - n_warmup) % thin == thin - 1)
+        kept.append(np.take_along_axis(z, visited[:, -len(steps) :][:, is_kept, None], axis=1))
+        acceptances.append(accepted[:, -len(steps) :])
+    acceptance = np.concatenate(acceptances, axis=1)[:, n_warmup:].reshape(n_chains, n_steps, thin).mean(axis=2)
     return Draws(
         whitening=whitening,
         model=model,
-        z=np.take_along_axis(z, kept[..., None], axis=1),
+        z=np.concatenate(kept, axis=1),
         acceptance=acceptance,
-        work=np.full(kept.shape, thin, dtype=np.int32),
+        work=np.full(acceptance.shape, thin, dtype=np.int32),
         settings={
             "sampler": "independent proposals from expectation propagation",
             "seed": seed,
@@ -69,7 +82,10 @@ def sample_independently(
 
 
 def _walk(log_w: Array, log_uniform: Array) -> tuple[NDArray[np.int64], Array]:
-    """Index of the proposal each chain is at after each step, and the acceptance probability of each proposal."""
+    """Index of the proposal each chain is at after each step, and the acceptance probability of each proposal.
+
+    Chains start at the first proposal.
+    """
     chains = np.arange(len(log_w))
     current = np.zeros(len(log_w), dtype=np.int64)
     visited, acceptance = np.empty(log_w.shape, dtype=np.int64), np.empty(log_w.shape)

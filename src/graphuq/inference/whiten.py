@@ -5,6 +5,8 @@ the same law as a chain over all nodes, at a cost per step that does not depend 
 reductions; `whiten` picks the cheapest. Each gives the conditional distribution of u at any nodes or new rows j,
 
     u_j ~ N(M_j z, s_j^2),    M = `matrix`, shape (n_rows, n_latent),    M z = `mean`,    s = `std`, shape (n_rows,).
+
+`conditional` returns M and s together.
 """
 
 from __future__ import annotations
@@ -61,6 +63,10 @@ class OnModes:
         """Zero at nodes; at new rows the deviation of their own independent part."""
         return np.sqrt(self.prior.own_variance(where))
 
+    def conditional(self, where: Where) -> tuple[Array, Array]:
+        """`matrix` and `std`."""
+        return self.matrix(where), self.std(where)
+
 
 @dataclass(frozen=True, eq=False)
 class OnLabels:
@@ -96,9 +102,13 @@ class OnLabels:
 
     def std(self, where: Where) -> Array:
         """``sqrt(C_jj - |K_j|^2)``, exactly zero at the seen nodes."""
-        explained = np.square(self.matrix(where)).sum(axis=1)
-        left = np.maximum(self.prior.marginal_variance(where) - explained, 0.0)
-        return np.sqrt(np.where(_seen(where, self.nodes), 0.0, left) + self.prior.own_variance(where))
+        return self.conditional(where)[1]
+
+    def conditional(self, where: Where) -> tuple[Array, Array]:
+        """`matrix` and `std`, which is computed from it: K is the expensive part of both."""
+        K = self.matrix(where)
+        left = np.maximum(self.prior.marginal_variance(where) - np.square(K).sum(axis=1), 0.0)
+        return K, np.sqrt(np.where(_seen(where, self.nodes), 0.0, left) + self.prior.own_variance(where))
 
     def matrix(self, where: Where) -> Array:
         """The rows ``K_j``."""
@@ -169,6 +179,10 @@ class OnModesAndLabels:
         a = np.inf if self._sees_all else 1 - q0_seen @ q0_seen
         left = self.prior.tail_variance * np.maximum(1 - self._q0(where) ** 2 / a, 0.0)
         return np.sqrt(np.where(_seen(where, self.nodes), 0.0, left) + self.prior.own_variance(where))
+
+    def conditional(self, where: Where) -> tuple[Array, Array]:
+        """`matrix` and `std`."""
+        return self.matrix(where), self.std(where)
 
     @property
     def _sees_all(self) -> bool:

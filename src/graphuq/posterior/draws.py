@@ -5,7 +5,8 @@ Only z is stored. Statistics of rows are computed from it on request, in blocks 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -38,6 +39,8 @@ from graphuq.prior import NewRows
 
 # Array elements held at once while row statistics are computed: 32 MB in single precision.
 BLOCK_NUMBERS = 2**23
+# Rows of a block are padded to a power of two, at least this: each new shape takes half a second to compile.
+LEAST_ROWS = 2**6
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +65,10 @@ class Draws(Alone):
     work: NDArray[Any] = field(repr=False)
     settings: dict[str, Any]
     diverging: NDArray[Any] | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone, without what was computed from them."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
         return described(self, f"{self.n_chains:,} chains of {self.n_draws:,} draws")
@@ -147,6 +154,10 @@ class Draws(Alone):
 
     def diagnostics(self) -> Diagnostics:
         """R-hat and effective sample sizes of the reported quantities: u and classes at some nodes, and Phi."""
+        return self._diagnostics
+
+    @cached_property  # `sample`, `sample_enough` and reports all ask, of the same draws
+    def _diagnostics(self) -> Diagnostics:
         run = self.whitening, self.model, self.z
         diverging = 0.0 if self.diverging is None else float(np.mean(self.diverging))
         return replace(diagnose(*quantities(*run), shift=missed(*run)), diverging=diverging)
@@ -176,7 +187,7 @@ class Draws(Alone):
     def _blocks(self, where: ArrayLike | NewRows | None) -> Any:
         """The requested rows in blocks that bound the memory used."""
         size = max(1, BLOCK_NUMBERS // (self.n_chains * self.n_draws * self.n_fields))
-        return blocks(chosen_rows(self, where), size)
+        return blocks(chosen_rows(self, where), 2 ** (size.bit_length() - 1))  # whole blocks need no padding
 
     def _conditional(self, where: Where) -> tuple[NDArray[Any], Array]:
         """Mean ``m_j(z)`` given each draw, shape (chains, draws, rows, fields), and deviation ``s_j``."""
@@ -187,7 +198,11 @@ def _sign_sums(m: NDArray[Any], s: Array, starts: tuple[int, ...]) -> Array:
     """P(u < 0) and P(u >= 0) for u ~ N(m, s^2), summed over batches of draws: (chains, batches, rows, 2)."""
     batches = np.split(m, starts[1:], axis=1)
     if s.any():
-        sums = [np.asarray(_sides(batch, s.astype(m.dtype))) for batch in batches]
+        n_rows = m.shape[2]
+        padding = (0, max(LEAST_ROWS, 2 ** (n_rows - 1).bit_length()) - n_rows)
+        deviation = np.pad(s.astype(m.dtype), padding)
+        padded = (np.pad(batch, ((0, 0), (0, 0), padding)) for batch in batches)
+        sums = [np.asarray(_sides(batch, deviation))[:, :n_rows] for batch in padded]
     else:  # z determines u: counting signs is cheaper than evaluating Psi
         up = [np.sum(batch >= 0, axis=1, dtype=m.dtype) for batch in batches]
         sums = [np.stack([batch.shape[1] - n, n], axis=-1) for batch, n in zip(batches, up, strict=True)]

@@ -104,7 +104,7 @@ class GaussianPosterior(Alone):
         if new.size:
             new_nodes = nodes[new]
             sites = ask(remade(model, nodes=new_nodes, y=y[new]), "sites")
-            first = fit.first_sites(sites, self.whitening.matrix(new_nodes), self.whitening.std(new_nodes))
+            first = fit.first_sites(sites, *self.whitening.conditional(new_nodes))
             precision[new], shift[new] = first
         start = Start(precision, shift)
         if not isinstance(self.whitening, OnModes):
@@ -134,7 +134,7 @@ class GaussianPosterior(Alone):
         rows, gamma = chosen_rows(self, where), float(offer(self.model, "noise")) if noise else 0.0
         p = np.concatenate(
             [
-                self.fit.classes(self.whitening.matrix(part), self.whitening.std(part), gamma)
+                self.fit.classes(*self.whitening.conditional(part), gamma)
                 for part in blocks(rows, self.rows_at_once)
             ]
         )
@@ -150,7 +150,7 @@ class GaussianPosterior(Alone):
         """Mean and variance of the latent fields at rows."""
         size = max(1, BLOCK_NUMBERS // self.whitening.n_latent)
         parts = [
-            self.fit.field_moments(self.whitening.matrix(part), self.whitening.std(part))
+            self.fit.field_moments(*self.whitening.conditional(part))
             for part in blocks(chosen_rows(self, where), size)
         ]
         mean, variance = (np.concatenate(each) for each in zip(*parts, strict=True))

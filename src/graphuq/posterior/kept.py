@@ -117,6 +117,7 @@ def _variances(posterior: GaussianPosterior, nodes: Nodes) -> Array:
     precision = np.float32 if posterior.blurred else np.float64
     variances = []
     for part in blocks(nodes, posterior.rows_at_once):
-        matrix: Any = whitening.matrix(part).astype(precision, copy=False)
-        variances.append(posterior.fit.independent_variances(matrix, whitening.std(part), noise))
+        matrix, deviation = whitening.conditional(part)
+        narrow: Any = matrix.astype(precision, copy=False)
+        variances.append(posterior.fit.independent_variances(narrow, deviation, noise))
     return np.concatenate(variances)

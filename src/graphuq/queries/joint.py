@@ -164,7 +164,7 @@ def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, 
     """
     fit: Any = posterior.fit
     whitening, noise = posterior.whitening, float(offer(posterior.model, "noise"))
-    at, deviation = whitening.matrix(rows), whitening.std(rows)
+    at, deviation = whitening.conditional(rows)
     mean, variance = at @ fit.z_mean.T, fit.independent_variances(at, deviation, noise)
     n_rows, n_classes = mean.shape
     before = _class_probabilities(mean, variance)
@@ -201,7 +201,7 @@ def _class_probabilities(mean: Array, variance: Array) -> Array:
 def _answers(posterior: GaussianPosterior, asked: Nodes, noise: float, n_answers: int) -> Moved:
     """The most probable answers at each row and their effect on the fields there."""
     fit: Any = posterior.fit
-    mean, alone, cross = fit.fields_at(posterior.whitening.matrix(asked), posterior.whitening.std(asked))
+    mean, alone, cross = fit.fields_at(*posterior.whitening.conditional(asked))
     n_classes = mean.shape[1]
     probability = largest_probability_matched(mean, alone + noise**2, cross)
     answer = np.argsort(-probability, axis=1, kind="stable")[:, :n_answers]
