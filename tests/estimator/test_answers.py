@@ -382,7 +382,7 @@ def test_new_rows_of_a_fit_in_a_store_cost_nothing_that_grows_with_the_fit(kind,
     out = fitted.write_proba(tmp_path / "out", new)
     np.testing.assert_allclose(parquet.read_table(out)["p_1"], known.predict_proba(new)[:, 1], atol=1e-12)
     sent = answers._new_question(known, new)[1].classifier
-    assert kind == "knn" or sent._distributions is None
+    assert kind == "knn" or sent._cached is None
 
 
 def test_columns_of_new_rows_are_those_of_the_fit(tmp_path):

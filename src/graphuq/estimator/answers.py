@@ -102,9 +102,10 @@ def at(
 
 def _at_nodes(classifier: GraphClassifier, nodes: NDArray[np.int64]) -> Classes:
     """Class probabilities at rows of `fit`; for a store, without computing those of all rows."""
-    if classifier._distributions is None and classifier._seen.store is not None:
+    if classifier._cached is None and classifier._seen.store is not None:
         return classifier.posterior_.classes(nodes)
-    return Classes(classifier.label_distributions_[nodes], classifier.label_errors_[nodes])
+    probability, error = classifier._answers()
+    return Classes(probability[nodes], error[nodes])
 
 
 def of_store(classifier: GraphClassifier, X: Any) -> Array:
@@ -248,7 +249,7 @@ def _new_question(classifier: GraphClassifier, X: Any) -> tuple[Tall, Any]:
     light = copy(classifier)
     light.__dict__.pop("feature_names_in_", None)  # blocks are plain arrays, without names
     if isinstance(classifier.spectrum_.vectors, Tall):
-        light._distributions, light._kept = None, ()  # keep these out of what is sent to every process
+        light._cached, light._kept = None, ()  # keep these out of what is sent to every process
     else:
         X = replace(X, in_memory=True)
     first = slice(0, 1)
