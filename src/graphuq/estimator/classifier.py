@@ -254,6 +254,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def write_proba(self, path: Any, X: Any = None, *, force: bool = False) -> Any:
         """Write the class probabilities of every row block by block, resuming an interrupted earlier call.
 
+        With features in memory these are `label_distributions_`, where equal rows have the average of their
+        probabilities. Of a store, whose rows are not compared, each row has its own.
+
         Args:
             path: folder for Parquet files or, if its name ends in ".zarr", a Zarr array; it is returned.
             X: new rows, in memory or in a store, as `tall.tall` accepts them; by default the rows of `fit`.
