@@ -178,6 +178,29 @@ def test_scores_are_those_of_scikit_learn():
     assert pickle.loads(pickle.dumps(LabeledScorer())) == LabeledScorer()  # noqa: S301
 
 
+@pytest.mark.filterwarnings("ignore:.*has fewer", "ignore:.*is none of the classes of fit")
+def test_a_class_that_a_fold_has_not_seen_counts_as_wrong():
+    """Its probability is 0, which the log-loss clips; and a search still compares what it tries."""
+    y = np.where(FLOWERS.target == 2, -1, numbers())
+    y[100] = 2
+    train = np.where(np.arange(150) == 100, -1, y)
+    classifier = GraphClassifier(**QUICK).fit(FLOWERS.data, train)
+    test = np.r_[0, 60, 100]
+    p = np.column_stack([classifier.predict_proba(FLOWERS.data[test]), np.zeros(3)])
+    expected = {
+        "accuracy": 2 / 3,
+        "neg_log_loss": -log_loss(FLOWERS.target[test], p),
+        "neg_brier_score": -np.square(p - np.eye(3)).sum(axis=1).mean(),
+    }
+    for name, score in expected.items():
+        assert LabeledScorer(name)(classifier, FLOWERS.data[test], y[test]) == pytest.approx(score)
+    search = GridSearchCV(
+        GraphClassifier(**QUICK), {"tau": [30.0, 0.1]}, cv=LabeledKFold(3), scoring=LabeledScorer("neg_log_loss"),
+        error_score="raise",
+    )  # fmt: skip
+    assert search.fit(FLOWERS.data, y).best_params_ == {"tau": 0.1}
+
+
 def test_rows_in_another_order_than_their_classes_are_warned_of():
     frame, y = pd.DataFrame(FLOWERS.data), pd.Series(FLOWERS.target)
     score = partial(LabeledScorer(), GraphClassifier(**QUICK).fit(FLOWERS.data, numbers()), frame)

@@ -114,6 +114,9 @@ def _groups(groups: Any, nodes: RowNumbers) -> NDArray[np.int64]:
 class LabeledScorer:
     """A scikit-learn scorer over the labeled rows; larger is better.
 
+    A class unseen in `fit`, as in a fold with the only label of a class, has probability 0, and its rows count as
+    errors. The log-loss clips that to 2.2e-16, as scikit-learn does: each such row costs 36.
+
     Attributes:
         measure: "accuracy", "neg_log_loss" or "neg_brier_score".
     """
@@ -133,13 +136,16 @@ class LabeledScorer:
 
         warn_of_order(X, y)
         check_consistent_length(X, y)
-        truth = read_labels(y, classes=estimator.classes_)
+        truth = read_labels(y, classes=estimator.classes_, others=True)
         if not truth.nodes.size:
             raise ValueError(
                 "No row of y has a class to compare with: use LabeledKFold for folds of rows that have one."
             )
         p = np.asarray(estimator.predict_proba(X))[truth.nodes]
-        return float(_MEASURES[self.measure](p, truth.y))
+        unseen = truth.y < 0
+        if unseen.any():  # they get a column of their own
+            p = np.column_stack([p, np.zeros(len(p))])
+        return float(_MEASURES[self.measure](p, np.where(unseen, p.shape[1] - 1, truth.y)))
 
 
 _MEASURES: dict[str, Callable[[Any, Any], float]] = {

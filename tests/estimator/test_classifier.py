@@ -1,7 +1,7 @@
 """GraphClassifier: what it takes, what it answers, and how it refuses; its answers are those of its parts."""
 
 import warnings
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -32,6 +32,7 @@ from graphuq import (
     posterior,
     prior,
 )
+from graphuq.estimator import answers
 from graphuq.estimator.rows import unlike_columns
 from graphuq.graph.units import in_units, units_of
 from graphuq.inference.independence import sample_independently
@@ -596,6 +597,24 @@ def test_a_tie_is_the_first_class_everywhere():
 
 
 # New labels
+
+
+def test_answers_that_another_thread_overtakes_are_not_kept(three, monkeypatch):
+    """A label is added while someone else waits for probabilities: theirs are of before, and all later ones of now."""
+    reader, of_fit = copy(three), answers.of_fit
+    row = int(reader.most_uncertain(1)[0])
+    reader._believe(reader.labels_, replace(reader.posterior_))  # nothing is cached
+
+    def overtaken(classifier):
+        found = of_fit(classifier)
+        monkeypatch.setattr(answers, "of_fit", of_fit)
+        reader.partial_fit_labels([row], [SPECIES[row]])
+        return found
+
+    monkeypatch.setattr(answers, "of_fit", overtaken)
+    np.testing.assert_allclose(reader.predict_proba(IRIS), three.label_distributions_, atol=1e-12)
+    assert np.abs(reader.label_distributions_ - three.label_distributions_).max() > 0.1
+    np.testing.assert_allclose(reader.predict_proba(IRIS), reader.posterior_.probability(), atol=1e-12)
 
 
 def cold(before, nodes, y):

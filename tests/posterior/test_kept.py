@@ -75,8 +75,30 @@ def test_some_rows_follow_as_all_do():
     np.testing.assert_allclose(refreshed(posterior, (), rows)[0], refreshed(posterior)[0][rows], atol=1e-6)
 
 
+@pytest.mark.parametrize("n_classes", [3, 5])
+def test_many_labels_at_once_are_followed_by_every_row(monkeypatch, n_classes):
+    """Also by more than are refreshed after a single label, and where the mean stays and the variance shrinks."""
+    monkeypatch.setattr(kept, "MOST_ROWS", 20)
+    first, y = mixture(n_classes)
+    *_, then = refreshed(first)
+    rows = np.arange(30, 150)
+    later = first.with_labels(np.append(first.model.nodes, rows), np.append(first.model.y, y[rows]))
+    np.testing.assert_allclose(refreshed(later, then)[0], later.probability(), atol=1e-5)
+
+
+def test_rows_whose_means_stay_follow_in_time():
+    """A label stated over and over: only the count of changes tells that the variances are of old."""
+    first, y = mixture(5)
+    *_, then = refreshed(first)
+    stale = tuple(each._replace(variance=4 * each.variance) for each in then)
+    late = tuple(each._replace(changes=each.changes + 30) for each in stale)
+    off = [np.abs(refreshed(first, each)[0] - first.probability()).max(axis=1) for each in (stale, late)]
+    assert off[1].mean() < off[0].mean() / 5
+
+
 def test_variances_that_stay_as_they_were_are_farther_off(monkeypatch):
-    """A twin of the test above: means alone do not do."""
+    """A twin of the first test: means alone do not do."""
+    monkeypatch.setattr(kept, "MOST_CHANGES", 60)
     first, y = mixture(2)
     *_, then = refreshed(first)
     rows = np.arange(30, 90)

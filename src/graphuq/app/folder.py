@@ -213,9 +213,8 @@ def read(folder: Path, *, store: Any = None) -> Stored:
     posterior = unpack(facts["posterior"], parts["posterior"], basis=basis)
     model: Any = posterior.model
     classifier.labels_ = Labels(classifier.classes_, model.nodes, model.y)
-    classifier.posterior_, classifier._distributions = posterior, None
-    if X is None:
-        classifier._distributions, classifier._errors = rows["probability"], rows["error"]
+    classifier.posterior_ = posterior
+    classifier._cached = (posterior, rows["probability"], rows["error"]) if X is None else None
     return Stored(classifier, build("table"), facts["record"])
 
 

@@ -102,9 +102,10 @@ def at(
 
 def _at_nodes(classifier: GraphClassifier, nodes: NDArray[np.int64]) -> Classes:
     """Class probabilities at rows of `fit`; for a store, without computing those of all rows."""
-    if classifier._distributions is None and classifier._seen.store is not None:
+    if classifier._cached is None and classifier._seen.store is not None:
         return classifier.posterior_.classes(nodes)
-    return Classes(classifier.label_distributions_[nodes], classifier.label_errors_[nodes])
+    probability, error = classifier._answers()
+    return Classes(probability[nodes], error[nodes])
 
 
 def of_store(classifier: GraphClassifier, X: Any) -> Array:
@@ -129,7 +130,7 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, where a folder is needed: choose another name.")
     refuse_foreign(folder, LEDGER)
-    basis, ask = _question(classifier) if X is None else _new_question(classifier, X)
+    basis, ask = _known_question(classifier) if X is None else _new_question(classifier, X)
     if _is_zarr(folder):  # each block is one chunk, and all chunks have the same length
         basis = basis.evenly()
     ledger = _ledger(classifier, folder, basis, new=isinstance(ask, _AskNew))
@@ -146,7 +147,7 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
             results = _evaluate(classifier, basis, ask, [slices[number] for number in numbers], tell)
             for number, (probability, extra) in zip(numbers, results, strict=True):
                 write_block(number, slices[number], probability)
-                mark = extra if isinstance(ask, _AskNew) else 0  # else `extra` holds the errors
+                mark = extra if isinstance(ask, _AskNew) else 0  # else `extra` is of no use here
                 ledger.append(number, mark)
         finally:
             if not ledger.begun:
@@ -213,6 +214,13 @@ def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
     return basis, _Ask(light, nodes, (known.probability, known.error), np.float32 if single else np.float64)
 
 
+def _known_question(classifier: GraphClassifier) -> tuple[Tall, Any]:
+    """The question whose answers are those of the rows of the fit; with features in memory they are known."""
+    if classifier._seen.store is not None:
+        return _question(classifier)
+    return replace(tall(classifier.label_distributions_), in_memory=True), lambda rows, known: (known, None)
+
+
 @dataclass(frozen=True, eq=False)
 class _AskNew:
     """Map a block of new rows of features to class probabilities and a checksum of the rows."""
@@ -242,13 +250,13 @@ def _new_question(classifier: GraphClassifier, X: Any) -> tuple[Tall, Any]:
     if not (is_store(X) or isinstance(X, str | Path | np.memmap)):
         X, names = read_features(classifier, X, reset=False, ensure_all_finite=False), ()
         if not seen.has_features and (seen.nodes(X, labeled=classifier.labels_.nodes) >= 0).all():
-            return _question(classifier)  # weights identify the rows of the fit only as a whole matrix
+            return _known_question(classifier)  # weights identify the rows of the fit only as a whole matrix
     X = tall(X)
     X.expect_columns(classifier.n_features_in_, names if seen.store is None else seen.store.names)
     light = copy(classifier)
     light.__dict__.pop("feature_names_in_", None)  # blocks are plain arrays, without names
     if isinstance(classifier.spectrum_.vectors, Tall):
-        light._distributions, light._kept = None, ()  # keep these out of what is sent to every process
+        light._cached, light._kept = None, ()  # keep these out of what is sent to every process
     else:
         X = replace(X, in_memory=True)
     first = slice(0, 1)

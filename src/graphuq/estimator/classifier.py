@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -111,8 +112,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     posterior_: AnyPosterior
     _seen: Seen
-    _distributions: Array | None
-    _errors: Array
+    _cached: tuple[AnyPosterior, Array, Array] | None  # answers at all rows, and the posterior that they are of
     _kept: tuple[Kept, ...] = ()
 
     def __init__(
@@ -254,6 +254,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def write_proba(self, path: Any, X: Any = None, *, force: bool = False) -> Any:
         """Write the class probabilities of every row block by block, resuming an interrupted earlier call.
 
+        With features in memory these are `label_distributions_`, where equal rows have the average of their
+        probabilities. Of a store, whose rows are not compared, each row has its own.
+
         Args:
             path: folder for Parquet files or, if its name ends in ".zarr", a Zarr array; it is returned.
             X: new rows, in memory or in a store, as `tall.tall` accepts them; by default the rows of `fit`.
@@ -313,18 +316,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     @property
     def label_distributions_(self) -> Array:
         """Class probabilities at every row of `fit`, shape (n_rows, n_classes); read-only."""
-        check_is_fitted(self)
-        if self._distributions is None:
-            self._distributions, self._errors, self._kept = answers.of_fit(self)
-        for cached in (self._distributions, self._errors):  # predict reads them; a copy loses the flag
-            cached.setflags(write=False)
-        return self._distributions
+        return self._answers()[0]
 
     @property
     def label_errors_(self) -> Array:
         """Monte Carlo standard errors of `label_distributions_`: 0 where nothing was sampled."""
-        _ = self.label_distributions_
-        return self._errors
+        return self._answers()[1]
 
     @property
     def transduction_(self) -> NDArray[Any]:
@@ -383,8 +380,20 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def _believe(self, labels: Labels, posterior: AnyPosterior) -> GraphClassifier:
         """Set the posterior that all predictions use, adjusted to known shares, and clear cached probabilities."""
         posterior = with_shares(self, posterior, labels.classes)
-        self.labels_, self.posterior_, self._distributions = labels, posterior, None
+        self.labels_, self.posterior_, self._cached = labels, posterior, None
         return self
+
+    def _answers(self) -> tuple[Array, Array]:
+        """Class probabilities of all rows of `fit` and their errors, cached."""
+        check_is_fitted(self)
+        cached = self._cached
+        if cached is None or cached[0] is not self.posterior_:
+            now = copy(self)  # another thread may change the labels meanwhile, and these are not its answers
+            probability, error, self._kept = answers.of_fit(now)
+            cached = self._cached = now.posterior_, probability, error
+        for each in cached[1:]:  # predict reads them; a copy loses the flag
+            each.setflags(write=False)
+        return cached[1:]
 
     def __sklearn_clone__(self) -> GraphClassifier:
         refuse_wrappers()

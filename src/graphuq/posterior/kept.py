@@ -1,10 +1,11 @@
 """A posterior and cached moments of rows in; their updated class probabilities out, in milliseconds.
 
 A new label at c changes the mean at j in proportion to ``Sigma_jc`` and lowers the variance in proportion to its
-square. After a change of labels the means of the fields are therefore recomputed at all rows, which is one matrix
-product, but variances only where the mean has moved far since they were computed. Updates treat fields as
-independent, see `largest`; the first evaluation includes correlations of up to three fields. Nothing is cached
-with so few labels that the marginals of a single field are corrected for not being Gaussian (`marginals`).
+square. After a change of few labels the means of the fields are therefore recomputed at all rows, which is one
+matrix product, but variances only where the mean has moved far, or many labels have changed, since they were
+computed. Updates treat fields as independent, see `largest`; the first evaluation, and that after a change of many
+labels, includes correlations of up to three fields. Nothing is cached with so few labels that the marginals of a
+single field are corrected for not being Gaussian (`marginals`).
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ from graphuq.inference.whiten import OnModes
 from graphuq.models.base import offer
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, blocks
 from graphuq.posterior.gaussian import GaussianPosterior
+from graphuq.posterior.mixture import labels_by_node
 from graphuq.prior import GaussianPrior
 
 Nodes = NDArray[np.int64]
 
-# Variances are recomputed where the squared change of a mean, in units of the variance, times the label variance
-# exceeds the first number. With several fields, whose covariances take a hundred times as long, this is done for
-# at most MOST_ROWS rows per update; the others follow at the next one.
+# Variances are recomputed where the squared change of a mean, in units of the variance, plus the squared share of
+# labels that changed, by which a variance changes where the mean stays, times the label variance exceeds the first
+# number. With several fields, whose covariances take a hundred times as long, this is done for at most MOST_ROWS
+# rows per update; the others follow at the next ones.
 STALE, MOST_ROWS = 0.01, 2000
+# After more changes of labels at once than someone makes who waits for each, everything is recomputed.
+MOST_CHANGES = 3
 # With fewer probabilities than this, counted over all components, everything is recomputed.
 FEW_NUMBERS = 2**16
 # With more fields, all probabilities treat the fields as independent.
@@ -41,10 +46,12 @@ class Kept(NamedTuple):
     prior: GaussianPrior  # identifies the component: labels do not change the prior
     mean: Array  # at the time the variances were computed, (n_rows, n_fields)
     variance: Array  # noise included, (n_rows, n_fields)
+    changes: Nodes  # of labels since then, (n_rows,)
+    labels: dict[int, int]  # class of each labeled node, now
 
     def at(self, rows: Nodes) -> Kept:
         """The moments at a subset of the rows, given by position."""
-        return Kept(self.prior, self.mean[rows], self.variance[rows])
+        return self._replace(mean=self.mean[rows], variance=self.variance[rows], changes=self.changes[rows])
 
 
 def refreshed(
@@ -62,8 +69,14 @@ def refreshed(
     def component(each: GaussianPosterior) -> tuple[Kept | None, Array]:
         if not cacheable:
             return None, each.probability(nodes)
+        model: Any = each.model
+        labels = labels_by_node(model.nodes, model.y)
         old = next((old for old in before if old.prior is each.prior), None)
-        kept, probability = _computed(each, nodes) if old is None else _updated(each, nodes, old)
+        changes = MOST_CHANGES + 1 if old is None else len(dict(old.labels.items() ^ labels.items()))
+        if old is None or changes > MOST_CHANGES:
+            kept, probability = _computed(each, nodes, labels)
+        else:
+            kept, probability = _updated(each, nodes, old._replace(changes=old.changes + changes, labels=labels))
         return kept, np.clip(probability, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
 
     caches, probabilities = zip(*in_threads(component, parts), strict=True)
@@ -74,31 +87,36 @@ def refreshed(
 def _is_cacheable(posterior: GaussianPosterior) -> bool:
     """Whether class probabilities follow from means and variances alone."""
     corrected = int(offer(posterior.model, "n_fields")) == 1 and len(posterior.model.nodes) <= FEW_LABELS
-    return isinstance(posterior.whitening, OnModes) and not corrected
+    return isinstance(posterior.whitening, OnModes) and hasattr(posterior.model, "y") and not corrected
 
 
-def _computed(posterior: GaussianPosterior, nodes: Nodes) -> tuple[Kept, Array]:
+def _computed(posterior: GaussianPosterior, nodes: Nodes, labels: dict[int, int]) -> tuple[Kept, Array]:
     """Moments and class probabilities of one component at rows, without a cache."""
-    kept = Kept(posterior.prior, _means(posterior, nodes), _variances(posterior, nodes))
+    moments = _means(posterior, nodes), _variances(posterior, nodes)
+    kept = Kept(posterior.prior, *moments, np.zeros(len(nodes), dtype=np.int64), labels)
     if 1 < kept.mean.shape[1] <= CORRELATED_FIELDS:
         return kept, posterior.probability(nodes)
     return kept, posterior.fit.independent_classes(kept.mean, kept.variance)
 
 
 def _updated(posterior: GaussianPosterior, nodes: Nodes, before: Kept) -> tuple[Kept, Array]:
-    """Moments and class probabilities of one component at rows; variances are recomputed where they are stale."""
+    """Moments and class probabilities of one component at rows; variances are recomputed where they are stale.
+
+    `before` are the moments of old, with the labels of now and the changes until now.
+    """
     fit, mean = posterior.fit, _means(posterior, nodes)
     probability = fit.independent_classes(mean, before.variance)
     change = mean - before.mean
     change -= change.mean(axis=1, keepdims=True) if mean.shape[1] > 1 else 0.0  # only differences of fields matter
     relative = (np.square(change) / before.variance).max(axis=1)
+    relative += np.square(before.changes / len(before.labels))
     staleness = relative * uncertainty.label_variance(probability)
     worst = np.argsort(-staleness)[: len(staleness) if mean.shape[1] == 1 else MOST_ROWS]
     rows = worst[staleness[worst] > STALE]
-    mean_then, variance = before.mean.copy(), before.variance.copy()
-    mean_then[rows], variance[rows] = mean[rows], _variances(posterior, nodes[rows])
+    mean_then, variance, changes = before.mean.copy(), before.variance.copy(), before.changes.copy()
+    mean_then[rows], variance[rows], changes[rows] = mean[rows], _variances(posterior, nodes[rows]), 0
     probability[rows] = fit.independent_classes(mean[rows], variance[rows])
-    return Kept(posterior.prior, mean_then, variance), probability
+    return before._replace(mean=mean_then, variance=variance, changes=changes), probability
 
 
 def _means(posterior: GaussianPosterior, nodes: Nodes) -> Array:

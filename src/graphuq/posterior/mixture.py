@@ -50,7 +50,7 @@ def closed(each: Draws | GaussianPosterior) -> GaussianPosterior:
     return GaussianPosterior.of(each.prior, each.model) if isinstance(each, Draws) else each
 
 
-def _labels(nodes: ArrayLike, y: ArrayLike) -> dict[int, int]:
+def labels_by_node(nodes: ArrayLike, y: ArrayLike) -> dict[int, int]:
     """The class of each labeled node."""
     return dict(zip(np.asarray(nodes).tolist(), np.asarray(y).tolist(), strict=True))
 
@@ -107,7 +107,7 @@ class Mixture(Posterior):
         if self.drawn_from is not None:
             return self.closed().with_labels(nodes, y)
         learned = self.learned or self
-        if _labels(learned.model.nodes, ask(learned.model, "y")) == _labels(nodes, y):
+        if labels_by_node(learned.model.nodes, ask(learned.model, "y")) == labels_by_node(nodes, y):
             return replace(learned, components=tuple(map(closed, learned.components)))
         n_sites = max(1, np.size(nodes)) * int(offer(self.model, "n_fields"))
         old = [closed(each) for each in self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]]
