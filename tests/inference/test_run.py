@@ -348,3 +348,16 @@ def test_rules_and_samplers_of_another_kind_are_refused():
     for make in (lambda: EffectiveSize(target=-1), lambda: EffectiveSize(r_hat=1.0), lambda: SteadyMean(0)):
         with pytest.raises(ValueError, match=r"must be (a finite number )?above"):
             make()
+
+
+def test_standard_error_of_chains_that_only_just_converged():
+    """Eight chains of 10,000 draws, 400 of them effective; a hundred short batches a chain would claim .6 of the error."""
+    n_draws, n_effective, rng = 10_000, 400, np.random.default_rng(0)
+    slowness = 8 * n_draws / n_effective
+    rho = (slowness - 1) / (slowness + 1)
+    x = rng.standard_normal((8, n_draws, 80)) * np.sqrt(1 - rho**2)
+    x[:, 0] = rng.standard_normal((8, 80))
+    for i in range(1, n_draws):
+        x[:, i] += rho * x[:, i - 1]
+    error = np.sqrt(np.square(x.mean(axis=(0, 1))).mean())  # of means that are 0
+    assert np.sqrt(np.square(standard_error(x)).mean()) == pytest.approx(error, rel=0.25)

@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 # 1.05 averages over chains mean little.
 R_HAT_LIMIT = 1.05
 ESS_LIMIT = 100.0
+# Number of batches whose means give Monte-Carlo errors: to about an eighth of themselves.
+BATCHES = 32
 # Share of diverging trajectories up to which averages are still trusted.
 DIVERGING_LIMIT = 0.01
 # Largest change of a class probability by one further posterior-invariant move, see `contradictions.missed`.
@@ -146,9 +148,13 @@ def split_r_hat(draws: NDArray[Any]) -> Array:
     )
 
 
-def batch_starts(n_draws: int) -> tuple[int, ...]:
-    """First draws of the batches of a chain: about sqrt(draws) batches of nearly equal length."""
-    n_batches = max(1, int(np.sqrt(n_draws)))
+def batch_starts(n_draws: int, n_chains: int) -> tuple[int, ...]:
+    """First draws of the batches of a chain, of nearly equal length: at most sqrt(draws), and `BATCHES` in all chains.
+
+    Few and long, so that batches of slow chains depend little on each other: just converged chains have a dozen
+    effective draws each.
+    """
+    n_batches = max(1, min(int(np.sqrt(n_draws)), -(-BATCHES // n_chains)))
     return tuple(int(start) for start in np.linspace(0, n_draws, n_batches, endpoint=False))
 
 
@@ -158,7 +164,7 @@ def standard_error(draws: NDArray[Any]) -> Array:
     Estimated from the spread of all batch means, between and within chains, in one pass: cheap enough for every
     node of a large graph.
     """
-    starts = batch_starts(draws.shape[1])
+    starts = batch_starts(draws.shape[1], len(draws))
     return error_of_batches(np.add.reduceat(draws, starts, axis=1, dtype=float), starts, draws.shape[1])
 
 

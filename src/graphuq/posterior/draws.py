@@ -96,7 +96,7 @@ class Draws(Alone):
         variance of the average over draws and keeps it away from 0 and 1 while uncertainty remains.
         """
         gamma = float(offer(self.model, "noise")) if noise else 0.0
-        starts, total = batch_starts(self.n_draws), self.n_chains * self.n_draws
+        starts, total = batch_starts(self.n_draws, self.n_chains), self.n_chains * self.n_draws
         parts = []
         for block in self._blocks(where):
             m, s = self._conditional(block)
@@ -123,7 +123,7 @@ class Draws(Alone):
         """
         if not offer(self.model, "labels_are_real") or self.n_fields > 1:
             return super().labels(where)
-        starts, total = batch_starts(self.n_draws), self.n_chains * self.n_draws
+        starts, total = batch_starts(self.n_draws, self.n_chains), self.n_chains * self.n_draws
         parts = []
         for block in self._blocks(where):
             m, s = self._conditional(block)
