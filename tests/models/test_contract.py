@@ -447,6 +447,28 @@ def test_phi_has_a_derivative_with_respect_to_the_numbers_of_a_model(model):
         replace(model, gamma=jnp.ones(3))
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_one_compilation_serves_all_rates_of_mistakes(n_classes):
+    """And the derivative by the rate is that of finite differences; without mistakes there are no terms for them."""
+    traced = []
+
+    @jax.jit
+    def phi(model, u):
+        traced.append(model.has_mistakes)
+        return model.phi(u)
+
+    u = np.array([0.3, -0.8, 1.1]) if n_classes == 2 else np.random.default_rng(0).standard_normal((3, 3))
+    with jax.enable_x64(True):
+        model = Probit(NODES, [0, 1, 1], delta=0.1, gamma=0.7, n_classes=n_classes)
+        for delta in (0.1, 0.01, 0.3, 0.0):
+            other = replace(model, delta=delta)
+            assert float(phi(other, u)) == pytest.approx(float(other.phi(u)), rel=1e-12)
+        assert traced == [True, False]
+        found = jax.grad(lambda delta: replace(model, delta=delta).phi(u))(0.1)
+        low, high = (float(replace(model, delta=0.1 + h).phi(u)) for h in (-1e-5, 1e-5))
+        assert float(found) == pytest.approx((high - low) / 2e-5, rel=1e-6)
+
+
 def test_labels_that_are_traced_need_a_number_of_classes():
     with pytest.raises(TypeError, match="y must be real numbers, got a DynamicJaxprTracer"):
         jax.jit(lambda y: Probit(NODES, y).phi(jnp.ones(3)))(np.array([0, 1, 1]))

@@ -8,6 +8,20 @@ from graphuq._accelerator import precise
 from graphuq.spectrum import accelerator
 
 
+def test_the_settings_of_jax_are_those_of_the_caller(monkeypatch):
+    """Sparse products are compiled for cuSPARSE here alone."""
+    jax = pytest.importorskip("jax")
+    setting, during, one = accelerator.SETTING, [], accelerator._filter
+    monkeypatch.setattr(accelerator, "_filter", lambda *a: during.append(getattr(jax.config, setting)) or one(*a))
+    monkeypatch.setattr(accelerator, "is_worth_it", lambda matrix: True)
+    before = getattr(jax.config, setting)
+    X = np.random.default_rng(0).standard_normal((900, 3))
+    spectrum.leading(laplacian.normalized(graph.knn(X, n_neighbors=8)), n_modes=10, tolerance=1e-3)
+    assert during
+    assert all(during)
+    assert getattr(jax.config, setting) == before
+
+
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-8])
 def test_eigenpairs_are_those_of_lapack(tolerance, monkeypatch):
     monkeypatch.setattr(accelerator, "is_worth_it", lambda matrix: True)

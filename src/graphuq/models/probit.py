@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from graphuq._expect import expect
 from graphuq._pytree import pytree, static
-from graphuq.models.base import Curvature, Walls, check_label_model, signs
+from graphuq.models.base import Curvature, Walls, check_label_model, is_traced, signs
 
 if TYPE_CHECKING:
     from graphuq.inference.sampler import Sampler
@@ -52,17 +52,26 @@ class Probit:
     nodes: NDArray[np.int64] | None = None
     y: NDArray[np.int64] | None = None
     gamma: float = 0.1
-    delta: float = static(default=0.0)
+    delta: float = 0.0
     n_classes: int | None = static(default=None)
     n_fields: int | None = static(default=None)
+    # Static, so that Phi needs no terms for mistakes where there are none; delta itself is traced, since the components
+    # of a mixture differ in it.
+    has_mistakes: bool = static(default=False, init=False, repr=False)
 
     numbers: ClassVar[tuple[str, ...]] = ("gamma",)
 
     def __post_init__(self) -> None:
         check_label_model(self)
-        expect(self.delta, Real, "delta", "a number in [0, 0.5)")
-        if not 0 <= self.delta < 0.5:
-            raise ValueError(f"delta, the probability of a wrong label, must lie in [0, 0.5), got {self.delta}.")
+        if is_traced(self.delta):
+            object.__setattr__(self, "has_mistakes", True)
+            return
+        delta = self.delta.item() if isinstance(self.delta, jax.Array) and self.delta.ndim == 0 else self.delta
+        expect(delta, Real, "delta", "a number in [0, 0.5)")
+        if not 0 <= delta < 0.5:
+            raise ValueError(f"delta, the probability of a wrong label, must lie in [0, 0.5), got {delta}.")
+        object.__setattr__(self, "delta", float(delta))
+        object.__setattr__(self, "has_mistakes", delta > 0)
 
     @property
     def noise(self) -> float:
@@ -72,7 +81,7 @@ class Probit:
     @property
     def mistake_rate(self) -> float:
         """The probability that a label is not the class of rank 0."""
-        ratio = self.delta / (1 - self.delta)
+        ratio = float(self.delta) / (1 - float(self.delta))
         return 1 - 1 / sum(ratio**m for m in range(self.n_classes or 2))
 
     def phi(self, u: jax.Array) -> jax.Array:
@@ -91,7 +100,7 @@ class Probit:
         ahead = self._mistaken(log_normal_cdf(x[:, None, :] + lead[:, :, None]))
         log_integrand = jnp.sum(jnp.where(others[..., None], ahead, 0), axis=1) - x**2 / 2
         log_integral = jax.scipy.special.logsumexp(log_integrand, axis=1) + log_spacing
-        return log_integral + channel_constant(self.delta, u.shape[1]) - math.log(2 * math.pi) / 2
+        return log_integral + self._log_scale(u.shape[1]) - math.log(2 * math.pi) / 2
 
     def _noise(self, lead: jax.Array, others: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Integration points that cover the integrand, shape (n_labeled, n_points), and the log of their spacing.
@@ -108,8 +117,9 @@ class Probit:
             ratio = jnp.where(others, ratio, 0)
             top += (ratio.sum(axis=1) - top) / (1 + jnp.sum(ratio * (z + ratio), axis=1))
         first, n_points = top, N_POINTS
-        if self.delta:
-            most = math.sqrt(2 * (lead.shape[1] - 1) * math.log((1 - self.delta) / self.delta))
+        if self.has_mistakes:
+            delta = jax.lax.stop_gradient(self.delta)
+            most = jnp.sqrt(2 * (lead.shape[1] - 1) * jnp.log((1 - delta) / delta))
             first, top, n_points = jnp.zeros_like(top), jnp.minimum(top, most), N_POINTS_WITH_MISTAKES
         spacing = (top - first + 2 * REACH) / (n_points - 1)
         steps = jnp.arange(n_points, dtype=lead.dtype)
@@ -117,9 +127,17 @@ class Probit:
 
     def _mistaken(self, log_right: jax.Array) -> jax.Array:
         """``log(delta + (1 - 2 delta) p)`` from log p."""
-        if not self.delta:
+        if not self.has_mistakes:
             return log_right
-        return jnp.logaddexp(math.log(self.delta), math.log1p(-2 * self.delta) + log_right)
+        return jnp.logaddexp(jnp.log(self.delta), jnp.log1p(-2 * self.delta) + log_right)
+
+    def _log_scale(self, n_classes: int) -> jax.Array | float:
+        """Minus the log of ``(1 - delta)^(K - 1) sum_{m < K} r^m``, which normalizes the label probabilities."""
+        if not self.has_mistakes:
+            return 0.0
+        ratio = self.delta / (1 - self.delta)
+        total = sum(ratio**m for m in range(1, n_classes))
+        return -((n_classes - 1) * jnp.log1p(-self.delta) + jnp.log1p(total))
 
     def walls(self) -> Walls:
         """Walls of the noisy fields, which only mistakes can cross."""
@@ -131,14 +149,14 @@ class Probit:
         from graphuq.inference.sites import Sites
         from graphuq.inference.stars import StarSites
 
-        gamma, log_flip = float(self.gamma), math.log(self.delta) if self.delta else -math.inf
+        gamma, log_flip = float(self.gamma), math.log(self.delta) if self.has_mistakes else -math.inf
         if self.n_fields == 1:
             return Sites(np.asarray(signs(self.y), float), gamma**2, log_flip, noise_slope=2 * gamma)
         return StarSites(np.asarray(self.y), int(self.n_classes or 0), gamma**2, log_flip, noise_slope=2 * gamma)
 
     def curvature(self) -> Curvature:
         """At most one over the noise variance; convex without mistakes."""
-        return Curvature(1 / float(self.gamma) ** 2, convex=not self.delta)
+        return Curvature(1 / float(self.gamma) ** 2, convex=not self.has_mistakes)
 
     def default_sampler(self) -> Sampler:
         """`Orthant`: exact trajectories."""
@@ -151,12 +169,6 @@ class Probit:
         from graphuq.learning.hyperprior import Hyperprior
 
         return Hyperprior() if self.n_classes == 2 else Hyperprior(mistakes=None)
-
-
-def channel_constant(delta: float, n_classes: int) -> float:
-    """Minus the log of ``(1 - delta)^(K - 1) sum_{m < K} r^m``, which normalizes the label probabilities."""
-    ratio = delta / (1 - delta)
-    return -((n_classes - 1) * math.log1p(-delta) + math.log(sum(ratio**m for m in range(n_classes))))
 
 
 # log(erfc(z) / t) + z^2 as a polynomial in t = 1 / (1 + z/2), z >= 0, to 1.2e-7 (Press, Teukolsky, Vetterling,

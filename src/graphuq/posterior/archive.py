@@ -112,7 +112,9 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
     prior, model = posterior.prior, posterior.model
     name = type(model).__name__
     if name in KINDS:
-        settings = {f.name: getattr(model, f.name) for f in fields(KINDS[name]) if f.name not in _ARRAYS}
+        settings = {
+            f.name: getattr(model, f.name) for f in fields(KINDS[name]) if f.init and f.name not in _ARRAYS
+        }
     else:
         values = {each: getattr(model, each, None) for each in (*_LEARNED, *offer(model, "numbers"))}
         settings = {each: float(value) for each, value in values.items() if isinstance(value, Real)}

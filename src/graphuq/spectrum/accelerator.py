@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from graphuq.spectrum.processor import LARGEST_LOG, Array, complement
 LEAST_NODES = 20_000
 # Columns filtered together, up to the highest degree that any of them needs.
 BLOCK = 64
+SETTING = "jax_bcoo_cusparse_lowering"
 
 
 def is_worth_it(matrix: Any) -> bool:
@@ -29,7 +32,6 @@ class OnAccelerator:
         import jax
         from jax.experimental.sparse import BCSR
 
-        jax.config.update("jax_bcoo_cusparse_lowering", True)
         self._jax, self._dtype = jax, vectors.dtype
         with precise():
             self._single = BCSR.from_scipy_sparse(matrix.astype(np.float32))
@@ -41,7 +43,7 @@ class OnAccelerator:
     ) -> tuple[Any, Any]:
         """The filtered vectors W, orthogonal to the null space, and L W."""
         jnp, parts = self._jax.numpy, []
-        with precise():
+        with precise(), _by_cusparse():
             for start in range(0, vectors.shape[1], BLOCK):
                 columns = slice(start, start + BLOCK)
                 operator = self._single if rough[columns].all() else self._exact
@@ -59,7 +61,7 @@ class OnAccelerator:
 
     def independent(self, W: Any) -> tuple[Any, Any]:
         """Orthonormal columns with the span of W, and L times them."""
-        with precise():
+        with precise(), _by_cusparse():
             Q = self._jax.numpy.linalg.qr(W)[0]
             return Q, self._exact @ Q
 
@@ -68,6 +70,19 @@ class OnAccelerator:
         with precise():
             vectors, squares = compiled(_rotate)(W, LW, values.astype(self._dtype), U.astype(self._dtype))
             return vectors, np.asarray(squares, np.float64)
+
+
+@contextmanager
+def _by_cusparse() -> Iterator[None]:
+    """Context in which JAX compiles sparse products as calls of cuSPARSE, for which it has only a global setting."""
+    import jax
+
+    before = getattr(jax.config, SETTING)
+    jax.config.update(SETTING, True)
+    try:
+        yield
+    finally:
+        jax.config.update(SETTING, before)
 
 
 def _filter(
