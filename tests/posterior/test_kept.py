@@ -88,7 +88,7 @@ def test_many_labels_at_once_are_followed_by_every_row(monkeypatch, n_classes):
 
 def test_rows_whose_means_stay_follow_in_time():
     """A label stated over and over: only the count of changes tells that the variances are of old."""
-    first, y = mixture(5)
+    first, _ = mixture(5)
     *_, then = refreshed(first)
     stale = tuple(each._replace(variance=4 * each.variance) for each in then)
     late = tuple(each._replace(changes=each.changes + 30) for each in stale)
