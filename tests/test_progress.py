@@ -120,9 +120,8 @@ def test_stages_within_stages_are_told_by_one(onlooker, capsys):
 @pytest.mark.filterwarnings("ignore")
 def test_what_takes_long_after_a_fit_is_told_too(capsys, tmp_path, monkeypatch):
     X = np.abs(np.random.default_rng(0).standard_normal((60, 3))) + 0.1
-    classifier = GraphClassifier(graph="cosine", verbose=True).fit(
-        X, np.where(np.arange(60) < 8, np.arange(60) % 2, -1)
-    )
+    y = np.where(np.arange(60) < 8, np.arange(60) % 2, -1)
+    classifier = GraphClassifier(graph="cosine", verbose=True).fit(X, y)
     monkeypatch.setattr(beliefs, "sample_enough", lambda prior, model, **run: GaussianPosterior.of(prior, model))
     for step, stage in (
         (classifier.relearn, "posterior, from 8 labels of 2 classes ...\n"),
@@ -130,7 +129,7 @@ def test_what_takes_long_after_a_fit_is_told_too(capsys, tmp_path, monkeypatch):
         (lambda: classifier.write_proba(tmp_path / "out"), "answers of 60 rows ...\n"),
         (classifier.draw, "draws of 8 chains, of hyper-parameters 1 of "),
         (
-            lambda: classifier.set_params(prior="matern").relearn(),
+            lambda: classifier.set_params(prior="matern").fit(X, y),
             "posterior, from 8 labels of 2 classes ...\ndraws of 8 chains ...\n",
         ),
     ):

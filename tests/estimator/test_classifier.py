@@ -694,9 +694,9 @@ def test_new_labels_are_close_to_a_fit_with_all_of_them():
 
 def test_answers_cannot_be_written_to(fitted):
     for each in (fitted, deepcopy(fitted)):
-        for answers in (each.label_distributions_, each.label_errors_):
+        for found in (each.label_distributions_, each.label_errors_):
             with pytest.raises(ValueError, match="read-only"):
-                answers[0] = 0.5
+                found[0] = 0.5
         each.predict_proba(X[:2])[0] = 0.5  # a copy
         np.testing.assert_array_equal(each.predict_proba(X[:2]), each.label_distributions_[:2])
 
@@ -843,6 +843,35 @@ def test_the_fitted_model_decides_not_later_settings():
     classifier.partial_fit_labels(0, Y[KNOWN[0]]).draw()
     assert isinstance(classifier.posterior_.model, Probit)
     assert classifier.posterior_.model.gamma == classifier.hyperparameters_["gamma"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"prior": "learned"},
+            "prior is now 'learned', and the graph or its eigenvectors were made for another: call fit",
+        ),
+        ({"prior": "full"}, "prior is now 'full'"),
+        ({"n_neighbors": 7}, "n_neighbors is now 7"),
+        ({"prior": "nonsense"}, "prior must be one of learned, matern"),
+        ({"n_modes": 0}, "n_modes must be a whole number of at least 2"),
+        ({"prior": "approximate", "tau": 0.3}, 'tau makes no difference here: it is for prior="matern"'),
+        ({"class_shares": {"upper": 0.5}}, "class_shares lacks 'lower'"),
+    ],
+)
+def test_relearning_checks_settings_as_fit_does(fitted, settings, message):
+    classifier = copy(fitted).set_params(**settings)
+    with pytest.raises(ValueError, match=message):
+        classifier.relearn()
+    assert classifier.posterior_ is fitted.posterior_
+
+
+def test_relearning_takes_settings_that_the_graph_does_not_depend_on(fitted):
+    settings = {"tau": 0.3, "inference": "ep"}
+    found = deepcopy(fitted).set_params(**settings).relearn().label_distributions_
+    expected = GraphClassifier(**SETTINGS | settings).fit(X, Y).label_distributions_
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_wrong_new_labels_are_refused_and_change_nothing(three):

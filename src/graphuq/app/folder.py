@@ -32,6 +32,7 @@ from graphuq.classes import Labels
 from graphuq.estimator import GraphClassifier
 from graphuq.estimator.answers import TOLD_ROWS
 from graphuq.estimator.seen import Seen
+from graphuq.estimator.settings import made_with, refuse_changed
 from graphuq.feature_piece import FeaturePiece
 from graphuq.files import recover, write_text
 from graphuq.graph import Graph, LowRankGraph
@@ -91,6 +92,7 @@ def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = No
     folder = expect_path(folder, "folder")
     check_is_fitted(classifier)
     refuse_objects(classifier)
+    refuse_changed(classifier)
     graph: Any = classifier.graph_
     seen, record = classifier._seen, {} if record is None else record
     facts: dict[str, Any] = {
@@ -197,6 +199,7 @@ def read(folder: Path, *, store: Any = None) -> Stored:
         columns=None if linear is None else rows["linear"] if X is None else linear.columns(X),
         fingerprints=[row.tobytes() for row in rows.get("fingerprints", ())],
         seed=facts["seed"],
+        made_with=made_with(classifier),
         seconds={"spectrum": 0.0},  # nothing was computed here
         store=X,
     )

@@ -20,7 +20,7 @@ from graphuq.estimator import answers
 from graphuq.estimator.beliefs import drawn, infer, model_of, with_labels, with_shares
 from graphuq.estimator.rows import read_features, warn_of_contradictions, warn_of_order, weights_of
 from graphuq.estimator.seen import Seen, read_rows, remember
-from graphuq.estimator.settings import check_settings, known_shares, refuse_unused
+from graphuq.estimator.settings import check_settings, known_shares, refuse_changed, refuse_unused
 from graphuq.estimator.wrappers import refuse_wrappers
 from graphuq.posterior import Draws
 from graphuq.posterior.kept import Kept
@@ -241,9 +241,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def relearn(self) -> GraphClassifier:
         """Relearn the hyper-parameters from all current labels, keeping the graph and its spectrum.
 
-        To keep predicting meanwhile, relearn a copy (`copy.copy`) and then pass it new labels.
+        To keep predicting meanwhile, relearn a copy (`copy.copy`) and then pass it new labels. Parameters set since
+        `fit` are used, and raise an error if the graph or its spectrum depends on them.
         """
         check_is_fitted(self)
+        check_settings(self)
+        refuse_unused(self)
+        refuse_changed(self)
+        known_shares(self, self.classes_)
         return self._infer(self.labels_)
 
     def suspicious_labels(self, n: int | None = None) -> SuspiciousLabels:

@@ -15,7 +15,14 @@ from graphuq import spectrum
 from graphuq._expect import SettingError
 from graphuq._warn import warn
 from graphuq.estimator.rows import fingerprints, read_features
-from graphuq.estimator.settings import first_modes, make_graph, make_spectrum, modes_that_fit, seed_of
+from graphuq.estimator.settings import (
+    first_modes,
+    made_with,
+    make_graph,
+    make_spectrum,
+    modes_that_fit,
+    seed_of,
+)
 from graphuq.feature_piece import FeaturePiece
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.units import looked_at
@@ -73,6 +80,7 @@ class Seen:
         fingerprints: hash of each row; empty for a store, whose rows are never matched.
         store: the features, if they are in a store.
         seed: random seed of the fit.
+        made_with: the parameters that it depends on.
         seconds: time taken by each stage.
     """
 
@@ -83,6 +91,7 @@ class Seen:
     columns: Any
     fingerprints: list[bytes]
     seed: int
+    made_with: dict[str, Any]
     seconds: dict[str, float]
     store: Tall | None = None
 
@@ -104,7 +113,8 @@ class Seen:
             learned = has_features and classifier.prior == "learned"
             linear = FeaturePiece.of(X) if learned else None
             columns = None if linear is None else linear.columns(X)
-        return cls(graph, modes, has_features, linear, columns, rows, seed, seconds, store)
+        settings = made_with(classifier)
+        return cls(graph, modes, has_features, linear, columns, rows, seed, settings, seconds, store)
 
     def more_modes(self, classifier: GraphClassifier, current: Spectrum, factor: int = 4) -> Spectrum | None:
         """A spectrum with `factor` times as many modes, up to `n_modes`; None if there are no more to compute."""

@@ -65,6 +65,8 @@ NEIGHBOR_COPIES, NEIGHBOR_MATRICES = 2, 12
 SHARES_SUM = 0.02
 # Classes that an error lists.
 MOST_LISTED = 10
+# Parameters of the graph and its eigenpairs, besides the prior.
+OF_GRAPH = ("graph", "n_neighbors", "width", "n_components", "scale", "n_modes", "random_state")
 MAY_BE_NONE = ("width", "gamma")
 # Parameters that only these choices use. Others, such as `n_neighbors`, may stay set while a search tries several
 # graphs, and those of the sampler are also used by `draw`.
@@ -181,6 +183,26 @@ def refuse_unused(classifier: GraphClassifier, n_classes: int | None = None) -> 
             raise SettingError(name, f"makes no difference here, with {n_classes} classes: leave it out.")
         if name in OF_ONE_CHOICE:
             raise SettingError(name, f"makes no difference here: it is for {OF_ONE_CHOICE[name]}. Leave it out.")
+
+
+def made_with(classifier: GraphClassifier) -> dict[str, Any]:
+    """The parameters that the graph, its eigenpairs and the feature columns of a prior depend on.
+
+    Priors that are neither learned nor full share the same eigenpairs.
+    """
+    prior = classifier.prior if classifier.prior in ("learned", "full") else "given"
+    return {name: getattr(classifier, name) for name in OF_GRAPH} | {"prior": prior}
+
+
+def refuse_changed(classifier: GraphClassifier) -> None:
+    """Raise an error if a parameter changed since `fit` that its graph, eigenpairs or feature columns depend on."""
+    for name, value in made_with(classifier).items():
+        before = classifier._seen.made_with[name]
+        if value is not before and value != before:
+            now = getattr(classifier, name)
+            raise SettingError(
+                name, f"is now {now!r}, and the graph or its eigenvectors were made for another: call fit."
+            )
 
 
 def refuse_ignored_noise(model: Any) -> None:
