@@ -206,9 +206,7 @@ def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
     known = posterior.classes(nodes)
     components = tuple(_lightweight(part, nodes) for part in parts)
     light = (
-        replace(posterior, components=components, drawn_from=None, learned=None)
-        if isinstance(posterior, Mixture)
-        else components[0]
+        replace(posterior, components=components, source=None) if isinstance(posterior, Mixture) else components[0]
     )
     single = all(isinstance(part, GaussianPosterior) and part.blurred for part in parts)
     return basis, _Ask(light, nodes, (known.probability, known.error), np.float32 if single else np.float64)

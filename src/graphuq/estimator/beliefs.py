@@ -88,7 +88,7 @@ def drawn(classifier: GraphClassifier, seen: Seen, before: AnyPosterior) -> Draw
         seeded = replace(seen, seed=seen.seed + k)
         of = f", of hyper-parameters {k + 1} of {n_drawn}"
         parts.append(_sampled(classifier, seeded, component.prior, component.model, of))
-    return replace(before, components=tuple(parts), weights=weights, drawn_from=whole)
+    return replace(before, components=tuple(parts), weights=weights, source=whole)
 
 
 def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, labels: Labels) -> AnyPosterior:

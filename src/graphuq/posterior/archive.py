@@ -28,7 +28,7 @@ from graphuq.prior import GaussianPrior
 
 FORMAT = "graphuq posterior 3"
 KINDS: dict[str, Any] = {each.__name__: each for each in MODELS.values()}
-WHOLE = "drawn from"
+SOURCES = ("drawn from", "learned")  # the source of draws, and of a mixture whose labels changed
 _ARRAYS = ("nodes", "y")  # array fields of a model
 _LEARNED = ("gamma", "delta", "noise")  # parameters that may differ between the components of a mixture
 
@@ -51,12 +51,11 @@ def load(path: str | Path, *, model: Model | None = None) -> AnyPosterior:
 
 def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, Any], Arrays]:
     """Serialize a posterior to JSON-compatible facts and arrays; a given basis is stored elsewhere and omitted."""
-    whole = posterior.drawn_from if isinstance(posterior, Mixture) else None
+    source = posterior.source if isinstance(posterior, Mixture) else None
     model = posterior.model
     arrays: Arrays = {"model nodes": np.asarray(model.nodes)}
     if basis is None:
-        undrawn = whole.components if whole else ()
-        arrays["basis"] = basis = _whole_basis([each.prior for each in (*posterior.components, *undrawn)])
+        arrays["basis"] = basis = _whole_basis(_priors(posterior))
     if getattr(model, "y", None) is not None:
         arrays["model y"] = np.asarray(model.y)
     facts: dict[str, Any] = {"components": []}
@@ -65,14 +64,21 @@ def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, A
         facts["temperature"] = posterior.temperature
         if posterior.class_weights is not None:
             arrays["class weights"] = posterior.class_weights
-    if whole is not None:
-        facts[WHOLE], more = pack(whole, basis)
-        arrays |= {f"{WHOLE} {name}": array for name, array in more.items()}
+    if source is not None:
+        name = SOURCES[0 if posterior.is_drawn else 1]
+        facts[name], more = pack(source, basis)
+        arrays |= {f"{name} {each}": array for each, array in more.items()}
     for k, each in enumerate(posterior.components):
         component, more = _pack_one(each)
         facts["components"].append(component)
         arrays |= {f"{k} {name}": array for name, array in more.items()}
     return facts, arrays
+
+
+def _priors(posterior: Any) -> list[GaussianPrior]:
+    """The priors of all components, and of those of its sources."""
+    source = getattr(posterior, "source", None)
+    return [each.prior for each in posterior.components] + (_priors(source) if source is not None else [])
 
 
 def _whole_basis(priors: list[GaussianPrior]) -> NDArray[Any]:
@@ -96,11 +102,12 @@ def unpack(
         components.append(_unpack_one(component, own, model, basis))
     if "weights" not in arrays:
         return components[0]
-    whole: Any = None
-    if WHOLE in facts:  # of draws: what they were drawn from
-        whole = unpack(facts[WHOLE], _within(arrays, WHOLE), model, basis)
+    source: Any = None
+    for name in SOURCES:
+        if name in facts:
+            source = unpack(facts[name], _within(arrays, name), model, basis)
     temperature, class_weights = float(facts["temperature"]), arrays.get("class weights")
-    return Mixture(tuple(components), arrays["weights"], temperature, whole, class_weights)
+    return Mixture(tuple(components), arrays["weights"], temperature, source, class_weights)
 
 
 def _within(arrays: Arrays, part: str) -> Arrays:

@@ -63,19 +63,18 @@ class Mixture(Posterior):
         components: the posterior at each choice of hyper-parameters, by decreasing weight.
         weights: their posterior probabilities, shape (n_components,), summing to one.
         temperature: T in ``p_k^(1/T) / sum_l p_l^(1/T)``, applied to probabilities with noise and to `left_out`.
-        drawn_from: if the components are draws, the closed-form mixture whose heaviest components were sampled;
-            its lighter ones may regain weight when labels change.
+        source: the closed-form mixture that this one was made from, which may have more components: if the
+            components are draws, that whose heaviest components were sampled, and after a change of labels, that
+            before the first change. Its lighter components may regain weight when labels change.
         class_weights: w in ``p_k w_k / sum_l p_l w_l``, shape (n_classes,), applied after the temperature to
             probabilities with noise, by which they agree with known class shares; None if these are unknown.
-        learned: after a change of labels, the mixture before the first change, with all its components.
     """
 
     components: tuple[GaussianPosterior | Draws, ...] = field(repr=False)
     weights: Array
     temperature: float = 1.0
-    drawn_from: Mixture | None = field(default=None, repr=False)
+    source: Mixture | None = field(default=None, repr=False)
     class_weights: Array | None = None
-    learned: Mixture | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         weights = expect_numbers(self.weights, "weights")
@@ -93,9 +92,14 @@ class Mixture(Posterior):
 
     def closed(self) -> Mixture:
         """The same mixture in closed form, including components that were too light to be sampled."""
-        if self.drawn_from is not None:
-            return replace(self.drawn_from, temperature=self.temperature, class_weights=self.class_weights)
+        if self.source is not None and self.is_drawn:
+            return replace(self.source, temperature=self.temperature, class_weights=self.class_weights)
         return replace(self, components=tuple(map(closed, self.components)))
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the components are draws."""
+        return isinstance(self.components[0], Draws)
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Mixture:
         """The closed-form mixture given other labels: components are refitted and reweighted by their evidence.
@@ -104,13 +108,13 @@ class Mixture(Posterior):
         are too many sites for an interactive update, until `learn` averages over all again or the labels are those
         that it saw. Components whose weight becomes very small are kept, since removing a label may restore it.
         """
-        if self.drawn_from is not None:
+        if self.is_drawn:
             return self.closed().with_labels(nodes, y)
-        learned = self.learned or self
+        learned = self.source or self
         if labels_by_node(learned.model.nodes, ask(learned.model, "y")) == labels_by_node(nodes, y):
-            return replace(learned, components=tuple(map(closed, learned.components)))
+            return learned
         n_sites = max(1, np.size(nodes)) * int(offer(self.model, "n_fields"))
-        old = [closed(each) for each in self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]]
+        old: Any = self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]
         new = [each.with_labels(nodes, y) for each in old]
         gains = [after.fit.log_evidence - before.fit.log_evidence for after, before in zip(new, old, strict=True)]
         converged = np.array([each.fit.converged for each in new])
@@ -119,7 +123,7 @@ class Mixture(Posterior):
         weights = np.exp(log_weights - log_weights.max())
         order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
         components = tuple(new[i] for i in order)
-        mixture = replace(self, components=components, weights=weights[order] / weights.sum(), learned=learned)
+        mixture = replace(self, components=components, weights=weights[order] / weights.sum(), source=learned)
         return mixture if self.temperature == 1 else mixture.tempered()
 
     def tempered(self) -> Mixture:
