@@ -128,6 +128,48 @@ class Mine(Probit):
     """A model of one's own that learning changes."""
 
 
+def test_a_model_of_ones_own_named_like_a_built_in_one_is_not_taken_for_it(tmp_path):
+    own = type("Probit", (Probit,), {"noise": property(lambda model: 3 * model.gamma)})
+    y = np.arange(len(NODES)) % 2
+    saved = GaussianPosterior.of(PRIORS["project"], own(NODES, y, gamma=0.5))
+    saved.save(tmp_path / "own.npz")
+    with pytest.raises(TypeError, match=r"model of your own, tests\.posterior\.test_draws\.Probit: give it"):
+        load(tmp_path / "own.npz")
+    loaded = load(tmp_path / "own.npz", model=own(NODES, y))
+    np.testing.assert_allclose(loaded.probability(), saved.probability(), atol=1e-9)
+    assert type(loaded.model) is own
+
+
+@pytest.mark.parametrize("kind", [Probit, Mine])
+def test_a_model_that_contradicts_the_file_is_refused(tmp_path, kind):
+    y = np.arange(len(NODES)) % 2
+    GaussianPosterior.of(PRIORS["project"], kind(NODES, y, gamma=0.5)).save(tmp_path / "p.npz")
+    other = {Probit: Mine, Mine: Probit}[kind]
+    for model, message in (
+        (kind(NODES, 1 - y, gamma=0.5), "other classes of the labels than that in the file"),
+        (kind(NODES[::-1], y, gamma=0.5), "other labeled nodes than that in the file"),
+        (
+            other(NODES, y, gamma=0.5),
+            "holds .*, and the model given is .*Probit|holds .*Probit, .* given is .*Mine",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load(tmp_path / "p.npz", model=model)
+    if kind is Probit:  # of one's own, the numbers are those in the file
+        with pytest.raises(ValueError, match=r"with gamma = 0\.5, and the one given has 5\.0"):
+            load(tmp_path / "p.npz", model=Probit(NODES, y, gamma=5.0))
+    assert load(tmp_path / "p.npz", model=kind(NODES, y, gamma=0.5)).model.gamma == 0.5
+
+
+def test_labels_of_before_of_a_model_of_ones_own_are_loaded(tmp_path):
+    y = np.arange(len(NODES)) % 2
+    before = Mixture((GaussianPosterior.of(PRIORS["project"], Mine(NODES, y, gamma=0.5)),), np.ones(1))
+    changed = before.with_labels(NODES[1:], y[1:])
+    changed.save(tmp_path / "p.npz")
+    found = load(tmp_path / "p.npz", model=Mine(NODES[1:], y[1:])).with_labels(NODES, y)
+    np.testing.assert_allclose(found.probability(), before.probability(), atol=1e-9)
+
+
 class Plain:
     """One that nothing can change."""
 

@@ -19,7 +19,7 @@ from graphuq._expect import expect_path
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, whiten
 from graphuq.models import MODELS
-from graphuq.models.base import Model, ask, expect_model, offer, warned_before, with_numbers
+from graphuq.models.base import Model, ask, expect_model, offer, remade, warned_before, with_numbers
 from graphuq.posterior.base import Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
@@ -42,11 +42,30 @@ def save(posterior: Posterior, path: Path) -> None:
 
 
 def load(path: str | Path, *, model: Model | None = None) -> AnyPosterior:
-    """Read a file written by `save`; a custom model must be passed again."""
+    """Read a file written by `save`; a custom model must be passed again, with the same labels."""
     if model is not None:
         expect_model(model)
     facts, arrays = archive.read(expect_path(path), FORMAT, "a posterior")
+    if model is not None:
+        _expect_same(model, facts["components"][0], arrays)
     return unpack(facts, arrays, model)
+
+
+def _expect_same(model: Any, facts: dict[str, Any], arrays: Arrays) -> None:
+    """Raise an error if a model differs from that of a file in its kind, its labels or, if built in, its settings."""
+    kind, given = KINDS.get(facts["model"]), type(model)
+    if kind is not (given if given in KINDS.values() else None):
+        holds = f"graphuq's {facts['model']}" if kind else f"a model of your own, {facts['model']}"
+        raise ValueError(f"The file holds {holds}, and the model given is {given.__module__}.{given.__name__}.")
+    for name, setting in facts["model settings"].items() if kind else ():
+        if (value := getattr(model, name)) != setting:
+            raise ValueError(f"The file holds a model with {name} = {setting}, and the one given has {value}.")
+    for name, what in (("nodes", "labeled nodes"), ("y", "classes of the labels")):
+        stored: Any = arrays.get(f"model {name}")
+        if stored is not None and not np.array_equal(stored, getattr(model, name, [])):
+            raise ValueError(
+                f"The model given has other {what} than that in the file: give it the same, in order."
+            )
 
 
 def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, Any], Arrays]:
@@ -117,12 +136,13 @@ def _within(arrays: Arrays, part: str) -> Arrays:
 
 def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arrays]:
     prior, model = posterior.prior, posterior.model
-    name = type(model).__name__
-    if name in KINDS:
-        settings = {
-            f.name: getattr(model, f.name) for f in fields(KINDS[name]) if f.init and f.name not in _ARRAYS
-        }
+    kind: Any = type(model)
+    name = kind.__name__
+    if kind in KINDS.values():
+        settings = {f.name: getattr(model, f.name) for f in fields(kind) if f.init and f.name not in _ARRAYS}
     else:
+        if name in KINDS:
+            name = f"{kind.__module__}.{name}"
         values = {each: getattr(model, each, None) for each in (*_LEARNED, *offer(model, "numbers"))}
         settings = {each: float(value) for each, value in values.items() if isinstance(value, Real)}
     facts = {
@@ -148,13 +168,15 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
 def _unpack_one(
     facts: dict[str, Any], arrays: Arrays, model: Model | None, basis: NDArray[Any]
 ) -> Draws | GaussianPosterior:
-    if model is None:
-        if facts["model"] not in KINDS:
-            raise TypeError(f"The file holds a model of your own, {facts['model']}: give it as model=.")
+    if facts["model"] in KINDS:
         with warned_before():
             model = KINDS[facts["model"]](arrays["nodes"], arrays["y"], **facts["model settings"])
-    elif facts["model"] not in KINDS:
+    elif model is None:
+        raise TypeError(f"The file holds a model of your own, {facts['model']}: give it as model=.")
+    else:
         model = with_numbers(model, facts["model settings"])
+        if not np.array_equal(model.nodes, arrays["nodes"]):  # of a mixture before its labels changed
+            model = remade(model, nodes=arrays["nodes"], y=arrays["y"])
     variances = arrays["variances"]
     first = int(facts["first column"])
     columns = basis[:, first : first + variances.size]
