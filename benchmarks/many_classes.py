@@ -25,7 +25,7 @@ from sklearn.datasets import load_digits, make_blobs
 from benchmarks import effective_draws
 from graphuq import PCN, Orthant, graph, laplacian, learn, prior, spectrum
 from graphuq.feature_piece import FeaturePiece
-from graphuq.inference.run import _block, _init, default_sampler
+from graphuq.inference.run import _block, _init
 from graphuq.inference.target import Target
 from graphuq.inference.watch import watched_nodes
 from graphuq.inference.whiten import whiten
@@ -225,7 +225,7 @@ def main() -> int:
     believed, model = digits()
     whitening = whiten(believed, model.nodes)
     target = Target.of(whitening.field("float32"), model)
-    sampler = default_sampler(model)
+    sampler = model.default_sampler()
     rates = {}
     for name, measure, seconds in (
         ("NumPyro NUTS", numpyro_nuts, budget),

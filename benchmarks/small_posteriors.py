@@ -21,7 +21,6 @@ from sklearn.exceptions import ConvergenceWarning
 from benchmarks.small_problems import problems
 from graphuq import HMC, NUTS, PCN, EllipticalSlice, Orthant, Referenced, Tempered, sample
 from graphuq.models import GinzburgLandau, LevelSet
-from graphuq.models.base import offers
 
 TITLE = "does Converged mean that the answer is right? small posteriors with known answers"
 TOLERANCE = 0.05
@@ -35,9 +34,9 @@ def samplers(problem):
     """Every sampler that knows the model, with how long it runs."""
     model = problem.model
     found = {"PCN": (PCN(), LENGTH), "EllipticalSlice": (EllipticalSlice(), LENGTH)}
-    if offers(model, "walls"):
+    if model.offers("walls"):
         found["Orthant"] = (Orthant(), LENGTH)
-    if offers(model, "sites") or offers(model, "reference"):
+    if model.offers("sites") or model.offers("reference"):
         found["Referenced(PCN)"] = (Referenced(), LENGTH)
     if isinstance(model, LevelSet):
         if model.n_fields == 1:
@@ -45,7 +44,7 @@ def samplers(problem):
         return found
     found["NUTS"] = (NUTS(max_doublings=7), SHORT)
     found["HMC"] = (HMC(max_steps=100), SHORT)
-    if offers(model, "sites") or offers(model, "reference"):
+    if model.offers("sites") or model.offers("reference"):
         found["Referenced(NUTS)"] = (Referenced(NUTS(max_doublings=7)), SHORT)
     if isinstance(model, GinzburgLandau):
         found["Referenced(Tempered)"] = (Referenced(Tempered()), SHORT)

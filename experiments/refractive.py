@@ -14,7 +14,7 @@ from graphuq._pytree import pytree
 from graphuq.inference.reference import RelativeTarget
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import model_of
-from graphuq.models.base import ask, offer, signs
+from graphuq.models.base import signs
 
 _TINY = 1e-30
 
@@ -92,8 +92,8 @@ class Refractive:
     def prepare(self, target: RelativeTarget) -> RefractiveProblem:
         """The nearest walls of a level-set target."""
         model = model_of(target.phi)
-        walls = ask(model, "walls")
-        if not isinstance(target, RelativeTarget) or walls.noise or offer(model, "n_fields") > 1:
+        walls = model.walls()
+        if not isinstance(target, RelativeTarget) or walls.noise or model.n_fields > 1:
             raise TypeError(
                 "Refractive works inside Referenced and on LevelSet of one field alone, whose Phi jumps at planes: "
                 "Referenced(Refractive()). For Probit use Referenced(), for other models NUTS."

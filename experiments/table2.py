@@ -189,11 +189,10 @@ def by_effective_size(config: Config, prior: GaussianPrior, model: Model, data: 
     """Our sampler until every watched node has 400 effective draws and chains agree."""
     from experiments.refractive import Refractive
     from graphuq import PCN, EffectiveSize, Referenced, TimeLimit
-    from graphuq.inference.run import default_sampler
     from graphuq.models import LevelSet, Probit
 
     # Thousands of labels on few modes: a Gaussian close to the posterior is cheap and good.
-    sampler: Sampler = default_sampler(model)
+    sampler: Sampler = model.default_sampler()
     if data == "plume" and isinstance(model, Probit | LevelSet):
         sampler = Referenced(PCN() if isinstance(model, Probit) else Refractive())
     stop = (EffectiveSize(config.effective_size, config.r_hat), TimeLimit(config.time_limit))

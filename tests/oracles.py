@@ -13,7 +13,6 @@ from scipy.stats.qmc import Sobol
 from graphuq import prior as priors
 from graphuq.inference.largest import largest_probability
 from graphuq.models import GinzburgLandau, LevelSet, Probit
-from graphuq.models.base import ask
 from graphuq.spectrum.result import Spectrum
 
 
@@ -51,7 +50,7 @@ def sites_of(model, y, gamma, *, tail=0.0):
     """The sites of a model of labels -1 and +1, also where all are of one class, beside a tail."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return replace(ask(model(np.arange(len(y)), y, gamma), "sites"), tail=tail)
+        return replace(model(np.arange(len(y)), y, gamma).sites(), tail=tail)
 
 
 SITES = {"probit": partial(sites_of, Probit), "level_set": partial(sites_of, LevelSet)}

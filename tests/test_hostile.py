@@ -63,7 +63,7 @@ def fit(X=X, y=Y, **settings):
 
 def own(phi):
     """Sample a model of one's own with this phi."""
-    model = type("Own", (), {"nodes": M.nodes, "n_classes": 2, "phi": lambda self, u: phi(u)})
+    model = type("Own", (models.Model,), {"nodes": M.nodes, "phi": lambda self, u: phi(u)})
     return graphuq.sample(MU, model(), n_steps=20, n_warmup=20, n_chains=2)
 
 

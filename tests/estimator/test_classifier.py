@@ -37,8 +37,9 @@ from graphuq.estimator.rows import unlike_columns
 from graphuq.graph.units import in_units, units_of
 from graphuq.inference.independence import sample_independently
 from graphuq.inference.sampler import Info
+from graphuq.inference.sites import Sites
 from graphuq.learning import Hyperprior, LogNormal, learn
-from graphuq.models import LevelSet, Probit
+from graphuq.models import LevelSet, Model, Probit
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 
 # Enough draws for the quick sampler to be kept, so that nothing is compiled.
@@ -171,7 +172,7 @@ def test_a_class_with_a_single_label():
 # Objects as well as names
 
 
-class Logistic:
+class Logistic(Model):
     """A class of one's own with nothing but `nodes` and `phi`."""
 
     def __init__(self, nodes, y):
@@ -182,7 +183,7 @@ class Logistic:
 
 
 @dataclass(frozen=True)
-class Softmax:
+class Softmax(Model):
     """The same for any number of classes, as a dataclass."""
 
     nodes: np.ndarray | None = None
@@ -196,6 +197,28 @@ class Softmax:
     def phi(self, u):
         own = jnp.take_along_axis(u, jnp.asarray(self.y)[:, None], axis=1)
         return jnp.sum(jax.nn.logsumexp((u - own) / 0.3, axis=1))
+
+
+@dataclass
+class OwnProbit(Model):
+    """Probit as one would write it: all that its noise is learned by, and the inherited numbers of classes and fields."""
+
+    nodes: np.ndarray | None = None
+    y: np.ndarray | None = None
+    gamma: float = 0.1
+
+    @property
+    def noise(self):
+        return self.gamma
+
+    def phi(self, u):
+        return -jnp.sum(jax.scipy.special.log_ndtr((2 * jnp.asarray(self.y) - 1) * u / self.gamma))
+
+    def sites(self):
+        return Sites(2.0 * self.y - 1, self.gamma**2, -np.inf, noise_slope=2 * self.gamma)
+
+    def hyperprior(self):
+        return Hyperprior(mistakes=None)
 
 
 @dataclass(frozen=True)
@@ -289,6 +312,19 @@ def test_a_model_of_ones_own_with_many_classes():
     # noise of Gumbel has the deviation pi / sqrt(6)
     noise_free = [each.posterior_.classes(noise=False).probability for each in (classifier, near)]
     assert np.abs(noise_free[0] - noise_free[1]).mean() < 0.05
+
+
+def test_a_model_of_ones_own_is_learned_and_takes_labels():
+    class Same(Probit):
+        def hyperprior(self):
+            return Hyperprior(mistakes=None)
+
+    own, same = (GraphClassifier(model=model(), inference="ep").fit(X, Y) for model in (OwnProbit, Same))
+    new = np.setdiff1d(np.arange(len(X)), KNOWN)[:2]
+    for each in (own, same):
+        each.partial_fit_labels([*new, KNOWN[0]], [*TRUTH[new], None])
+    assert isinstance(own.posterior_.model, OwnProbit)
+    np.testing.assert_allclose(own.label_distributions_, same.label_distributions_, atol=1e-9)
 
 
 def test_a_sampler_of_ones_own():
@@ -701,15 +737,18 @@ def test_answers_cannot_be_written_to(fitted):
         np.testing.assert_array_equal(each.predict_proba(X[:2]), each.label_distributions_[:2])
 
 
-class Plain:
+class Plain(Model):
     """A model with sites, and a hyperprior, that is no dataclass."""
 
     noise = 0.2
 
     def __init__(self, nodes, y):
         self.inner = Probit(nodes, y, gamma=self.noise)
-        self.nodes, self.y, self.phi, self.sites = self.inner.nodes, self.inner.y, self.inner.phi, self.inner.sites
-        self.hyperprior = self.inner.hyperprior
+        self.nodes, self.y = self.inner.nodes, self.inner.y
+        self.sites, self.hyperprior = self.inner.sites, self.inner.hyperprior
+
+    def phi(self, u):
+        return self.inner.phi(u)
 
 
 def test_a_plain_class_takes_in_labels_but_has_no_noise_to_learn():

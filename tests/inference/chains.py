@@ -7,7 +7,6 @@ import numpy as np
 
 from graphuq.inference.target import Target
 from graphuq.inference.whiten import whiten
-from graphuq.models.base import offer
 from graphuq.posterior import Draws
 
 
@@ -16,7 +15,7 @@ def draws(prior, model, sampler, n_warmup, n_steps, *, seed=5, n_chains=32):
 
     One compilation serves all priors of one kind of whitening.
     """
-    whitening = whiten(prior, np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else model.nodes)
+    whitening = whiten(prior, np.arange(prior.n_nodes) if model.sees_all_nodes else model.nodes)
     target = Target.of(whitening.field("float32"), model)
     z = jax.random.normal(jax.random.key(seed), (n_chains, target.n_latent))
     found, info, _ = run(sampler, target, z, n_warmup=0, n_steps=n_warmup + n_steps, seed=seed)

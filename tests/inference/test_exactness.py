@@ -20,7 +20,7 @@ from graphuq.inference.reference import Referenced
 from graphuq.inference.run import sample
 from graphuq.inference.tempering import Tempered
 from graphuq.inference.whiten import OnLabels, OnModes, OnModesAndLabels, whiten
-from graphuq.models import GinzburgLandau, LevelSet, Probit
+from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
 from tests.inference.chains import draws as chains
 from tests.oracles import exact_label_means, random_spectrum, simulated_classes
 
@@ -244,7 +244,7 @@ def test_acceptance_is_that_of_the_chain_over_all_nodes():
 
 
 def test_no_likelihood_accepts_always_and_gives_the_prior():
-    class Nothing:
+    class Nothing(Model):
         nodes = np.array(TWO["nodes"])
 
         def phi(self, u):
@@ -268,7 +268,7 @@ def test_a_model_of_ones_own():
     """Logistic likelihood, written as a user would, against importance sampling from the prior."""
     nodes, signs_of_labels = np.array([4, 21]), np.array([1.0, -1.0])
 
-    class Logistic:
+    class Logistic(Model):
         def __init__(self):
             self.nodes = nodes
 

@@ -14,7 +14,7 @@ from graphuq.inference.diagnostics import DIVERGING_LIMIT, diagnose
 from graphuq.inference.gradient import HMC, NUTS, EllipticalSlice
 from graphuq.inference.target import Linear, Target
 from graphuq.laplacian import normalized
-from graphuq.models import LevelSet
+from graphuq.models import LevelSet, Model
 from graphuq.posterior import load
 from graphuq.prior import matern
 from graphuq.spectrum import dense
@@ -30,7 +30,7 @@ OBSERVED = np.array([1.0, -0.5, 2.0, 0.3])
 NOISE = 0.5
 
 
-class Regression:
+class Regression(Model):
     """``y = u + eta``: the posterior of z is Gaussian, with precision ``I + B^T B / noise^2``."""
 
     nodes = np.arange(4)
@@ -108,7 +108,7 @@ def test_a_model_without_gradient_is_refused(sampler):
 
 
 def test_a_constant_potential_is_not_refused():
-    class Nothing:
+    class Nothing(Model):
         nodes = np.arange(4)
 
         def phi(self, u):
@@ -158,7 +158,7 @@ def test_settings_are_doubted(sampler, settings):
         sampler(**settings)
 
 
-class Funnel:
+class Funnel(Model):
     """Far too narrow for any one step size where its first coordinate is low."""
 
     nodes = np.arange(4)

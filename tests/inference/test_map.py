@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from graphuq import prior as priors
 from graphuq.inference.map import find_mode
-from graphuq.models import GinzburgLandau, LevelSet, Probit
+from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
 from tests.oracles import dense_covariance, random_spectrum
 
 N_NODES = 24
@@ -215,7 +215,7 @@ def test_flipped_labels_flip_the_mode(model):
     assert np.allclose(find_mode(prior, flipped).u, -find_mode(prior, model).u, atol=1e-8)
 
 
-class Regression:
+class Regression(Model):
     """A user's own model, ``y_j = u_j + eta_j``: its mode is the mean of a Gaussian."""
 
     def __init__(self, nodes, y, gamma):

@@ -11,7 +11,7 @@ from scipy.special import log_ndtr
 
 from graphuq.inference.orthant import Orthant, fly
 from graphuq.inference.target import Linear, LinearWithTail, Target
-from graphuq.models import GinzburgLandau, LevelSet, Probit
+from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
 from tests.inference.chains import run, z_scores
 from tests.oracles import signed_cdf
 
@@ -212,7 +212,7 @@ def test_time_shrinks_where_walls_are_dense():
 
 
 def test_other_models_are_refused():
-    class Logistic:
+    class Logistic(Model):
         nodes = np.arange(3)
 
         def phi(self, u):

@@ -11,7 +11,7 @@ from graphuq.inference.ep import Gaussian
 from graphuq.inference.orthant import Orthant
 from graphuq.inference.reference import Referenced
 from graphuq.inference.target import Linear, LinearWithTail, Target
-from graphuq.models import GinzburgLandau, LevelSet, Probit
+from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
 from tests.inference.chains import run, z_scores
 from tests.oracles import dense_covariance, exact_label_mean, four_priors, random_spectrum
 
@@ -140,7 +140,7 @@ def test_wrong_input_is_named():
     with pytest.raises(ValueError, match="singular"):
         Referenced(reference=Gaussian(np.zeros(3), np.diag([1.0, 1.0, 0.0]))).prepare(target)
 
-    class Own:
+    class Own(Model):
         nodes = np.array([0, 1, 2])
 
         def phi(self, u):

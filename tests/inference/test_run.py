@@ -16,7 +16,7 @@ from graphuq.inference.diagnostics import diagnose, split_r_hat, standard_error
 from graphuq.inference.pcn import PCN
 from graphuq.inference.run import sample
 from graphuq.inference.stopping import EffectiveSize, SteadyMean, TimeLimit
-from graphuq.models import GinzburgLandau, LevelSet, Probit
+from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
 from tests.oracles import four_priors, random_spectrum
 
 PRIOR = four_priors(random_spectrum(seed=2))["full"]
@@ -239,7 +239,7 @@ def test_a_checkpoint_of_another_problem_is_refused_and_the_difference_named(tmp
 
 def test_a_checkpoint_of_a_model_of_ones_own_belongs_to_its_labels(tmp_path):
     @dataclass(frozen=True)
-    class Logistic:
+    class Logistic(Model):
         nodes: np.ndarray
         y: np.ndarray
         weight: float = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -23,7 +23,7 @@ from graphuq.inference.sampler import Sampler
 from graphuq.inference.target import Linear, Target
 from graphuq.learning import learn
 from graphuq.models import GinzburgLandau, LevelSet, Probit
-from graphuq.models.base import ask, curvature, labeled, offer, offers, warned_before
+from graphuq.models.base import labeled, labels_of, warned_before
 from tests.oracles import four_priors, random_spectrum, simplex_corners
 
 NODES, N_SEEN = np.array([4, 1, 7]), 9
@@ -46,13 +46,13 @@ PRIOR = four_priors(random_spectrum(seed=2))["full"]
 
 def fields(model, seed=0, scale=1.0):
     """u at the nodes that the model sees."""
-    n_seen = N_SEEN if offer(model, "sees_all_nodes") else len(NODES)
+    n_seen = N_SEEN if model.sees_all_nodes else len(NODES)
     u = scale * np.random.default_rng(seed).normal(size=(n_seen, model.n_fields))
     return u[:, 0] if model.n_fields == 1 else u
 
 
 def at_labels(model, u):
-    return u[NODES] if offer(model, "sees_all_nodes") else u
+    return u[NODES] if model.sees_all_nodes else u
 
 
 def call(model, name, u, dtype="float64"):
@@ -198,7 +198,7 @@ def test_permuted_labels_are_the_same_model(model):
     order = np.array([2, 0, 1])
     other = replace(model, nodes=NODES[order], y=model.y[order])
     u = fields(model)
-    moved = u if offer(model, "sees_all_nodes") else u[order]
+    moved = u if model.sees_all_nodes else u[order]
     np.testing.assert_allclose(call(other, "phi", moved), call(model, "phi", u), rtol=1e-12)
 
 
@@ -230,9 +230,9 @@ def test_gradients_match_finite_differences(model, scale):
 def test_the_curvature_is_bounded_as_the_model_says(model):
     """On [-1, 1], or between the corners of the simplex; that of probit is convex."""
     if isinstance(model, LevelSet):
-        assert curvature(model).bound == np.inf
+        assert model.curvature().bound == np.inf
         return
-    said = curvature(model)
+    said = model.curvature()
     for seed in range(5):
         rng = np.random.default_rng(seed)
         n_seen = len(fields(model))
@@ -265,13 +265,18 @@ def test_two_fields_are_the_model_of_their_difference(make):
 @every_model
 def test_what_a_model_is(model):
     assert model.n_classes == (3 if model.n_fields == 3 else 2)
-    assert offer(model, "noise") == (0.7 if isinstance(model, Probit) else 0.0)
+    assert model.noise == (0.7 if isinstance(model, Probit) else 0.0)
     is_real = isinstance(model, GinzburgLandau)
-    assert offer(model, "sees_all_nodes") == offer(model, "labels_are_real") == is_real
+    assert model.sees_all_nodes == model.labels_are_real == is_real
     assert isinstance(model.y, np.ndarray)
     assert model.y.dtype == model.nodes.dtype == np.int64
-    sampler: Sampler = ask(model, "default_sampler")
+    sampler: Sampler = model.default_sampler()
     assert isinstance(sampler, Referenced if is_real else Orthant)
+
+
+def asked(model, name):
+    """What a model says when it is asked for this."""
+    return labels_of(model) if name == "y" else getattr(model, name)(*([np.eye(3)] if name == "reference" else []))
 
 
 def use_of(name, model):
@@ -281,7 +286,7 @@ def use_of(name, model):
         "sites": lambda: learn(random_spectrum(seed=2), model),
         "walls": lambda: Orthant().prepare(target),
         "reference": lambda: Referenced().prepare(target),
-        "hyperprior": lambda: ask(model, "hyperprior"),
+        "hyperprior": model.hyperprior,
     }[name]
 
 
@@ -299,17 +304,17 @@ def test_what_a_model_does_not_offer_is_one_type_error(key):
     model = MODELS[key]
     for name in ("sites", "walls", "reference", "hyperprior"):
         if name in LACKS.get(key, set()):
-            assert not offers(model, name)
+            assert not model.offers(name)
             with pytest.raises(TypeError, match=f"^{type(model).__name__} offers no "):
-                ask(model, name, *([np.eye(3)] if name == "reference" else []))
+                asked(model, name)
             with pytest.raises(TypeError, match=f"^{type(model).__name__} offers no "):
                 use_of(name, model)()
         elif name != "reference":  # that of sites stands in for it
-            assert offers(model, name)
-            assert ask(model, name) is not None
+            assert model.offers(name)
+            assert asked(model, name) is not None
 
 
-class Nothing:
+class Nothing(models.Model):
     """A model of one's own that says nothing of itself."""
 
     nodes = np.arange(3)
@@ -320,15 +325,53 @@ class Nothing:
 
 def test_a_model_that_says_nothing():
     model = Nothing()
-    assert [offer(model, name) for name in ("n_classes", "n_fields", "noise")] == [2, 1, 0]
-    assert not offer(model, "sees_all_nodes")
-    assert not offer(model, "labels_are_real")
-    assert curvature(model) == (1.0, False)
+    assert (model.n_classes, model.n_fields, model.noise, model.mistake_rate, model.numbers) == (2, 1, 0, 0, ())
+    assert not model.sees_all_nodes
+    assert not model.labels_are_real
+    assert model.curvature() == (1.0, False)
     for name in ("y", "sites", "walls", "reference", "hyperprior"):
+        assert not model.offers(name)
         with pytest.raises(TypeError, match=r"^Nothing "):
-            ask(model, name)
+            asked(model, name)
+    assert model.reduced(np.eye(3)) is None
+    assert isinstance(model.default_sampler(), NUTS)
     assert NUTS().prepare(Target.of(Linear(jnp.eye(3)), model)) is not None
     assert find_mode(PRIOR, model).converged
+
+
+def test_a_model_must_inherit():
+    class Duck:
+        def __init__(self, nodes, y):
+            self.nodes = nodes
+
+        phi = Nothing.phi
+
+    message = r"^Duck must inherit from graphuq\.models\.Model: write class Duck\(graphuq\.models\.Model\)\.$"
+    with pytest.raises(TypeError, match=message):
+        find_mode(PRIOR, Duck(NODES, None))
+    with pytest.raises(TypeError, match=message):
+        labeled(Duck, NODES, np.array([1, 0, 1]), 2)
+    with pytest.raises(TypeError, match=r"abstract method '?phi"):
+        type("Mute", (models.Model,), {"nodes": NODES})()
+
+
+def test_fields_of_a_dataclass_stand_for_what_is_inherited():
+    @dataclass(frozen=True)
+    class Own(models.Model):
+        nodes: np.ndarray
+        y: np.ndarray
+        weights: np.ndarray  # no default is inherited before it
+        n_fields: int = 2
+        noise: float = 0.5
+
+        def phi(self, u):
+            return jnp.sum(self.weights * u**2)
+
+    own = Own(NODES, np.array([1, 0, 1]), np.ones(3))
+    assert (own.n_fields, own.noise, own.n_classes) == (2, 0.5, 2)
+    assert own.offers("y")
+    assert not own.offers("y", "sites")
+    np.testing.assert_array_equal(labels_of(own), [1, 0, 1])
 
 
 @every_kind
@@ -486,7 +529,7 @@ def test_a_model_of_ones_own_is_compiled_once_for_all_its_values():
     traced = []
 
     @models.pytree
-    class Own:
+    class Own(models.Model):
         nodes: np.ndarray
         width: float
         power: int = models.static(default=2)

@@ -41,7 +41,6 @@ from graphuq.graph.kernel import Kernel
 from graphuq.graph.low_rank import Landmarks, UnitRows
 from graphuq.learning.evidence import learned_basis
 from graphuq.models import unlabeled
-from graphuq.models.base import offer
 from graphuq.posterior.archive import pack, unpack
 from graphuq.spectrum.factored import Eigenrows
 from graphuq.spectrum.result import Spectrum
@@ -236,7 +235,7 @@ def _check_store(folder: Path, store: Tall, facts: dict[str, Any], rows: archive
 
 def _kept_rows(classifier: GraphClassifier, n_rows: int) -> NDArray[np.int64]:
     """The rows of a store that its model needs, besides the labeled ones."""
-    every = classifier.graph == "knn" or offer(unlabeled(classifier.model, classifier), "sees_all_nodes")
+    every = classifier.graph == "knn" or unlabeled(classifier.model, classifier).sees_all_nodes
     return numbered(slice(None) if every else spread(n_rows), n_rows)
 
 

@@ -26,7 +26,6 @@ from graphuq.large.passes import cluster
 from graphuq.large.stores import PARQUET
 from graphuq.large.sums import forget, kept_sums
 from graphuq.memory import check_disk
-from graphuq.models.base import offers
 from graphuq.stages import peak_gigabytes, timed, versions
 from graphuq.tall import Tall, tall
 
@@ -171,7 +170,7 @@ def _stored_model(out: Path, X: Tall, key: str) -> folder.Stored | None:
 
 def _record(classifier: GraphClassifier, X: Tall) -> dict[str, Any]:
     """The record of a fit; its encoding lets a table of new rows have the columns of the store."""
-    diagnosis, has_self_check = classifier.posterior_.diagnostics(), offers(classifier.posterior_.model, "sites")
+    diagnosis, has_self_check = classifier.posterior_.diagnostics(), classifier.posterior_.model.offers("sites")
     return {
         "rows": len(X),
         "labeled": len(classifier.labels_.nodes),

@@ -18,7 +18,7 @@ from graphuq.inference.run import sample, sample_enough
 from graphuq.learning import LogNormal, learn
 from graphuq.learning.learned import warn_of_unlabeled_components
 from graphuq.models import Model, Probit, unlabeled
-from graphuq.models.base import LEARNED_FIELDS, ask, expect_fields, has_evidence, labeled, offer, offers
+from graphuq.models.base import LEARNED_FIELDS, expect_fields, labeled
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.posterior.mixture import AnyPosterior, closed
 from graphuq.prior import GaussianPrior
@@ -53,8 +53,8 @@ def model_of(classifier: GraphClassifier, labels: Labels) -> Model:
     template = unlabeled(classifier.model, classifier)
     model = labeled(template, labels.nodes, labels.y, labels.n_classes)
     if classifier.inference == "ep":
-        ask(model, "sites")  # raises an error if there are none
-    if classifier.prior == "learned" and has_evidence(model):
+        model.sites()  # raises an error if there are none
+    if classifier.prior == "learned" and model.offers("sites", "hyperprior"):
         expect_fields(model, *LEARNED_FIELDS)
         if template is classifier.model:
             refuse_ignored_noise(model)
@@ -64,7 +64,7 @@ def model_of(classifier: GraphClassifier, labels: Labels) -> Model:
 def infer(classifier: GraphClassifier, seen: Seen, labels: Labels) -> Inferred:
     """Compute the posterior under the requested prior, given or learned."""
     model = model_of(classifier, labels)
-    numbers = {name: float(getattr(model, name)) for name in offer(model, "numbers")}
+    numbers = {name: float(getattr(model, name)) for name in model.numbers}
     if classifier.prior == "learned":
         return _learned(classifier, seen, labels, model, numbers)
     prior = make_prior(classifier, seen.spectrum)
@@ -78,7 +78,7 @@ def infer(classifier: GraphClassifier, seen: Seen, labels: Labels) -> Inferred:
 
 def drawn(classifier: GraphClassifier, seen: Seen, before: AnyPosterior) -> Draws | Mixture:
     """Sample a posterior; of a mixture its heaviest components, each with its own seed."""
-    if not isinstance(before, Mixture) or not offers(before.model, "sites"):
+    if not isinstance(before, Mixture) or not before.model.offers("sites"):
         return _sampled(classifier, seen, before.prior, before.model)
     whole = before.closed()
     n_drawn = 1 + int(np.searchsorted(np.cumsum(whole.weights), DRAWN_WEIGHT))
@@ -98,7 +98,7 @@ def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, l
     propagation.
     """
     samples, can_relabel = classifier.inference == "sample", is_dataclass(before.model)
-    if offers(before.model, "sites") and (not samples or isinstance(before, Mixture)):
+    if before.model.offers("sites") and (not samples or isinstance(before, Mixture)):
         if can_relabel:
             source = before if isinstance(before, Mixture) else closed(before)
             after: GaussianPosterior | Mixture = source.with_labels(labels.nodes, labels.y)
@@ -127,9 +127,9 @@ def _learned(
     A model without tractable evidence, such as Ginzburg-Landau, uses the prior learned with probit, brought from
     units of probit's noise to the scale of the paper's priors, on which its wells lie.
     """
-    learnable = has_evidence(model)
+    learnable = model.offers("sites", "hyperprior")
     source = model if learnable else labeled(Probit(), labels.nodes, labels.y, labels.n_classes)
-    hyperprior, unit = ask(source, "hyperprior"), 1.0
+    hyperprior, unit = source.hyperprior(), 1.0
     if classifier.gamma is not None and learnable:
         gamma = float(classifier.gamma)
         if hyperprior.gamma.factor > 1:

@@ -30,7 +30,6 @@ from graphuq._warn import warn
 from graphuq.estimator.rows import unlike_columns
 from graphuq.memory import check_room, room
 from graphuq.models import MODELS, unlabeled
-from graphuq.models.base import has_evidence, offer
 from graphuq.prior import GaussianPrior
 from graphuq.spectrum.result import Spectrum
 from graphuq.tall import Tall
@@ -127,8 +126,8 @@ def without_effect(classifier: GraphClassifier, n_classes: int | None = None) ->
     n_classes = n_classes or len(getattr(classifier, "classes_", ()))
     if by_name and n_classes:
         template = replace(template, n_fields=1 if n_classes == 2 else n_classes)
-    parameters = offer(template, "numbers") if by_name else ()
-    by_ep = prior == "learned" and by_name and has_evidence(template)
+    parameters = template.numbers if by_name else ()
+    by_ep = prior == "learned" and by_name and template.offers("sites", "hyperprior")
     samples = classifier.inference == "sample" or (classifier.inference == "auto" and not by_ep)
     used = {
         "width": graph in ("gaussian", "nystrom"),

@@ -17,7 +17,7 @@ from scipy.special import softmax
 from graphuq.inference.diagnostics import standard_error
 from graphuq.inference.fields import agreement, at_each_draw, drawn_fields
 from graphuq.inference.whiten import Whitening
-from graphuq.models.base import Model, ask, offer, offers
+from graphuq.models.base import Model, labels_of
 from graphuq.prior import GaussianPrior
 
 Array = NDArray[np.float64]
@@ -57,10 +57,10 @@ def contradictions(prior: GaussianPrior, model: Model) -> Contradictions:
     These are spread evenly over the ranks of the correlation and include the closest pair.
     """
     none = np.empty(0, dtype=np.int64)
-    if not offers(model, "y") or offer(model, "sees_all_nodes"):
+    if not model.offers("y") or model.sees_all_nodes:
         return Contradictions(none, none, np.empty(0))
-    nodes, y = np.asarray(model.nodes), np.asarray(model.y)  # type: ignore[attr-defined]
-    deviation = np.sqrt(prior.marginal_variance(nodes) + float(offer(model, "noise")) ** 2)
+    nodes, y = np.asarray(model.nodes), np.asarray(model.y)
+    deviation = np.sqrt(prior.marginal_variance(nodes) + float(model.noise) ** 2)
     nearest, correlation = np.zeros(len(nodes), dtype=np.int64), np.full(len(nodes), -np.inf)
     rows = prior.rows(nodes) / np.maximum(deviation, 1e-150)[:, None]
     scaled = rows * (prior.variances - prior.tail_variance)
@@ -82,16 +82,16 @@ def contradictions(prior: GaussianPrior, model: Model) -> Contradictions:
 def _width(prior: GaussianPrior, i: Nodes, j: Nodes, s_i: Array, s_j: Array, model: Model) -> Array:
     """Deviation of ``g_i / s_i - g_j / s_j``, from differences of rows, since 1 - correlation would cancel."""
     difference = prior.rows(i) / s_i[:, None] - prior.rows(j) / s_j[:, None]
-    own = prior.tail_variance + float(offer(model, "noise")) ** 2
+    own = prior.tail_variance + float(model.noise) ** 2
     squared = np.square(difference) @ (prior.variances - prior.tail_variance) + own * (s_i**-2 + s_j**-2)
     return np.sqrt(np.maximum(squared, 0))
 
 
 def needs_double_precision(prior: GaussianPrior, model: Model) -> bool:
     """Whether single precision cannot resolve the posterior: thin slabs, or noise far below prior deviations."""
-    if offer(model, "sees_all_nodes"):
+    if model.sees_all_nodes:
         return False
-    noise, deviation = float(offer(model, "noise")), np.sqrt(prior.marginal_variance(model.nodes).max())
+    noise, deviation = float(model.noise), np.sqrt(prior.marginal_variance(model.nodes).max())
     if 0 < noise < LEAST_NOISE * deviation:
         return True
     return bool(np.any(contradictions(prior, model).width < THINNEST_SLAB))
@@ -111,11 +111,11 @@ def missed(whitening: Whitening, model: Model, z: NDArray[Any]) -> tuple[float, 
     stuck in one, do not. z has the shape (n_chains, n_draws, n_fields * n_latent). Only models with walls of finite
     height are tested.
     """
-    if not offers(model, "walls") or np.isinf(ask(model, "walls").height) or z.shape[1] < 8:
+    if not model.offers("walls") or np.isinf(model.walls().height) or z.shape[1] < 8:
         return 0.0, -1
-    prior, nodes, n_fields = whitening.prior, np.asarray(model.nodes), int(offer(model, "n_fields"))
-    pairs, y = contradictions(prior, model), np.asarray(ask(model, "y"))
-    n_points = 64 if n_fields > 1 and offer(model, "noise") else 1  # Phi is an integral there
+    prior, nodes, n_fields = whitening.prior, np.asarray(model.nodes), model.n_fields
+    pairs, y = contradictions(prior, model), labels_of(model)
+    n_points = 64 if n_fields > 1 and model.noise else 1  # Phi is an integral there
     size = len(nodes) * n_fields * n_points
     n_draws = min(N_DRAWS, z.shape[1], max(8, MOST_NUMBERS // (size * N_TRIES * z.shape[0])))
     thinned = z[:, np.linspace(0, z.shape[1] - 1, n_draws).astype(int)].astype(float)

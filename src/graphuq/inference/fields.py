@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from graphuq._pytree import traced
 from graphuq.inference.whiten import Where, Whitening
-from graphuq.models.base import Model, offer
+from graphuq.models.base import Model
 from graphuq.prior import NewRows
 
 N_AT_ONCE = 16  # draws per batch of model evaluations: Phi of several fields is an integral, which takes memory
@@ -43,7 +43,7 @@ def left_open(whitening: Whitening, where: Where, normal: NDArray[Any]) -> NDArr
 
 def agreement(model: Model, u: NDArray[Any], y: NDArray[np.int64]) -> NDArray[Any]:
     """Agreement of u, shape (..., n_nodes, n_fields), with classes y, from 0 to 1, shape (..., n_nodes)."""
-    margin, noise = lead(u, y), float(offer(model, "noise"))
+    margin, noise = lead(u, y), float(model.noise)
     return ndtr(margin / noise) if noise > 0 else (margin >= 0).astype(float)
 
 

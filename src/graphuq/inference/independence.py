@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq.inference.whiten import whiten
-from graphuq.models.base import Model, ask
+from graphuq.models.base import Model
 from graphuq.posterior.draws import Draws
 from graphuq.prior import GaussianPrior
 
@@ -40,7 +40,7 @@ def sample_independently(
     """
     began = time.perf_counter()
     rng = np.random.default_rng(seed)
-    sites = ask(model, "sites")
+    sites = model.sites()
     whitening = whiten(prior, model.nodes)
     B = whitening.matrix(model.nodes)
     reference = sites.fit(B).gaussian()

@@ -23,7 +23,7 @@ from graphuq._pytree import traced
 from graphuq._warn import warn
 from graphuq.inference.newton import ROUNDING, newton
 from graphuq.inference.whiten import check_problem
-from graphuq.models.base import Model, curvature, offer
+from graphuq.models.base import Model
 from graphuq.prior import GaussianPrior
 
 Array = NDArray[np.float64]
@@ -77,7 +77,7 @@ def find_mode(
         seed: seed of the random start.
     """
     check_problem(prior, model)
-    shape = curvature(model)
+    shape = model.curvature()
     if not np.isfinite(shape.bound):
         raise TypeError(
             f"{type(model).__name__} has no mode: J falls as u shrinks towards 0 with its signs kept, and the "
@@ -199,7 +199,7 @@ def _gradient_flow(
     prior: GaussianPrior, model: Model, u: Array, beta: float | None, n_steps: int, tolerance: float
 ) -> tuple[Array, float, float, int]:
     """Algorithm 4 from u, shape (n_nodes, n_fields)."""
-    sees_all = offer(model, "sees_all_nodes")
+    sees_all = model.sees_all_nodes
     seen = slice(None) if sees_all else model.nodes
     vectors = prior.vectors[seen]
     a = prior.vectors.T @ u  # (n_modes, n_fields)
@@ -207,7 +207,7 @@ def _gradient_flow(
     if sees_all and prior.tail_variance > 0:  # at unseen nodes this part decays to zero, so it starts there
         h = u - prior.vectors @ a
     start = (a * (prior.variances > 0)[:, None], h)
-    first_beta = 1 / curvature(model).bound if beta is None else float(beta)
+    first_beta = 1 / model.curvature().bound if beta is None else float(beta)
     settings = (beta is None, n_steps, float(tolerance))
     with jax.enable_x64(True):
         args = (traced(model, "phi"), vectors, start, first_beta, prior.variances, prior.tail_variance, settings)
@@ -219,7 +219,7 @@ def _gradient_flow(
 
 def _start(prior: GaussianPrior, model: Model, start: Any, seed: int) -> Array:
     """u at the start, shape (n_nodes, n_fields)."""
-    n_fields = int(offer(model, "n_fields"))
+    n_fields = model.n_fields
     if isinstance(start, str):
         if start == "random":
             return prior.sample(n_fields, seed=seed).T

@@ -17,7 +17,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from graphuq._pytree import traced
 from graphuq.inference.whiten import whiten
-from graphuq.models.base import Model, offer
+from graphuq.models.base import Model
 from graphuq.prior import GaussianPrior
 from graphuq.tall import row_blocks
 
@@ -35,7 +35,7 @@ def newton(prior: GaussianPrior, model: Model, n_steps: int, tolerance: float) -
     """
     whitening = whiten(prior, model.nodes)
     B = whitening.matrix(model.nodes)
-    z = np.zeros((int(offer(model, "n_fields")), B.shape[1]))
+    z = np.zeros((model.n_fields, B.shape[1]))
     energy, gradient, curvature = _phi(model, B @ z.T)
     for n in range(n_steps + 1):
         slope = z + gradient.T @ B  # grad J in z

@@ -20,7 +20,7 @@ from graphuq._expect import expect, expect_between, expect_whole
 from graphuq._pytree import pytree, static
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import Target
-from graphuq.models.base import ask, signs
+from graphuq.models.base import labels_of, signs
 
 _JITTER = 0.2  # relative jitter of the trajectory time, so that no direction returns to its start every time
 _GROWTH = 0.25  # target of the adaptation, see `Orthant.warm_step`
@@ -215,9 +215,9 @@ class Orthant:
     def prepare(self, target: Target) -> Cut:
         """The walls of the model, with the correlations between labels if these fit in memory."""
         model = target.model
-        walls = ask(model, "walls")
+        walls = model.walls()
         dtype = jax.tree.leaves(target.field)[0].dtype
-        y, n_fields = jnp.asarray(ask(model, "y"), jnp.int32), target.field.n_fields
+        y, n_fields = jnp.asarray(labels_of(model), jnp.int32), target.field.n_fields
         return _normalized(
             Cut(
                 one=target.field.one,

@@ -18,7 +18,6 @@ from graphuq.inference.orthant import Orthant
 from graphuq.inference.pcn import PCN
 from graphuq.inference.sampler import Info, Sampler
 from graphuq.inference.target import Target
-from graphuq.models.base import ask, offers
 
 _LARGEST = 5000  # coordinates; with more, factoring the reference takes minutes
 
@@ -110,7 +109,7 @@ class Referenced:
         dtype = jax.tree.leaves(target.field)[0].dtype
         one, n_fields = target.field.one, target.field.n_fields
         dense = np.asarray(one(jnp.eye(one.n_latent, dtype=dtype)).T, float)
-        reference = _close_gaussian(target.model, dense) if self.reference is None else self.reference
+        reference = target.model.reference(dense) if self.reference is None else self.reference
         of_one = reference.factor.shape == (one.n_latent, one.n_latent)
         if reference.mean.shape != (n_latent,) or not (of_one or reference.factor.shape == (n_latent, n_latent)):
             raise ValueError(
@@ -173,10 +172,3 @@ def _at_z(function: Any, m: jax.Array, L: jax.Array, zeta: jax.Array) -> jax.Arr
 def _by_block(matrix: Any, vector: Any) -> Any:
     """Apply a matrix to the vector or, if that is several times as long as the matrix is wide, to each part of it."""
     return (vector.reshape(-1, matrix.shape[1]) @ matrix.T).ravel()
-
-
-def _close_gaussian(model: Any, matrix: NDArray[np.float64]) -> Gaussian:
-    """A Gaussian close to the posterior of z, u = B z: the model's own, or that of expectation propagation."""
-    if not offers(model, "reference") and offers(model, "sites"):
-        return ask(model, "sites").fit(matrix).gaussian()
-    return ask(model, "reference", matrix)

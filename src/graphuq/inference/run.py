@@ -27,7 +27,7 @@ from graphuq.inference.stopping import EffectiveSize, Progress, Stop, TimeLimit
 from graphuq.inference.target import Target
 from graphuq.inference.whiten import Whitening, check_problem, whiten
 from graphuq.memory import check_room
-from graphuq.models.base import Model, ask, offer, offers
+from graphuq.models.base import Model
 from graphuq.posterior.draws import Draws
 from graphuq.prior import GaussianPrior
 
@@ -95,10 +95,10 @@ def sample(
     if dtype == "auto":
         dtype = "float64" if needs_double_precision(prior, model) else "float32"
     n_draws, stops = n_steps // thin, _rules(stop)
-    sampler = default_sampler(model) if sampler is None else sampler
+    sampler = model.default_sampler() if sampler is None else sampler
     expect_sampler(sampler)
-    whitening = whiten(prior, np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else model.nodes)
-    _check_memory(whitening, int(offer(model, "n_fields")), n_chains, n_draws, dtype)
+    whitening = whiten(prior, np.arange(prior.n_nodes) if model.sees_all_nodes else model.nodes)
+    _check_memory(whitening, model.n_fields, n_chains, n_draws, dtype)
     settings = {"sampler": repr(sampler), "seed": seed, "n_warmup": n_warmup, "thin": thin, "dtype": dtype}
     began = time.perf_counter()
     with jax.enable_x64(dtype == "float64"):
@@ -149,7 +149,7 @@ def sample_enough(
         time_limit: seconds after which the model's sampler stops, with a warning.
     """
     options: dict[str, Any] = {"n_chains": n_chains, "seed": seed}
-    if offers(model, "sites") and offer(model, "n_fields") == 1 and offer(model, "noise"):
+    if model.offers("sites") and model.n_fields == 1 and model.noise:
         for thin in (1, LONGER):
             posterior = sample_independently(prior, model, n_steps=n_steps, thin=thin, **options)
             diagnostics = posterior.diagnostics()
@@ -169,15 +169,6 @@ def sample_enough(
             ConvergenceWarning,
         )
     return posterior
-
-
-def default_sampler(model: Model) -> Sampler:
-    """Return the sampler that the model prefers, or NUTS."""
-    if offers(model, "default_sampler"):
-        return ask(model, "default_sampler")
-    from graphuq.inference.gradient import NUTS
-
-    return NUTS()
 
 
 def _rules(stop: Stop | Sequence[Stop]) -> tuple[Stop, ...]:

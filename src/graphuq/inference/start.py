@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from graphuq._expect import expect_numbers
 from graphuq.inference.target import Target
 from graphuq.inference.whiten import Whitening
-from graphuq.models.base import Model, offer, offers, signs
+from graphuq.models.base import Model, signs
 
 # Noise deviation of the fit to labels or to a given u, for a prior of unit variance: small enough to start on the
 # right side of every label, large enough for conjugate gradients to converge quickly.
@@ -34,15 +34,15 @@ def starting_points(
         if start == "prior":
             return jax.random.normal(key, (n_chains, target.n_latent), dtype)
         if start == "labels":
-            if not offers(model, "y"):
+            if not model.offers("y"):
                 raise TypeError(f"{type(model).__name__} has no labels y to start from: use start='prior'.")
-            y, n_fields = np.asarray(model.y), int(offer(model, "n_fields"))  # type: ignore[attr-defined]
-            seen = np.searchsorted(whitening.nodes, model.nodes) if offer(model, "sees_all_nodes") else slice(None)
+            y, n_fields = np.asarray(model.y), model.n_fields
+            seen = np.searchsorted(whitening.nodes, model.nodes) if model.sees_all_nodes else slice(None)
             values = signs(y) if n_fields == 1 else np.eye(n_fields)[y] - 1 / n_fields
             z = _fit(target, jnp.asarray(values, dtype), seen)
             return jnp.broadcast_to(z, (n_chains, target.n_latent))
         raise ValueError(f"start must be 'prior', 'labels' or u at all nodes, got {start!r}.")
-    u, n_fields = expect_numbers(start, "start"), int(offer(model, "n_fields"))
+    u, n_fields = expect_numbers(start, "start"), model.n_fields
     shape = (whitening.prior.n_nodes,) if n_fields == 1 else (whitening.prior.n_nodes, n_fields)
     if u.shape not in (shape, (n_chains, *shape)) or not np.isfinite(u).all():
         raise ValueError(f"start must be finite with shape {shape} or {(n_chains, *shape)}, got {u.shape}.")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from graphuq._pytree import pytree, static, traced
-from graphuq.models.base import Model, ask, offer, offers
+from graphuq.models.base import Model
 
 
 @pytree
@@ -89,15 +89,13 @@ class Target:
         cls, field: Linear | LinearWithTail, model: Model, dtype: str = "float32", progress: bool | None = False
     ) -> Target:
         """Build the target of a model, with all floating-point arrays cast to `dtype`."""
-        reduced = None
-        if isinstance(field, Linear) and offers(model, "reduced"):
-            reduced = ask(model, "reduced", np.asarray(field.matrix, dtype), progress)
+        reduced = model.reduced(np.asarray(field.matrix, dtype), progress) if isinstance(field, Linear) else None
 
         def cast(x: Any) -> jax.Array:
             x = jnp.asarray(x)
             return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
-        return jax.tree.map(cast, cls(Fields(field, int(offer(model, "n_fields"))), traced(model, "phi"), reduced))
+        return jax.tree.map(cast, cls(Fields(field, int(model.n_fields)), traced(model, "phi"), reduced))
 
     @property
     def n_latent(self) -> int:
@@ -129,7 +127,7 @@ class Target:
         if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
             got = type(value_shape).__name__ if dtype is None else f"{dtype} of the shape {shape}"
             raise TypeError(f"{what} must return one real number, got {got}.")
-        if not offers(self.model, "default_sampler"):  # a custom model
+        if not self.model.offers("default_sampler"):  # a custom model
             value = float(jax.jit(self.phi)(jnp.zeros(u.shape, u.dtype)))
             if not np.isfinite(value):
                 raise ValueError(f"{what} must be finite, and at u = 0 it is {value}.")

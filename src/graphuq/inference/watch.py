@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from graphuq.inference.diagnostics import split_r_hat
 from graphuq.inference.fields import agreement, at_each_draw, drawn_fields
 from graphuq.inference.whiten import Whitening
-from graphuq.models.base import Model, offer, offers
+from graphuq.models.base import Model
 
 Nodes = NDArray[np.int64]
 
@@ -47,7 +47,7 @@ def quantities(
     for each number of draws. z has the shape (n_chains, n_draws, n_fields * n_latent).
     """
     watched = watched_nodes(whitening, model)
-    n_fields = int(offer(model, "n_fields"))
+    n_fields = model.n_fields
     u = drawn_fields(whitening, z, watched, n_fields)
     if n_fields > 1:  # only differences between fields matter
         u = u - u.mean(axis=3, keepdims=True)
@@ -68,10 +68,10 @@ def quantities(
 def _sides(whitening: Whitening, model: Model, z: NDArray[Any], n_fields: int) -> tuple[NDArray[Any], Nodes]:
     """Agreement of u with the label, from 0 to 1, at the labeled nodes where chains differ most; and the nodes."""
     empty = np.zeros((*z.shape[:2], 0)), np.empty(0, dtype=np.int64)
-    if not offers(model, "y") or len(model.nodes) * z.shape[0] * z.shape[1] > MOST_NUMBERS:
+    if not model.offers("y") or len(model.nodes) * z.shape[0] * z.shape[1] > MOST_NUMBERS:
         return empty
     u = drawn_fields(whitening, z, model.nodes, n_fields)
-    side = agreement(model, u, np.asarray(model.y))  # type: ignore[attr-defined]
+    side = agreement(model, u, np.asarray(model.y))
     candidates = np.flatnonzero(np.ptp(side, axis=(0, 1)) > 1e-3)
     if not candidates.size:
         return empty

@@ -16,7 +16,7 @@ from graphuq.inference.star_ep import Fit
 from graphuq.inference.whiten import OnModes
 from graphuq.large.side_by_side import beside, first_one
 from graphuq.learning.hyperprior import GAMMA, MISTAKES, Family, Hyperparameters, Hyperprior
-from graphuq.models.base import LEARNED_FIELDS, Model, ask, expect_fields, offer, offers, remade
+from graphuq.models.base import LEARNED_FIELDS, Model, expect_fields, labels_of, remade
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
@@ -83,7 +83,7 @@ class Problem:
         hyperparameters = self.family.hyperparameters(theta)
         model = with_noise(self.model, hyperparameters)
         factor = self.rows[:, : variances.size] * np.sqrt(variances)
-        sites = ask(model, "sites")
+        sites = model.sites()
         fit = sites.fit(factor, start=start, tolerance=tolerance, max_sweeps=max_sweeps, negligible=AS_NOISE)
         log_posterior = fit.log_evidence + self.family.log_prior(theta)
         if not fit.converged:  # what is called evidence is none, and may even be above 0: keep the search away
@@ -94,12 +94,12 @@ class Problem:
         """The posteriors given several theta, in threads if they take long enough, but not much memory each."""
         at = partial(self.at, start=start, tolerance=tolerance)
         n_labeled, n_columns = self.rows.shape
-        work = n_labeled * min(n_labeled, n_columns) ** 2 * offer(self.model, "n_fields")
+        work = n_labeled * min(n_labeled, n_columns) ** 2 * self.model.n_fields
         return list((in_threads if THREADED < work <= MANY_MULTIPLICATIONS else map)(at, thetas))
 
     def with_few_labels(self, most: int) -> Problem:
         """The problem with `most` random labels, plus one of each class; unchanged if it has no more labels."""
-        y = np.asarray(ask(self.model, "y"))
+        y = labels_of(self.model)
         if y.size <= most:
             return self
         order = np.random.default_rng(0).permutation(y.size)
@@ -138,9 +138,9 @@ def problems(
 
     All share one basis: features, of which the first `n_bent` columns are bent, then 1, then all modes but q_0.
     """
-    ask(model, "sites")
+    model.sites()
     expect_fields(model, *LEARNED_FIELDS)
-    resolved: Hyperprior = ask(model, "hyperprior") if hyperprior is None else hyperprior
+    resolved: Hyperprior = model.hyperprior() if hyperprior is None else hyperprior
     if spectrum.n_modes < 2:
         raise ValueError("The spectrum has one mode only: at least two are needed to tell classes apart.")
     expect_in_graph(model.nodes, spectrum.n_nodes)
@@ -161,7 +161,7 @@ def problems(
     basis = learned_basis(features, spectrum.vectors)
     by_structure = []
     for structure in resolved.structures(**of_features):
-        family = Family.of(spectrum, structure, **of_features, n_classes=offer(model, "n_classes"))
+        family = Family.of(spectrum, structure, **of_features, n_classes=model.n_classes)
         first = n_features - family.n_features
         columns = slice(first, first + family.n_features + 1 + family.values.size)
         by_structure.append(Problem(basis[:, columns], first, basis[model.nodes, columns], model, family))
@@ -179,7 +179,7 @@ def learned_basis(features: Any, vectors: Any) -> Any:
 
 def with_noise(model: Any, hyperparameters: Hyperparameters) -> Model:
     """The model with gamma, and delta if it has one, from the hyper-parameters."""
-    mistakes = {"delta": hyperparameters.mistakes} if offers(model, "delta") else {}
+    mistakes = {"delta": hyperparameters.mistakes} if model.offers("delta") else {}
     return remade(model, gamma=hyperparameters.gamma, **mistakes)
 
 

@@ -15,7 +15,7 @@ from graphuq._warn import warn
 from graphuq.learning.averaging import Peak, alone, around, axes_of, bound, climb, with_all_labels
 from graphuq.learning.evidence import Array, Point, Problem, constant_first, problems
 from graphuq.learning.hyperprior import BOUNDS, Hyperparameters, Hyperprior
-from graphuq.models.base import Model, ask, expect_model, offer
+from graphuq.models.base import Model, expect_model, labels_of
 from graphuq.posterior.mixture import Mixture
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
@@ -140,7 +140,7 @@ def _weighted_points(structures: list[Problem], average: bool) -> tuple[list[Wei
     n_labeled, n_columns = structures[-1].rows.shape
     points: list[Weighed] = []
     total = -np.inf
-    with blas_threads(n_labeled * min(n_labeled, n_columns) ** 2 * offer(structures[0].model, "n_fields")):
+    with blas_threads(n_labeled * min(n_labeled, n_columns) ** 2 * structures[0].model.n_fields):
         for problem, peak in _climbed(structures):
             if bound(*peak) < total + np.log(LEAST_WEIGHT):
                 break
@@ -155,7 +155,7 @@ def _weighted_points(structures: list[Problem], average: bool) -> tuple[list[Wei
 
 def _climbed(structures: list[Problem]) -> list[tuple[Problem, Peak]]:
     """The peak of each structure, given a subset if there are many labels, by decreasing bound on the weight."""
-    n_classes = offer(structures[0].model, "n_classes")
+    n_classes = structures[0].model.n_classes
     most = max(min(MOST_CLIMBED, 2 * MOST_CLIMBED // (n_classes - 1)), LEAST_CLIMBED * n_classes)
     peaks: list[Peak] = []
     for problem in structures:
@@ -197,7 +197,7 @@ def _peak(points: list[Weighed], weights: Array) -> Weighed:
 
 def _enough_modes(points: list[Weighed], weights: Array) -> bool:
     """Whether the modes explain the labels, and the last tenth of them has negligible variance, see `CARRIED`."""
-    counts = np.bincount(np.asarray(ask(points[0].problem.model, "y")))
+    counts = np.bincount(labels_of(points[0].problem.model))
     chance = float(np.sum(counts * np.log(np.maximum(counts, 1) / counts.sum())))
     if max(each.point.fit.log_evidence for each in points) < EXPLAINED * chance:
         return False

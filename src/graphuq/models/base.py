@@ -1,13 +1,14 @@
-"""The interface of a likelihood, required and optional, and the validation of labels that all models share."""
+"""The class that every likelihood inherits from, and the validation of labels that all models share."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass, replace
 from inspect import signature
-from typing import Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,41 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from graphuq._expect import called, expect_numbers, expect_scale, expect_whole, refuse_masked
 from graphuq._warn import warn
 
-
-class Model(Protocol):
-    """A likelihood: Phi(u; y) as a function of u at the nodes that the model sees.
-
-    A custom model is a small class with `nodes` and `phi`; make it a dataclass if its noise is to be learned.
-    Write `phi` with `jax.numpy`, so that JAX can differentiate it. These attributes and methods are optional:
-
-    | name | meaning | default |
-    |---|---|---|
-    | ``n_classes`` | number of classes K | 2 |
-    | ``n_fields`` | columns of u: 1 (its sign is the class) or K (the largest is the class) | 1 |
-    | ``y`` | class of each labeled node, 0 to K - 1 | labels cannot be checked |
-    | ``numbers`` | names of the parameters that `GraphClassifier` reports, such as "gamma" | none |
-    | ``noise`` | standard deviation of the noise that is added to u before it is labeled | 0 |
-    | ``mistake_rate`` | probability that a label differs from the class of its node, noise included | 0 |
-    | ``sees_all_nodes`` | whether `phi` takes u at every node instead of u[nodes] | False |
-    | ``labels_are_real`` | whether the label of a node is u itself rather than its sign | False |
-    | ``sites()`` | closed-form tilted moments, for expectation propagation, evidence and learning | `TypeError` |
-    | ``walls()`` | the posterior as a Gaussian cut by planes, for the `Orthant` sampler | `TypeError` |
-    | ``log_likelihood(u)`` | log likelihood of each label, for ArviZ's leave-one-out | not in `to_arviz` |
-    | ``curvature()`` | bound on the second derivative of Phi; whether Phi is convex; for `find_mode` | 1, no |
-    | ``reduced(B, progress)`` | Phi(B z) as a pytree function of z if that is faster than `phi`, else None | `phi` |
-    | ``reference(B)`` | Gaussian close to the posterior of z, u = B z, for `Referenced` | that of `sites` |
-    | ``default_sampler()`` | sampler that `sample` uses | `NUTS` |
-    | ``hyperprior()`` | prior of the noise, for `learn` | `TypeError` |
-    """
-
-    @property
-    def nodes(self) -> NDArray[np.int64]:
-        """The labeled nodes."""
-        ...
-
-    def phi(self, u: jax.Array) -> jax.Array:
-        """The negative log likelihood up to a constant; u has shape (n_seen,) or (n_seen, n_fields)."""
-        ...
+if TYPE_CHECKING:
+    from graphuq.inference.ep import Gaussian
+    from graphuq.inference.sampler import Sampler
+    from graphuq.learning.hyperprior import Hyperprior
 
 
 class Walls(NamedTuple):
@@ -74,61 +44,104 @@ class Curvature(NamedTuple):
     convex: bool
 
 
+class Model(ABC):
+    """A likelihood: Phi(u; y) as a function of u at the nodes that the model sees.
+
+    A custom model inherits from this class and has `nodes` and `phi`; make it a dataclass if its noise is to be
+    learned. Write `phi` with `jax.numpy`, so that JAX can differentiate it. All else is optional.
+
+    Attributes:
+        nodes: the labeled nodes.
+        y: class of each labeled node, 0 to K - 1; without it labels cannot be checked.
+        n_classes: number of classes K.
+        n_fields: columns of u: 1 (its sign is the class) or K (the largest is the class).
+        numbers: names of the parameters that `GraphClassifier` reports, such as "gamma".
+        noise: standard deviation of the noise that is added to u before it is labeled.
+        mistake_rate: probability that a label differs from the class of its node, noise included.
+        sees_all_nodes: whether `phi` takes u at every node instead of u[nodes].
+        labels_are_real: whether the label of a node is u itself rather than its sign.
+    """
+
+    # `nodes` and `y` have no value here: a dataclass would take it as the default of its field of that name. They and
+    # the numbers are `Any`, so that a subclass can have fields or properties, and None before it has labels.
+    nodes: Any
+    y: Any
+    n_classes: Any = 2
+    n_fields: Any = 1
+    numbers: tuple[str, ...] = ()
+    noise: Any = 0.0
+    mistake_rate: Any = 0.0
+    sees_all_nodes: bool = False
+    labels_are_real: bool = False
+
+    @abstractmethod
+    def phi(self, u: jax.Array) -> jax.Array:
+        """The negative log likelihood up to a constant; u has shape (n_seen,) or (n_seen, n_fields)."""
+
+    def offers(self, *names: str) -> bool:
+        """Whether the model has its own methods, or values, of all these names, such as "sites" and "y"."""
+        members = [getattr(self, name, None) for name in names]
+        defaults = [getattr(Model, name, None) for name in names]
+        return all(getattr(own, "__func__", own) is not base for own, base in zip(members, defaults, strict=True))
+
+    def sites(self) -> Any:
+        """Closed-form tilted moments, for expectation propagation, evidence and learning."""
+        raise TypeError(
+            f"{type(self).__name__} offers no sites: expectation propagation, and learning from its evidence, need a "
+            "likelihood of single labeled values with closed-form moments, as that of Probit is. `sample` does without."
+        )
+
+    def hyperprior(self) -> Hyperprior:
+        """The prior of the noise, for `learn`."""
+        raise TypeError(
+            f"{type(self).__name__} offers no hyperprior, so its noise cannot be learned: choose a prior and give it."
+        )
+
+    def walls(self) -> Walls:
+        """The posterior as a Gaussian cut by planes, for the `Orthant` sampler."""
+        raise TypeError(
+            f"{type(self).__name__} offers no walls: Orthant needs a Gaussian cut by planes, as the posteriors of Probit and "
+            "LevelSet are, which look at signs alone. Use PCN, EllipticalSlice, or NUTS where Phi has a gradient."
+        )
+
+    def reference(self, matrix: NDArray[np.float64]) -> Gaussian:
+        """A Gaussian close to the posterior of z, u = B z, for `Referenced`: by default from `sites`."""
+        if self.offers("sites"):
+            return self.sites().fit(matrix).gaussian()
+        raise TypeError(
+            f"{type(self).__name__} offers no Gaussian close to its posterior: give Referenced a `reference`, such as a "
+            "Laplace approximation."
+        )
+
+    def reduced(self, B: NDArray[np.floating], progress: bool | None = None) -> Any:
+        """``Phi(B z)`` as a pytree function of z if that is faster than through `phi`, else None."""
+        return None
+
+    def curvature(self) -> Curvature:
+        """A bound on the second derivative of Phi, and whether Phi is convex, for `find_mode`: by default a guess."""
+        return Curvature(1.0, False)
+
+    def default_sampler(self) -> Sampler:
+        """The sampler that `sample` uses."""
+        from graphuq.inference.gradient import NUTS
+
+        return NUTS()
+
+    def log_likelihood(self, u: jax.Array) -> jax.Array:
+        """The log likelihood of each label, shape (n_labeled,), for ArviZ's leave-one-out."""
+        raise TypeError(f"{type(self).__name__} offers no log_likelihood of each label.")
+
+
 # A context variable because, unlike the filters of `warnings`, it is local to each thread.
 _MUTED: ContextVar[bool] = ContextVar("muted", default=False)
 LEARNED_FIELDS = ("nodes", "y", "gamma")  # dataclass fields required for learning the noise
-DEFAULTS: dict[str, Any] = {
-    "n_classes": 2,
-    "n_fields": 1,
-    "numbers": (),
-    "noise": 0.0,
-    "mistake_rate": 0.0,
-    "sees_all_nodes": False,
-    "labels_are_real": False,
-}
-_MISSING = {
-    "y": "has no classes y of its labeled nodes, which this needs.",
-    "sites": (
-        "offers no sites: expectation propagation, and learning from its evidence, need a likelihood of single labeled "
-        "values with closed-form moments, as that of Probit is. `sample` does without."
-    ),
-    "walls": (
-        "offers no walls: Orthant needs a Gaussian cut by planes, as the posteriors of Probit and LevelSet are, "
-        "which look at signs alone. Use PCN, EllipticalSlice, or NUTS where Phi has a gradient."
-    ),
-    "reference": (
-        "offers no Gaussian close to its posterior: give Referenced a `reference`, such as a Laplace approximation."
-    ),
-    "hyperprior": "offers no hyperprior, so its noise cannot be learned: choose a prior and give it.",
-}
 
 
-def offer(model: Model, name: str) -> Any:
-    """An optional attribute of a model, or its default."""
-    return getattr(model, name, DEFAULTS[name])
-
-
-def offers(model: Model, name: str) -> bool:
-    """Whether a model provides this optional attribute or method."""
-    return getattr(model, name, None) is not None
-
-
-def has_evidence(model: Model) -> bool:
-    """Whether the noise of a model can be learned from the evidence."""
-    return offers(model, "sites") and offers(model, "hyperprior")
-
-
-def ask(model: Model, name: str, *arguments: Any) -> Any:
-    """The value or result of an optional attribute or method; `TypeError` if the model lacks it."""
-    if not offers(model, name):
-        raise TypeError(f"{type(model).__name__} {_MISSING[name]}")
-    member = getattr(model, name)
-    return member(*arguments) if callable(member) else member
-
-
-def curvature(model: Model) -> Curvature:
-    """The curvature of a model, or a guess if it does not provide one."""
-    return ask(model, "curvature") if offers(model, "curvature") else Curvature(1.0, False)
+def labels_of(model: Any) -> NDArray[np.int64]:
+    """The class of each labeled node; `TypeError` if the model does not know it."""
+    if getattr(model, "y", None) is None:
+        raise TypeError(f"{type(model).__name__} has no classes y of its labeled nodes, which this needs.")
+    return np.asarray(model.y)
 
 
 def labeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64], n_classes: int) -> Model:
@@ -144,11 +157,10 @@ def labeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64], n_classe
         )
     settings = {"n_classes": n_classes} if "n_classes" in signature(source).parameters else {}
     made: Any = replace(model, nodes=nodes, y=y, **settings) if is_template else source(nodes, y, **settings)
-    if offer(made, "n_classes") != n_classes:
-        raise TypeError(
-            f"{type(made).__name__} is a model of {offer(made, 'n_classes')} classes, and y has {n_classes}."
-        )
-    return cast(Model, made)
+    expect_model(made)
+    if made.n_classes != n_classes:
+        raise TypeError(f"{type(made).__name__} is a model of {made.n_classes} classes, and y has {n_classes}.")
+    return made
 
 
 def expect_model(model: object) -> None:
@@ -156,6 +168,11 @@ def expect_model(model: object) -> None:
     if isinstance(model, type) or not hasattr(model, "phi"):
         raise TypeError(
             f"model must be a model with labels, such as models.Probit(nodes, y), got {called(model)}."
+        )
+    if not isinstance(model, Model):
+        name = type(model).__name__
+        raise TypeError(
+            f"{name} must inherit from graphuq.models.Model: write class {name}(graphuq.models.Model)."
         )
     if getattr(model, "nodes", None) is None:
         raise TypeError(f"The model has no labels: give it nodes and y, as in {type(model).__name__}(nodes, y).")
@@ -186,7 +203,7 @@ def with_numbers(model: Any, numbers: dict[str, float]) -> Model:
                 f"The file holds {type(model).__name__} with {name} = {value:g}, and the model given has "
                 f"{getattr(model, name, None)}: give one with that number, or make it a dataclass that has {name} as a field."
             )
-    return cast(Model, model)
+    return model
 
 
 def _init_fields(model: Any) -> set[str]:

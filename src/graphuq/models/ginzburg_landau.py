@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from graphuq._expect import SettingError
 from graphuq._pytree import pytree, static
-from graphuq.models.base import Curvature, check_label_model, is_traced, signs
+from graphuq.models.base import Curvature, Model, check_label_model, is_traced, signs
 from graphuq.models.quartic import Quartic, pays, quartic
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def relaxed_sign(u: jax.Array, epsilon: float) -> jax.Array:
 
 
 @pytree
-class GinzburgLandau:
+class GinzburgLandau(Model):
     """``y_j = v_j + eta_j``, ``eta_j ~ N(0, gamma^2)``, under the Ginzburg-Landau measure (2.7).
 
         Phi(v; y) = sum_{all i} W_eps(v_i) + sum_{labeled j} |y_j - v_j|^2 / (2 gamma^2)
@@ -75,9 +75,9 @@ class GinzburgLandau:
     n_classes: int | None = static(default=None)
     n_fields: int | None = static(default=None)
 
-    numbers: ClassVar[tuple[str, ...]] = ("gamma", "epsilon")
-    sees_all_nodes: ClassVar[bool] = True
-    labels_are_real: ClassVar[bool] = True
+    numbers = ("gamma", "epsilon")
+    sees_all_nodes = True
+    labels_are_real = True
 
     def __post_init__(self) -> None:
         check_label_model(self)

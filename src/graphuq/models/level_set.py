@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq._pytree import pytree, static
-from graphuq.models.base import Curvature, Walls, check_label_model, signs
+from graphuq.models.base import Curvature, Model, Walls, check_label_model, signs
 
 if TYPE_CHECKING:
     from graphuq.inference.sampler import Sampler
@@ -23,7 +23,7 @@ HIGHEST_WALL = 1e4
 
 
 @pytree
-class LevelSet:
+class LevelSet(Model):
     """``y_j = S(u_j) + eta_j``, ``eta_j ~ N(0, gamma^2)``, with S(0) = +1.
 
         Phi(u; y) = sum_j |y_j - S(u_j)|^2 / (2 gamma^2)
@@ -39,7 +39,7 @@ class LevelSet:
     n_classes: int | None = static(default=None)
     n_fields: int | None = static(default=None)
 
-    numbers: ClassVar[tuple[str, ...]] = ("gamma",)
+    numbers = ("gamma",)
 
     def __post_init__(self) -> None:
         check_label_model(self)
@@ -67,14 +67,16 @@ class LevelSet:
         height = (2 if self.n_fields == 1 else 1) / float(self.gamma) ** 2
         return Walls(0.0, min(height, HIGHEST_WALL), leader_only=True)
 
-    @property
-    def sites(self) -> Any:
-        """Sites of one field; with several, the likelihood depends on all fields at once: no closed form."""
-        return self._sites if self.n_fields == 1 else None
+    def offers(self, *names: str) -> bool:
+        """As of any model, but sites only of one field: with several, Phi depends on all at once."""
+        return super().offers(*names) and (self.n_fields == 1 or "sites" not in names)
 
-    def _sites(self) -> Sites:
+    def sites(self) -> Sites:
+        """Sites of one field; with several there is no closed form."""
         from graphuq.inference.sites import Sites
 
+        if self.n_fields != 1:
+            return super().sites()
         return Sites.level_set(np.asarray(signs(self.y), float), float(self.gamma))
 
     def curvature(self) -> Curvature:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from graphuq._expect import expect
 from graphuq._pytree import pytree, static
-from graphuq.models.base import Curvature, Walls, check_label_model, is_traced, signs
+from graphuq.models.base import Curvature, Model, Walls, check_label_model, is_traced, signs
 
 if TYPE_CHECKING:
     from graphuq.inference.sampler import Sampler
@@ -30,7 +30,7 @@ N_POINTS, N_POINTS_WITH_MISTAKES, REACH = 40, 64, 6.0
 
 
 @pytree
-class Probit:
+class Probit(Model):
     """``y_j = S(u_j + eta_j)``, ``eta_j ~ N(0, gamma^2)``.
 
         Phi(u; y) = - sum_j log Psi(y_j u_j; gamma),    Psi(.; gamma) the cdf of N(0, gamma^2).
@@ -59,7 +59,7 @@ class Probit:
     # of a mixture differ in it.
     has_mistakes: bool = static(default=False, init=False, repr=False)
 
-    numbers: ClassVar[tuple[str, ...]] = ("gamma",)
+    numbers = ("gamma",)
 
     def __post_init__(self) -> None:
         check_label_model(self)

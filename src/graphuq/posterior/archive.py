@@ -19,7 +19,7 @@ from graphuq._expect import expect_path
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, whiten
 from graphuq.models import MODELS
-from graphuq.models.base import Model, ask, expect_model, offer, remade, warned_before, with_numbers
+from graphuq.models.base import Model, expect_model, remade, warned_before, with_numbers
 from graphuq.posterior.base import Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
@@ -75,7 +75,7 @@ def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, A
     arrays: Arrays = {"model nodes": np.asarray(model.nodes)}
     if basis is None:
         arrays["basis"] = basis = _whole_basis(_priors(posterior))
-    if getattr(model, "y", None) is not None:
+    if model.offers("y"):
         arrays["model y"] = np.asarray(model.y)
     facts: dict[str, Any] = {"components": []}
     if isinstance(posterior, Mixture):
@@ -143,7 +143,7 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
     else:
         if name in KINDS:
             name = f"{kind.__module__}.{name}"
-        values = {each: getattr(model, each, None) for each in (*_LEARNED, *offer(model, "numbers"))}
+        values = {each: getattr(model, each, None) for each in (*_LEARNED, *model.numbers)}
         settings = {each: float(value) for each, value in values.items() if isinstance(value, Real)}
     facts = {
         "model": name,
@@ -181,7 +181,7 @@ def _unpack_one(
     first = int(facts["first column"])
     columns = basis[:, first : first + variances.size]
     prior = GaussianPrior(columns, variances, float(facts["tail variance"]), facts["prior"], first)
-    seen = np.arange(prior.n_nodes) if offer(model, "sees_all_nodes") else np.asarray(model.nodes)
+    seen = np.arange(prior.n_nodes) if model.sees_all_nodes else np.asarray(model.nodes)
     whitening = OnModes(prior, seen) if facts["on modes"] else whiten(prior, seen)
     if facts["kind"] == "draws":
         statistics = arrays["z"], arrays["acceptance"], arrays["work"]
@@ -189,6 +189,6 @@ def _unpack_one(
     start = Start(arrays["precision"], arrays["shift"])
     # An infinite tolerance is met at once and leaves the sites unchanged.
     settings = {"tolerance": np.inf, "negligible": facts["negligible"]}
-    fit = ask(model, "sites").fit(whitening.matrix(seen), start=start, **settings)
+    fit = model.sites().fit(whitening.matrix(seen), start=start, **settings)
     fit = replace(fit, n_sweeps=facts["n_sweeps"], converged=facts["converged"])
     return GaussianPosterior(whitening, model, fit, facts["negligible"])

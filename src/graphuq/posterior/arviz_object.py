@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from graphuq._expect import expect_nodes
 from graphuq.inference.watch import watched_nodes
-from graphuq.models.base import offer
 from graphuq.posterior.base import Nodes, Posterior
 
 
@@ -28,7 +27,7 @@ def arviz_object(posterior: Posterior, nodes: Nodes, groups: dict[str, Any]) -> 
         raise ImportError("to_arviz needs ArviZ: pip install 'graphuq[arviz]'.") from error
 
     model = posterior.model
-    axes = ["node"] if offer(model, "n_fields") == 1 else ["node", "class"]
+    axes = ["node"] if model.n_fields == 1 else ["node", "class"]
     coordinates = {"node": nodes, "label": np.asarray(model.nodes), "class": np.arange(posterior.n_classes)}
     labels: dict[str, Any] = {"coords": coordinates, "dims": {"u": axes, "y": ["label"]}}
     if int(arviz.__version__.split(".")[0]) < 1:

@@ -14,7 +14,7 @@ from graphuq import uncertainty
 from graphuq._expect import expect_nodes, expect_path, expect_whole
 from graphuq.inference.fields import drawn_fields, left_open
 from graphuq.inference.whiten import Whitening
-from graphuq.models.base import Model, offer
+from graphuq.models.base import Model
 from graphuq.prior import GaussianPrior, NewRows
 
 Array = NDArray[np.float64]
@@ -88,7 +88,7 @@ class Posterior:
     @property
     def n_classes(self) -> int:
         """Number of classes K."""
-        return int(offer(self.model, "n_classes"))
+        return int(self.model.n_classes)
 
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows, and its Monte-Carlo error.

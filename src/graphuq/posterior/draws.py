@@ -22,7 +22,7 @@ from graphuq.inference.fields import at_each_draw, drawn_fields
 from graphuq.inference.largest import largest_probability
 from graphuq.inference.watch import quantities
 from graphuq.inference.whiten import Where, Whitening
-from graphuq.models.base import Model, offer, offers
+from graphuq.models.base import Model
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import (
     LEAST_PROBABILITY,
@@ -76,7 +76,7 @@ class Draws(Alone):
     @property
     def n_fields(self) -> int:
         """Number of columns of u."""
-        return int(offer(self.model, "n_fields"))
+        return int(self.model.n_fields)
 
     @property
     def n_chains(self) -> int:
@@ -95,7 +95,7 @@ class Draws(Alone):
         ``Psi(m_j(z) / sqrt(s_j^2 + gamma^2))``, instead of only a sign (Rao-Blackwellization). This lowers the
         variance of the average over draws and keeps it away from 0 and 1 while uncertainty remains.
         """
-        gamma = float(offer(self.model, "noise")) if noise else 0.0
+        gamma = float(self.model.noise) if noise else 0.0
         starts, total = batch_starts(self.n_draws, self.n_chains), self.n_chains * self.n_draws
         parts = []
         for block in self._blocks(where):
@@ -121,7 +121,7 @@ class Draws(Alone):
         The label is the sign of u, or the largest of several fields. Two-class Ginzburg-Landau labels are the real
         values v, whose variance is computed from the second moment instead of as ``1 - mean^2``.
         """
-        if not offer(self.model, "labels_are_real") or self.n_fields > 1:
+        if not self.model.labels_are_real or self.n_fields > 1:
             return super().labels(where)
         starts, total = batch_starts(self.n_draws, self.n_chains), self.n_chains * self.n_draws
         parts = []
@@ -175,7 +175,7 @@ class Draws(Alone):
         }
         if self.diverging is not None:
             groups["sample_stats"]["diverging"] = self.diverging > 0
-        if offers(self.model, "log_likelihood"):
+        if self.model.offers("log_likelihood"):
             groups["log_likelihood"] = {"y": self.log_likelihood()}
         return arviz_object(self, chosen, groups)
 

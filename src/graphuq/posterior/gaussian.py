@@ -15,7 +15,7 @@ from graphuq.inference.largest import rows_at_once
 from graphuq.inference.star_ep import Fit
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
-from graphuq.models.base import Model, ask, expect_fields, offer, remade
+from graphuq.models.base import Model, expect_fields, remade
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import (
     LEAST_PROBABILITY,
@@ -84,7 +84,7 @@ class GaussianPosterior(Alone):
         with blas_threads(len(model.nodes) ** 2 * prior.n_modes):
             whitening = whiten(prior, model.nodes)
             factor = whitening.matrix(model.nodes)
-            fit = ask(model, "sites").fit(factor, negligible=negligible, **settings)
+            fit = model.sites().fit(factor, negligible=negligible, **settings)
             return cls(whitening, model, fit, negligible)
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> GaussianPosterior:
@@ -95,7 +95,7 @@ class GaussianPosterior(Alone):
         expect_in_graph(nodes, self.n_nodes)
         same = np.flatnonzero(np.isin(nodes, self.model.nodes))
         old = positions(nodes[same], self.model.nodes)
-        unchanged = np.asarray(self.model.y)[old] == y[same]  # type: ignore[attr-defined]
+        unchanged = np.asarray(self.model.y)[old] == y[same]
         fit: Any = self.fit
         precision, shift = (np.zeros((len(nodes), *each.shape[1:])) for each in (fit.precision, fit.shift))
         precision[same[unchanged]] = fit.precision[old[unchanged]]
@@ -103,7 +103,7 @@ class GaussianPosterior(Alone):
         new = np.setdiff1d(np.arange(len(nodes)), same[unchanged])
         if new.size:
             new_nodes = nodes[new]
-            sites = ask(remade(model, nodes=new_nodes, y=y[new]), "sites")
+            sites = remade(model, nodes=new_nodes, y=y[new]).sites()
             first = fit.first_sites(sites, *self.whitening.conditional(new_nodes))
             precision[new], shift[new] = first
         start = Start(precision, shift)
@@ -112,26 +112,26 @@ class GaussianPosterior(Alone):
         whitening = OnModes(self.prior, nodes)  # requires no factorization, which would delay a new label
         tolerance = RELABEL_TOLERANCE if model.n_fields <= 3 else RELABEL_TOLERANCE_MANY
         settings = {"tolerance": tolerance, "negligible": self.negligible}
-        fit = ask(model, "sites").fit(whitening.matrix(nodes), start=start, **settings)
+        fit = model.sites().fit(whitening.matrix(nodes), start=start, **settings)
         return GaussianPosterior(whitening, model, fit, self.negligible)
 
     @property
     def blurred(self) -> bool:
         """Whether the noise is large enough for single precision to suffice."""
         most = float(self.prior.marginal_variance(self.model.nodes).max(initial=0))
-        return self.n_classes > 3 and float(offer(self.model, "noise")) ** 2 > LEAST_NOISE * most
+        return self.n_classes > 3 and float(self.model.noise) ** 2 > LEAST_NOISE * most
 
     @property
     def rows_at_once(self) -> int:
         """Block size in rows; with several fields limited by their integral, see `largest.rows_at_once`."""
-        n_fields, most = int(offer(self.model, "n_fields")), max(1, BLOCK_NUMBERS // self.whitening.n_latent)
+        n_fields, most = self.model.n_fields, max(1, BLOCK_NUMBERS // self.whitening.n_latent)
         if n_fields == 1:
             return most
         return rows_at_once(n_fields) if _accelerator.is_there() else min(8 * most, rows_at_once(n_fields))
 
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows, in closed form."""
-        rows, gamma = chosen_rows(self, where), float(offer(self.model, "noise")) if noise else 0.0
+        rows, gamma = chosen_rows(self, where), float(self.model.noise) if noise else 0.0
         p = np.concatenate(
             [
                 self.fit.classes(*self.whitening.conditional(part), gamma)
@@ -173,7 +173,7 @@ class GaussianPosterior(Alone):
 
     def left_out(self) -> Array:
         """Leave-one-out class probabilities of the labeled nodes, from the cavity distributions."""
-        return self.fit.left_out_classes(float(offer(self.model, "noise")))
+        return self.fit.left_out_classes(float(self.model.noise))
 
     def diagnostics(self) -> EPDiagnosis:
         """Whether expectation propagation converged."""

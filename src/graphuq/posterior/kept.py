@@ -19,7 +19,6 @@ from graphuq import uncertainty
 from graphuq._threads import in_threads
 from graphuq.inference.marginals import FEW_LABELS
 from graphuq.inference.whiten import OnModes
-from graphuq.models.base import offer
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, blocks
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import labels_by_node
@@ -86,8 +85,8 @@ def refreshed(
 
 def _is_cacheable(posterior: GaussianPosterior) -> bool:
     """Whether class probabilities follow from means and variances alone."""
-    corrected = int(offer(posterior.model, "n_fields")) == 1 and len(posterior.model.nodes) <= FEW_LABELS
-    return isinstance(posterior.whitening, OnModes) and hasattr(posterior.model, "y") and not corrected
+    corrected = posterior.model.n_fields == 1 and len(posterior.model.nodes) <= FEW_LABELS
+    return isinstance(posterior.whitening, OnModes) and posterior.model.offers("y") and not corrected
 
 
 def _computed(posterior: GaussianPosterior, nodes: Nodes, labels: dict[int, int]) -> tuple[Kept, Array]:
@@ -131,7 +130,7 @@ def _means(posterior: GaussianPosterior, nodes: Nodes) -> Array:
 
 def _variances(posterior: GaussianPosterior, nodes: Nodes) -> Array:
     """Posterior variances of the fields at rows, noise included, for fields treated as independent."""
-    whitening, noise = posterior.whitening, float(offer(posterior.model, "noise"))
+    whitening, noise = posterior.whitening, float(posterior.model.noise)
     precision = np.float32 if posterior.blurred else np.float64
     variances = []
     for part in blocks(nodes, posterior.rows_at_once):

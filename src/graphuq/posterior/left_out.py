@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from graphuq import uncertainty
 from graphuq._expect import expect_whole
 from graphuq.calibration import SURPRISE
-from graphuq.models.base import ask, offer, offers
+from graphuq.models.base import labels_of
 from graphuq.posterior.base import Posterior
 
 # A label should be checked if the others give it less probability than DOUBTED and than this part of the share of its
@@ -62,7 +62,7 @@ def suspicious_labels(
     """
     if n is not None:
         expect_whole(n, "n")
-    y = np.asarray(ask(posterior.model, "y"))
+    y = labels_of(posterior.model)
     others = _predictions(posterior) if left_out is None else left_out
     probability = 1 - others[np.arange(len(y)), y]
     order = np.argsort(-probability, kind="stable")[:n]
@@ -78,7 +78,7 @@ def suspicious_labels(
 
 def _predictions(posterior: Posterior) -> NDArray[np.float64]:
     """Leave-one-out predictions, or an error that says why there are none."""
-    if not offers(model := posterior.model, "sites"):
+    if not (model := posterior.model).offers("sites"):
         raise TypeError(
             f"{type(model).__name__} offers no sites, so that no label can be left out and checked against the others: "
             "check labels under probit, or under level-set with two classes."
@@ -160,11 +160,11 @@ def self_check(posterior: Posterior, *, left_out: NDArray[np.float64] | None = N
 
         P(label = k) = (1 - e) P(class = k) + e P(class is not k) / (K - 1),    e the share of mistakes.
     """
-    y = np.asarray(ask(posterior.model, "y"))
+    y = labels_of(posterior.model)
     counts = np.bincount(y, minlength=posterior.n_classes)
     predictable = counts[y] > 1
     weighted = zip(posterior.weights, posterior.components, strict=True)
-    mistakes = float(sum(weight * offer(each.model, "mistake_rate") for weight, each in weighted))
+    mistakes = float(sum(weight * each.model.mistake_rate for weight, each in weighted))
     if not predictable.any():
         return SelfCheck(0, np.nan, np.nan, np.nan, np.nan, 0.0, 1.0, mistakes)
     p = (_predictions(posterior) if left_out is None else left_out)[predictable]

@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from graphuq._expect import LARGEST_SEED, expect, expect_generator, expect_number, expect_numbers
 from graphuq.calibration import apply_temperature, class_weights, temperature, weighted_classes
-from graphuq.models.base import Model, ask, offer, offers
+from graphuq.models.base import Model, labels_of
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, Posterior, described
 from graphuq.posterior.draws import Draws
@@ -111,9 +111,9 @@ class Mixture(Posterior):
         if self.is_drawn:
             return self.closed().with_labels(nodes, y)
         learned = self.source or self
-        if labels_by_node(learned.model.nodes, ask(learned.model, "y")) == labels_by_node(nodes, y):
+        if labels_by_node(learned.model.nodes, labels_of(learned.model)) == labels_by_node(nodes, y):
             return learned
-        n_sites = max(1, np.size(nodes)) * int(offer(self.model, "n_fields"))
+        n_sites = max(1, np.size(nodes)) * self.model.n_fields
         old: Any = self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]
         new = [each.with_labels(nodes, y) for each in old]
         gains = [after.fit.log_evidence - before.fit.log_evidence for after, before in zip(new, old, strict=True)]
@@ -135,7 +135,7 @@ class Mixture(Posterior):
         """
         if self.n_classes == 2:
             return self
-        y = np.asarray(ask(self.model, "y"))
+        y = labels_of(self.model)
         predictable = np.bincount(y)[y] > 1
         if not predictable.any():
             return replace(self, temperature=(2 / self.n_classes) ** EXPONENT_OF_SINGLES)
@@ -197,7 +197,7 @@ class Mixture(Posterior):
         """
         chosen = arviz_nodes(self, nodes)
         groups: dict[str, Any] = {"posterior": {"u": self.latent(chosen)}}
-        if all(isinstance(each, Draws) and offers(each.model, "log_likelihood") for each in self.components):
+        if all(isinstance(each, Draws) and each.model.offers("log_likelihood") for each in self.components):
             groups["log_likelihood"] = {"y": self._drawn(lambda each, _: each.log_likelihood())}
         return arviz_object(self, chosen, groups)
 

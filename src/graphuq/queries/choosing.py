@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
 from graphuq._expect import expect_nodes, expect_one_of, expect_posterior, expect_seed, expect_whole
-from graphuq.models.base import offer
 from graphuq.posterior.base import Posterior
 from graphuq.queries.joint import N_ANSWERS, N_ANSWERS_TOLD, Joint, heaviest, joint
 from graphuq.queries.spreading import most_telling, spread
@@ -98,7 +97,7 @@ def next_queries(
         return spread(spectrum, n_rows, taken=labeled, among=open_rows)
     if strategy in ("v_optimality", "sigma_optimality"):
         best = heaviest(posterior)[0][0]
-        noise = float(offer(best.model, "noise"))
+        noise = float(best.model.noise)
         summed = strategy.startswith("sigma")
         return most_telling(best.prior, noise, open_rows, n_rows, known=labeled, summed=summed)
     p = _given(posterior, probability)

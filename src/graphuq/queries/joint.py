@@ -20,7 +20,6 @@ from graphuq.inference.fields import drawn_fields, left_open
 from graphuq.inference.largest import independent_probability, largest_probability_matched
 from graphuq.inference.star_ep import StarEP
 from graphuq.inference.stars import lone_stars
-from graphuq.models.base import ask, offer
 from graphuq.posterior.base import LEAST_PROBABILITY, Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
@@ -111,7 +110,7 @@ def _of_one_field(posterior: GaussianPosterior, rows: Nodes, asked: Nodes) -> Jo
 
         m_j + y Sigma_jc r / s,    Sigma_jj - Sigma_jc^2 r (z + r) / s^2.
     """
-    noise, flip = float(offer(posterior.model, "noise")) ** 2, np.exp(ask(posterior.model, "sites").log_flip)
+    noise, flip = float(posterior.model.noise) ** 2, np.exp(posterior.model.sites().log_flip)
     mean, variance = (each[:, 0] for each in posterior.moments(rows))
     mean_c, variance_c = (each[:, 0] for each in posterior.moments(asked))
     s = np.sqrt(variance_c + noise)
@@ -163,7 +162,7 @@ def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, 
     of the last term.
     """
     fit: Any = posterior.fit
-    whitening, noise = posterior.whitening, float(offer(posterior.model, "noise"))
+    whitening, noise = posterior.whitening, float(posterior.model.noise)
     at, deviation = whitening.conditional(rows)
     mean, variance = at @ fit.z_mean.T, fit.independent_variances(at, deviation, noise)
     n_rows, n_classes = mean.shape
@@ -208,7 +207,7 @@ def _answers(posterior: GaussianPosterior, asked: Nodes, noise: float, n_answers
     n = answer.shape[1]
     V = np.repeat(cross + (alone + noise**2)[:, None, None] * np.eye(n_classes), n, axis=0)
     m = np.repeat(mean, n, axis=0)
-    sites = replace(ask(posterior.model, "sites"), labels=answer.ravel())
+    sites = replace(posterior.model.sites(), labels=answer.ravel())
     precision, shift = lone_stars(sites, m, V)
     arms = np.eye(n_classes)[answer.ravel()][:, None] - np.eye(n_classes)
     inverse = np.linalg.inv(V)
@@ -238,7 +237,7 @@ def cross_covariance(posterior: GaussianPosterior, rows: Nodes, columns: Nodes) 
 def _class_draws(posterior: Draws, rows: Nodes, n_draws: int, seed: int) -> Array:
     """Class probabilities given each joint draw of the fields at all rows, shape (n_draws, n_rows, n_classes)."""
     u = _field_draws(posterior, rows, n_draws, seed)
-    noise = float(offer(posterior.model, "noise"))
+    noise = float(posterior.model.noise)
     if u.shape[2] == 1:
         second = ndtr(u[..., 0] / noise) if noise > 0 else (u[..., 0] >= 0).astype(np.float32)
         return np.stack([1 - second, second], axis=-1)

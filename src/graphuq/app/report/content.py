@@ -21,7 +21,6 @@ from graphuq.estimator import GraphClassifier
 from graphuq.estimator.settings import without_effect
 from graphuq.graph.distances import nearest_among
 from graphuq.inference.diagnostics import Diagnostics
-from graphuq.models.base import offers
 from graphuq.posterior import Draws, Mixture, Posterior
 from graphuq.posterior.left_out import MAX_LEFT_OUT, SelfCheck, self_check, suspicious_labels
 
@@ -297,7 +296,7 @@ def _components(posterior: Posterior) -> list[tuple[float, str, str]]:
 def _check_labels(posterior: Posterior) -> tuple[list[Suspicious] | None, SelfCheck | None]:
     """Suspicious labels and the self-check by leave-one-out; None if unavailable or too slow."""
     model = posterior.model
-    if not (offers(model, "sites") and offers(model, "y")) or len(model.nodes) > MAX_LEFT_OUT:
+    if not model.offers("sites", "y") or len(model.nodes) > MAX_LEFT_OUT:
         return None, None
     left_out = posterior.left_out()
     found = suspicious_labels(posterior, left_out=left_out)
