@@ -189,7 +189,8 @@ def test_structured_field_and_missing_gram_matrix_change_nothing(model):
     rng = np.random.default_rng(1)
     with jax.enable_x64(True):
         q0 = jnp.asarray(rng.standard_normal(6) / 4)
-        tail = LinearWithTail(jnp.asarray(rng.standard_normal((6, 2))), q0, jnp.asarray(0.7))
+        factor, unseen = jnp.asarray(rng.standard_normal((6, 2))), jnp.sqrt(1 - q0 @ q0)
+        tail = LinearWithTail(factor, q0, unseen, jnp.asarray(0.7))
         matrix = np.asarray(jax.jit(jax.vmap(tail, in_axes=1, out_axes=1))(jnp.eye(tail.n_latent)))
         y = np.array([1.0, -1, 1, 1, -1, -1])
         walls = Orthant().prepare(Target.of(tail, model(np.arange(6), y, gamma=0.3), "float64"))

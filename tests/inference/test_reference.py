@@ -125,7 +125,7 @@ def test_many_labels_accept_nearly_independent_steps():
 
 
 def test_a_field_with_a_tail_is_expanded():
-    field = LinearWithTail(jnp.ones((2, 1)), jnp.array([0.3, 0.1]), jnp.asarray(0.5))
+    field = LinearWithTail(jnp.ones((2, 1)), jnp.array([0.3, 0.1]), jnp.asarray(0.9**0.5), jnp.asarray(0.5))
     target = Target.of(field, Probit([0, 1], np.array([1.0, -1.0]), 0.5))
     problem = Referenced().prepare(target)
     zeta = jax.random.normal(jax.random.key(0), (4,))

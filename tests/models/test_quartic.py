@@ -63,7 +63,7 @@ def test_it_is_used_where_it_is_quicker():
     assert not pays(4_000, 50)
     assert Target.of(Linear(B[:100]), GinzburgLandau([3, 4], [0, 1])).reduced is None
     assert Target.of(Linear(B), GinzburgLandau([3, 4, 5], [0, 1, 2])).reduced is None
-    tail = LinearWithTail(B, np.zeros(N_NODES), np.ones(()))
+    tail = LinearWithTail(B, np.zeros(N_NODES), np.ones(()), np.ones(()))
     assert Target.of(tail, MODEL).reduced is None
 
 

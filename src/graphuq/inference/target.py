@@ -40,6 +40,7 @@ class LinearWithTail:
 
     factor: jax.Array  # (n_seen, n_modes)
     q0: jax.Array  # (n_seen,)
+    unseen: jax.Array  # sqrt(1 - |q0|^2), which cannot be had from rounded q0
     tail: jax.Array  # standard deviation of the tail
 
     @property
@@ -51,7 +52,7 @@ class LinearWithTail:
         """Evaluate the formula above; leading axes of z are batch axes."""
         n_modes = self.factor.shape[1]
         z_modes, z_nodes, zeta = z[..., :n_modes], z[..., n_modes:-1], z[..., -1:]
-        removed = z_nodes @ self.q0[:, None] + jnp.sqrt(jnp.maximum(1 - self.q0 @ self.q0, 0)) * zeta
+        removed = z_nodes @ self.q0[:, None] + self.unseen * zeta
         return z_modes @ self.factor.T + self.tail * (z_nodes - self.q0 * removed)
 
 

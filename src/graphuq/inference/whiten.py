@@ -147,6 +147,7 @@ class OnModesAndLabels:
         return LinearWithTail(
             factor=jnp.asarray(self._tail_factor(self.nodes), dtype),
             q0=jnp.asarray(self._q0(self.nodes), dtype),
+            unseen=jnp.asarray(self._unseen, dtype),
             tail=jnp.asarray(np.sqrt(self.prior.tail_variance), dtype),
         )
 
@@ -158,8 +159,7 @@ class OnModesAndLabels:
         """``E[u_j | z]`` by the formula above at unseen nodes, u itself at seen ones."""
         n_modes = int(np.count_nonzero(self._kept))
         z_modes, z_nodes, zeta = z[:, :n_modes], z[:, n_modes:-1], z[:, -1]
-        q0_seen = self._q0(self.nodes)
-        root = np.sqrt(max(1 - float(q0_seen @ q0_seen), 0.0))
+        q0_seen, root = self._q0(self.nodes), self._unseen
         tail = np.sqrt(self.prior.tail_variance)
         t = z_nodes @ q0_seen
         modal = z_modes @ self._tail_factor(where).T.astype(z.dtype)
@@ -196,6 +196,12 @@ class OnModesAndLabels:
         """The mode that is removed from the tail, or zero if there is none."""
         removed = self.prior.variances == 0
         return self.prior.rows(where)[:, np.argmax(removed)] if removed.any() else np.zeros(len(where))
+
+    @property
+    def _unseen(self) -> float:
+        """``sqrt(a)``, the norm of q0 at the unseen nodes."""
+        q0_seen = self._q0(self.nodes)
+        return 0.0 if self._sees_all else float(np.sqrt(max(1 - float(q0_seen @ q0_seen), 0.0)))
 
     def _tail_factor(self, where: Where) -> Array:
         scale = np.sqrt(self.prior.variances[self._kept] - self.prior.tail_variance)
