@@ -209,7 +209,8 @@ def test_predict_says_what_it_fills_in(tmp_path):
     gaps[0] = re.sub(r"^(\d+,),[^,]*", r"\1,", gaps[0])
     new.write_text("\n".join([head, *gaps]))
     told = (
-        "Note: Missing values are filled in and then taken for known: 4, in 3 of the rows and 2 of the columns.\n"
+        "Note: Missing values are filled in and then taken for known: 4, in 3 of the rows and 2 of the columns. "
+        "Row 0 has no value at all: the answer there is that of a made-up row.\n"
     )
     assert run("predict", out, new).stderr == told
     assert run("predict", out, new, "--quiet").stderr == ""

@@ -1,5 +1,6 @@
 """Simulation-based calibration: u from the prior, labels from the model; the rank of the true u is uniform."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -46,13 +47,8 @@ def simulate(model, u, rng):
 @cache
 def posterior_draws(name, sampler, labels):
     """u at the asked nodes, (n_draws, n_asked, n_fields): the posterior depends on the labels alone, and they are few."""
-    model = MODELS[name]
-    made = type(model)(model.nodes, labels, **settings(model))
-    return draws(PRIOR, made, *SAMPLERS[sampler]).latent(ASKED).reshape(-1, len(ASKED), model.n_fields)
-
-
-def settings(model):
-    return {key: value for key, value in vars(model).items() if key not in ("nodes", "y")}
+    made = replace(MODELS[name], y=labels)
+    return draws(PRIOR, made, *SAMPLERS[sampler]).latent(ASKED).reshape(-1, len(ASKED), made.n_fields)
 
 
 def rank_statistics(name, sampler):

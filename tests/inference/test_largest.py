@@ -193,8 +193,8 @@ def test_two_correlated_fields_are_exact():
 def test_counts_of_correlated_draws_and_a_wrong_covariance():
     mean, variance, cross = posterior_like(6, 10)
     share = counted(mean, 0.1 * np.eye(10) + cross)
-    assert z_score(share, largest_by_points(mean, variance, cross, n_points=512)) < 5
-    assert z_score(share, largest_by_points(mean, variance + 0.1, cross, n_points=512)) > 10
+    assert z_score(share, largest_by_points(mean, variance, cross, n_points=2**14)) < 5
+    assert z_score(share, largest_by_points(mean, variance + 0.1, cross, n_points=2**14)) > 10
     independent = np.sqrt(0.1 + np.trace(cross, axis1=1, axis2=2) / 10)
     assert z_score(share, largest_probability(mean, independent)) > 10
 
