@@ -83,7 +83,7 @@ def whole_file(target: Path) -> Iterator[Path]:
 def write_text(target: Path, text: str) -> None:
     """Write a file of text as a whole."""
     with whole_file(target) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(text, encoding="utf-8", newline="")
 
 
 def _lock_new(path: Path) -> IO[bytes]:
