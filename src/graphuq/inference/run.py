@@ -216,9 +216,8 @@ class _Chains:
         """Run one block and append it to the log; return the new states and the acceptance."""
         warm = log.n_blocks < N_WARMUP_BLOCKS and self.n_warmup > 0
         size, gap = (self.warmup_block, 1) if warm else (log.block_size, self.thin)
-        state, draws, info = _block(
-            self.sampler, warm, size, gap, self.keys(2 + log.n_blocks), state, self.problem
-        )
+        keys = _step_keys(self.keys(2 + log.n_blocks), size, gap)
+        state, draws, info = _block(self.sampler, warm, keys, state, self.problem)
         log.append(state, None if warm else {"z": draws, **info._asdict()})
         return state, info.acceptance
 
@@ -269,11 +268,21 @@ def _init(sampler: Sampler, keys: jax.Array, z: jax.Array, problem: Any) -> Any:
     return jax.vmap(sampler.init, in_axes=(0, 0, None))(keys, z, problem)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(1, 2))
+def _step_keys(keys: jax.Array, n_draws: int, thin: int) -> tuple[jax.Array, jax.Array]:
+    """Keys of the draws and of the steps of every chain, shapes (n_chains, n_draws), (n_chains, n_draws, thin).
+
+    Apart from `_block`, so that it is compiled once for all problems.
+    """
+    pairs = jax.vmap(jax.vmap(jax.random.split))(jax.vmap(partial(jax.random.split, num=n_draws))(keys))
+    return pairs[..., 0], jax.vmap(jax.vmap(partial(jax.random.split, num=thin)))(pairs[..., 1])
+
+
+@partial(jax.jit, static_argnums=(0, 1))
 def _block(
-    sampler: Sampler, warm: bool, n_draws: int, thin: int, keys: jax.Array, state: Any, problem: Any
+    sampler: Sampler, warm: bool, keys: tuple[jax.Array, jax.Array], state: Any, problem: Any
 ) -> tuple[Any, jax.Array, Any]:
-    """Run `n_draws` times `thin` steps of every chain; return final states, draws and the mean `Info` per draw."""
+    """Run every chain with `_step_keys`; return final states, draws and the mean `Info` per draw."""
     move = sampler.warm_step if warm else sampler.step
 
     def one_draw(state: Any, keys: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
@@ -281,11 +290,5 @@ def _block(
         state, info = jax.lax.scan(lambda state, key: move(key, state, problem), state, key_steps)
         return state, (sampler.draw(key_draw, state, problem), jax.tree.map(lambda x: x.mean(axis=0), info))
 
-    def chain(key: jax.Array, state: Any) -> tuple[Any, Any]:
-        # Split all keys up front, outside the loops.
-        pairs = jax.vmap(jax.random.split)(jax.random.split(key, n_draws))
-        step_keys = jax.vmap(partial(jax.random.split, num=thin))(pairs[:, 1])
-        return jax.lax.scan(one_draw, state, (pairs[:, 0], step_keys))
-
-    state, (draws, info) = jax.vmap(chain)(keys, state)
+    state, (draws, info) = jax.vmap(partial(jax.lax.scan, one_draw))(state, keys)
     return state, draws, info
