@@ -210,12 +210,7 @@ def contest(record: Record) -> str:
         Its standard error treats the draws of the two methods as independent, because the results of graphuq were recomputed
         (`python -m experiments.ours_again`) and those of the other methods kept; the error of paired differences would be smaller."""
     )
-    landmarks = wrapped(
-        """These results of graphuq predate one change: the landmarks of nonlinear functions of the features were
-        drawn at random then and are now spaced evenly along the features. On the tables that were added last, both variants
-        were run, and their means agree to three digits."""
-    )
-    return f"## The best other method in each setting\n\n{text}\n{landmarks}\n{contest_table(record)}"
+    return f"## The best other method in each setting\n\n{text}\n{contest_table(record)}"
 
 
 def every_tool(record: Record) -> str:

@@ -89,11 +89,11 @@ def strangers(records: Path) -> str:
     record = read_record(records / "strangers.json")
     names = record.config["tables"]
     text = f"""These are {len(names)} more tables from R. They were selected by their names, sizes and columns alone, and all
-        of them are reported: {", ".join(names)}. All settings of the prior were fixed before the tables were selected. The way
-        features enter the prior was changed twice after that, based only on the tables used to choose settings: first,
-        features were compressed and rare values no longer magnified; then nonlinear functions of the features became a
-        structure of their own (`bent` in the code). The results here are from the first run on these tables after the second
-        change (`python -m experiments.strangers`)."""
+        of them are reported: {", ".join(names)}. All settings of the prior were fixed before the tables were selected. The
+        prior was changed three times after that, based only on the tables used to choose settings: features were compressed
+        and rare values no longer magnified; nonlinear functions of the features became a structure of their own (`bent` in
+        the code); and so did a constant alone. The results here are from the first run on these tables after the last change
+        (`python -m experiments.strangers`)."""
     return f"## Tables that were added last\n\n{_apart(record, text)}"
 
 
@@ -169,8 +169,7 @@ def earlier(records: Path) -> str:
         f"""An earlier version of this page covered separable data alone. Its method used a prior on the graph alone
         and a graph chosen for each data set, and reported the probability of the sign of u. The table shows the recorded
         log-loss of that method, its log-loss when run again, and that of `GraphClassifier` ("now"), all on the same
-        {found[0]["n_draws"]} draws of the labeled rows. "Now" predates the two changes to the way features enter the prior (see
-        above), which matter little on such data. The difference is "now" minus "earlier, again", computed draw by draw:
+        {found[0]["n_draws"]} draws of the labeled rows. "Now" predates three changes to the prior (see above), which matter little on such data. The difference is "now" minus "earlier, again", computed draw by draw:
         {better} of {len(found)} rows improved by more than a standard error, and {len(worse)}, marked with a star, got worse by more
         than a standard error. The last column is the best other method in the earlier record, chosen in hindsight."""
     )

@@ -1,7 +1,7 @@
 """By which numbers were the constants of the learned prior chosen? Log-loss on the data for choosing, one change at a time.
 
-Every constant is moved away from what it is, the others staying: the hyperprior (learning/hyperprior.py), with the share
-of bent columns, how soon these bend (feature_piece.py), the number of neighbors, when modes are enough, and, for many
+Every constant is moved away from what it is, the others staying: the hyperprior (learning/hyperprior.py), with the shares
+of bent columns and of the constant alone, how soon columns bend (feature_piece.py), the number of neighbors, when modes are enough, and, for many
 classes, what is believed of the temperature. All changes see the same labels, so that differences are taken draw by
 draw. Tables that are reported (table_data.REPORTING) are not touched.
 
@@ -44,11 +44,12 @@ DEFAULT = "as it is"
 MOVES = (1 / 3, 3.0)
 MOVED = ("diffusion", "graph", "linear", "constant", "mistakes", "beside_linear", "n_effective")
 LEFT_OUT = ("linear", "bent", "mistakes", "n_effective")
+CONSTANTS_ALONE = (None, 0.07, 0.6)
 BENT_SHARES, BENDINGS = (0.4, 0.6, 0.95), (0.75, 3.0)
 NEIGHBORS = (7, 10, 15)
 ENOUGH_MODES = (4e-2, 4e-3, 4e-4)
 TEMPERATURES = ((0.0, 1.2), (0.15, 1.2), (0.45, 1.2), (0.3, 1.1), (0.3, 1.5))
-OF_SINGLES = (0.0, 0.3, 0.7, 1.0)
+OF_SINGLES = (0.0, 0.3, 0.5, 1.0)
 # Of fewer than 300 rows.
 SMALL = ("ais", "fgl", "hayes-roth", "tae")
 
@@ -173,12 +174,16 @@ def hyperpriors() -> dict[str, Hyperprior]:
     for name in LEFT_OUT:
         left_out: dict[str, Any] = {name: None}
         found[f"no {name}"] = replace(default, **left_out)
-    return found | bent_shares()
+    return found | shares()
 
 
-def bent_shares() -> dict[str, Hyperprior]:
-    """The default with more or less of what bends."""
-    return {f"bent {share:g}": replace(Hyperprior(), bent=share) for share in BENT_SHARES}
+def shares() -> dict[str, Hyperprior]:
+    """The default with more or less of what bends, and of the structure that is a constant alone."""
+    found = {f"bent {share:g}": replace(Hyperprior(), bent=share) for share in BENT_SHARES}
+    for weight in CONSTANTS_ALONE:
+        name = "no constant_alone" if weight is None else f"constant_alone {weight:g}"
+        found[name] = replace(Hyperprior(), constant_alone=weight)
+    return found
 
 
 def changes(X: Array, y: Classes, nodes: Classes, given: Classes) -> dict[str, float]:
@@ -232,7 +237,7 @@ def temperatures(X: Array, y: Classes, nodes: Classes) -> dict[str, float]:
     for value in values:
         with constant(mixture, name, value):
             found[f"{name} {value}"] = loss(bare.tempered())
-    for name, hyperprior in {"no bent": replace(Hyperprior(), bent=None), **bent_shares()}.items():
+    for name, hyperprior in {"no bent": replace(Hyperprior(), bent=None), **shares()}.items():
         posterior = learn(modes, model, **features, hyperprior=hyperprior).posterior
         found[name] = calibration.log_loss(posterior.probability(rest), y[rest])
     return found

@@ -46,7 +46,7 @@ LEARNED = tuple(
     name for name in BOUNDS if isinstance(each := getattr(DEFAULT, name), LogNormal) and each.factor > 1
 )
 # The proposal: wide enough to hold every peak of the evidence of 40 and 160 labels seen on these data.
-PROPOSAL = replace(DEFAULT, n_effective=None)
+PROPOSAL = replace(DEFAULT, n_effective=None, constant_alone=None)
 # Next to no hyperprior: it only keeps peaks from running away where labels are separable.
 WEAK = replace(PROPOSAL, **{name: replace(getattr(DEFAULT, name), factor=55.0) for name in LEARNED})
 

@@ -47,7 +47,7 @@ def test_data_for_choosing_are_not_reported():
 def test_hyperpriors_differ_from_the_default_in_one_number():
     default = Hyperprior()
     found = choose.hyperpriors()
-    assert len(found) == 2 * len(choose.MOVED) + len(choose.LEFT_OUT) + len(choose.BENT_SHARES)
+    assert len(found) == 2 * len(choose.MOVED) + len(choose.LEFT_OUT) + len(choose.shares())
     for name, each in found.items():
         changed = [key for key, value in vars(default).items() if getattr(each, key) != value]
         assert changed == [name.removeprefix("no ").split()[0]]
@@ -70,8 +70,8 @@ def test_a_record_tells_what_every_change_does_and_leaves_constants_alone(blobs)
     assert two["bent 0.2"][0] != 0
     singles = next(r["losses"] for r in results if r.get("per_class") == 1)
     assert singles["EXPONENT_OF_SINGLES 1.0"] != singles[choose.DEFAULT]
-    assert len(many) == len(choose.TEMPERATURES) + len(choose.OF_SINGLES) + 2
-    assert len(values["tables, many classes"]["changes"]) == len(choose.TEMPERATURES) + 2
+    assert len(many) == len(choose.TEMPERATURES) + len(choose.OF_SINGLES) + 1 + len(choose.shares())
+    assert len(values["tables, many classes"]["changes"]) == len(choose.TEMPERATURES) + 1 + len(choose.shares())
     record = Record("choose", "quick", plain(asdict(SMALL)), values, 1.0, "0", "a machine")
     assert len(choose.claims(record)) == 4
     assert choose.draw(record).axes

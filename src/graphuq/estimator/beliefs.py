@@ -130,6 +130,8 @@ def _learned(
     learnable = model.offers("sites", "hyperprior")
     source = model if learnable else labeled(Probit(), labels.nodes, labels.y, labels.n_classes)
     hyperprior, unit = source.hyperprior(), 1.0
+    if not learnable:  # a constant alone would leave it nothing to move
+        hyperprior = replace(hyperprior, constant_alone=None)
     if classifier.gamma is not None and learnable:
         gamma = float(classifier.gamma)
         if hyperprior.gamma.factor > 1:

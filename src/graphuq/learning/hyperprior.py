@@ -96,6 +96,8 @@ class Hyperprior:
             of one over the mean degree for the Laplacian ``D - A``. None omits a piece, or mistakes.
         beside_linear: replaces `graph` in structures that also have a function of the features.
         bent: the share of the variance that bent columns have in a bent function of the features; None omits them.
+        constant_alone: weight of the structure without any piece, in which classes are unrelated to rows, relative to
+            the others; None omits it.
         n_effective: prior of the effective number of modes ``1 / sum_j p_j^2``, per boundary between classes. Few
             modes separate classes, and this number is similar on graphs of all kinds.
     """
@@ -109,6 +111,7 @@ class Hyperprior:
     gamma: LogNormal = LogNormal(1.0, 1.0)
     beside_linear: LogNormal = LogNormal(3.0, 3.0)
     bent: float | None = 0.8
+    constant_alone: float | None = 0.2
     n_effective: LogNormal | None = LogNormal(2.5, 2.0)
 
     def __post_init__(self) -> None:
@@ -116,8 +119,10 @@ class Hyperprior:
             raise ValueError(
                 "n_effective follows from diffusion and alpha, so a factor of 1 cannot fix it: fix these two."
             )
-        if self.graph is None and self.linear is None:
-            raise ValueError("graph and linear are both left out: at least one piece is needed.")
+        if self.graph is None and self.linear is None and self.constant_alone is None:
+            raise ValueError("graph, linear and constant_alone are all left out: one of them is needed.")
+        if self.constant_alone is not None and not self.constant_alone > 0:
+            raise ValueError(f"constant_alone must be a weight above 0, or None, got {self.constant_alone}.")
         if self.bent is not None and not 0 < self.bent < 1:
             raise ValueError(f"bent must be a share between 0 and 1, or None, got {self.bent}.")
 
@@ -132,17 +137,20 @@ class Hyperprior:
     def structures(self, n_linear: int = 0, n_bent: int = 0) -> list[Hyperprior]:
         """The hyperpriors of all structures, between which the evidence decides.
 
-        These are the graph alone, the features alone (linear or bent), and both. Each structure comes after the
-        simpler ones that it extends.
+        These are the graph alone, the features alone (linear or bent), both, and the constant alone. Each structure
+        with a piece comes after the simpler ones that it extends.
         """
-        if self.linear is None or not n_linear:
-            return [self if self.graph is None else replace(self, linear=None)]
+        found = [] if self.graph is None else [replace(self, linear=None)]
         of_features = [replace(self, bent=None)] + ([self] if self.bent is not None and n_bent else [])
-        if self.graph is None:
-            return of_features
-        beside = self.beside_linear if self.graph.factor > 1 else self.graph
-        pairs = [(replace(each, graph=None), replace(each, graph=beside)) for each in of_features]
-        return [replace(self, linear=None), *(each for pair in pairs for each in pair)]
+        for each in of_features if self.linear is not None and n_linear else ():
+            found.append(replace(each, graph=None))
+            if self.graph is not None:
+                found.append(replace(each, graph=self.beside_linear if self.graph.factor > 1 else self.graph))
+        if self.constant_alone is not None:
+            found.append(replace(self, graph=None, linear=None))
+        if not found:
+            raise ValueError("The hyperprior has no piece but linear, which needs features: give them to learn.")
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +190,7 @@ class Family:
 
         The effective number of modes scales with the number of classes, since each has a boundary. With bent
         columns, structures with a linear and with a bent function of the features have half the weight each;
-        `n_bent` is 0 if the bent columns are left out.
+        `n_bent` is 0 if the bent columns are left out. The constant alone has a weight of its own.
         """
         scale = 1.0 if spectrum.normalized else float(spectrum.degrees.mean())
         absent = LogNormal(1e-100, 1.0)
@@ -197,6 +205,8 @@ class Family:
         log_parts = np.zeros(0 if hyperprior.linear is None else n_linear)
         if log_parts.size and n_bent and hyperprior.bent is not None:
             log_parts = np.log(np.repeat([hyperprior.bent, 1 - hyperprior.bent], [n_bent, n_linear]))
+        alone = hyperprior.graph is None and hyperprior.linear is None
+        weight = hyperprior.constant_alone or 1.0 if alone else 0.5 if log_parts.size and n_bent else 1.0
         return cls(
             values=spectrum.values[1:] / scale if hyperprior.graph is not None else np.empty(0),
             scale=scale,
@@ -207,7 +217,7 @@ class Family:
             log_modes=None if modes is None else (np.log(modes.median * n_classes / 2), np.log(modes.factor)),
             lower=np.where(deviation > 0, np.minimum(lower, mean), mean),
             upper=np.where(deviation > 0, np.maximum(upper, mean), mean),
-            log_weight=-np.log(2) if log_parts.size and n_bent else 0.0,
+            log_weight=float(np.log(weight)),
         )
 
     @property

@@ -88,7 +88,7 @@ def learn(
         log P(y | theta) + log p(theta),
 
     is maximized with its gradient for each structure of the prior: the graph alone, the features alone
-    (linear or bent), and both. The posterior is then averaged over points around each peak, which accounts for the
+    (linear or bent), both, and a constant alone. The posterior is then averaged over points around each peak, which accounts for the
     uncertainty of the hyper-parameters. With more than a thousand labels (fewer with many classes) a subset is
     used for the maximization; each peak is then moved by a Newton step that uses all labels, and only the peaks
     are averaged.
@@ -127,7 +127,13 @@ def learn(
         log_evidence=best.fit.log_evidence,
     )
     _warn(best_problem, best, spectrum, learned.converged)
-    if not any(each.point.hyperparameters.graph for each in points):
+    pieces = np.array([each.problem.family.n_features + each.problem.family.values.size for each in points])
+    if weights[pieces == 0].sum() > 0.5:
+        warn(
+            "Neither the graph nor the features say more of the labels than chance would: the answers are close to how "
+            "frequent the classes are among the labels. Give more labels, or other columns.",
+        )
+    elif not any(each.point.hyperparameters.graph for each in points):
         warn(
             "The graph has no weight in the learned prior: the answers are a function of the features alone. If similar "
             "rows should share a class, look at what makes rows similar: the columns, their units, the kind of graph.",
@@ -237,7 +243,7 @@ def _warn(problem: Problem, best: Point, spectrum: Spectrum, converged: bool) ->
     at_bound = family.free & ((best.theta <= family.lower) | (best.theta >= family.upper))
     for name, value in zip(np.array(list(BOUNDS))[at_bound], np.exp(best.theta[at_bound]), strict=True):
         warn(f"The labels drive the hyper-parameter {name} to its bound {value:.3g}: they do not decide it.")
-    if best.hyperparameters.graph and not best.hyperparameters.linear:
+    if not best.hyperparameters.linear:
         warn_of_unlabeled_components(spectrum, problem.model.nodes)
 
 

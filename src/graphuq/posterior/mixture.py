@@ -26,7 +26,7 @@ MOST_SITES, FEWEST_COMPONENTS = 2000, 3
 # its median (2 / K)^exponent. The last number is the exponent used if no class has a second label: underconfidence
 # is then worst, because nothing indicates how far a class extends. All were chosen, like the hyperprior, on data
 # that are not reported: experiments/choose.py.
-TEMPERATURE, EXPONENT_OF_SINGLES = (0.3, 1.2), 0.5
+TEMPERATURE, EXPONENT_OF_SINGLES = (0.3, 1.2), 0.7
 
 
 @dataclass(frozen=True)
