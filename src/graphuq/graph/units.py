@@ -17,11 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, issparse
 
+from graphuq._threads import in_threads
+
 Array = NDArray[np.float64]
 
 # Units are estimated from a random sample of rows: more rows would hardly change them. With very many features the
 # sample has fewer rows, to bound the total number of entries.
 MOST_ROWS, FEWEST_ROWS, MOST_NUMBERS = 10_000, 2_000, 20_000_000
+# Numbers of a block of dense columns, which one core measures and converts in its cache.
+IN_CACHE = 2**17
 # Median absolute deviation of a standard normal variable.
 NORMAL_DISTANCE = 0.6745
 # Differences from the median below this fraction of the standard deviation count as rounding, hence as equal.
@@ -50,6 +54,17 @@ def units_of(X: Any) -> Array:
 def with_units(X: Any) -> tuple[Array, Any, Any]:
     """The units (see `units_of`), the sampled rows they were estimated from, and those rows in these units."""
     X = X[looked_at(X)]
+    if is_sparse(X):
+        units, z = _own_units(X)
+        return units, X, csr_array(z)
+    step = max(1, IN_CACHE // X.shape[0])
+    columns = (X[:, first : first + step] for first in range(0, X.shape[1], step))
+    units, z = map(np.hstack, zip(*in_threads(_own_units, columns), strict=True))
+    return units, X, z
+
+
+def _own_units(X: Any) -> tuple[Array, Any]:
+    """The units of the features of X, and X in these units."""
     middle, unit, share_off_median = _measured(X)
     units = np.array([middle, unit, np.ones(len(unit))])
     z, at_median = in_units(X, units), np.arcsinh(middle / unit)
@@ -60,7 +75,7 @@ def with_units(X: Any) -> tuple[Array, Any, Any]:
     deviation = np.sqrt(np.maximum(inflation * square - np.square(inflation * mean), 0.0))
     varies = (share_off_median > 0) & (deviation > 0)
     units[2] = np.where(varies, 1 / np.where(varies, deviation, 1.0), 0.0)
-    return units, X, csr_array(z.multiply(units[2])) if is_sparse(z) else z * units[2]
+    return units, z.multiply(units[2]) if is_sparse(z) else z * units[2]
 
 
 def in_units(X: Any, units: Array) -> Any:
