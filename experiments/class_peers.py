@@ -62,7 +62,7 @@ def peers(graph: Graph, X: Any, shares: Array) -> dict[str, Peer]:
     return {
         "harmonic": Peer(lambda nodes, y: baselines.harmonic(graph, nodes, y, n_classes=n_classes), clipped),
         "Poisson": Peer(lambda nodes, y: baselines.poisson(graph, nodes, y, n_classes=n_classes)),
-        "Poisson-MBO, true shares": Peer(lambda nodes, y: baselines.mbo(graph, nodes, y, class_priors=shares)),
+        "Poisson-MBO, true shares": Peer(lambda nodes, y: baselines.mbo(graph, nodes, y, class_shares=shares)),
         "LabelSpreading": Peer(lambda nodes, y: _label_spreading(graph, nodes, y), clipped),
         "LogisticRegression": Peer(
             lambda nodes, y: _logistic(X, nodes, y), lambda scores: softmax(scores, axis=1)

@@ -163,7 +163,7 @@ class Refractive:
         """Nothing adapts."""
         return self.step(key, state, problem)
 
-    def draw(self, key: jax.Array, state: RefractiveState, problem: RefractiveProblem) -> jax.Array:
+    def draw(self, state: RefractiveState, problem: RefractiveProblem) -> jax.Array:
         """The state itself."""
         return state.zeta
 

@@ -100,13 +100,13 @@ def test_a_class_without_labels_wins_nowhere(method):
 def test_classes_get_their_priors(method, convert):
     W = random_weights(300, share=0.03)
     nodes, shares = np.arange(30), np.array([0.2, 0.5, 0.3])
-    scores = method(convert(W), nodes, nodes % 3, class_priors=100 * shares)
+    scores = method(convert(W), nodes, nodes % 3, class_shares=100 * shares)
     np.testing.assert_allclose(np.bincount(scores.argmax(axis=1)) / 300, shares, atol=1.01 / 300)
 
 
 @pytest.mark.parametrize("method", [baselines.harmonic, baselines.poisson])
 def test_priors_only_shift_the_columns(method):
-    difference = method(random_weights(), NODES, Y, class_priors=[1, 1, 1]) - method(random_weights(), NODES, Y)
+    difference = method(random_weights(), NODES, Y, class_shares=[1, 1, 1]) - method(random_weights(), NODES, Y)
     np.testing.assert_allclose(difference, np.broadcast_to(difference[0], (25, 3)), atol=1e-12)
 
 
@@ -130,10 +130,10 @@ def test_priors_only_shift_the_columns(method):
         ([2, 3, 4], [-1, 0, 1], {}, "got -1 and 0 together"),
         ([2, 3], [0, 2], {"n_classes": 2}, "A label is 2, and 2 classes"),
         ([2, 3], [-1, 1], {"n_classes": 3}, "-1 and \\+1 are of two classes: number 3 classes from 0"),
-        ([2, 3], [0, 1], {"class_priors": [1, 1, 1]}, "a share for each of 2 classes"),
-        ([2, 3], [0, 1], {"class_priors": [2, -1]}, "none negative"),
-        ([2, 3], [0, 1], {"class_priors": [1, np.nan]}, "none negative"),
-        ([2, 3], [0, 1], {"n_classes": 3, "class_priors": [1, 1, 1]}, "must be 0 for a class that no node"),
+        ([2, 3], [0, 1], {"class_shares": [1, 1, 1]}, "a share for each of 2 classes"),
+        ([2, 3], [0, 1], {"class_shares": [2, -1]}, "none negative"),
+        ([2, 3], [0, 1], {"class_shares": [1, np.nan]}, "none negative"),
+        ([2, 3], [0, 1], {"n_classes": 3, "class_shares": [1, 1, 1]}, "must be 0 for a class that no node"),
     ],
 )
 def test_bad_labels_are_refused(method, nodes, y, settings, message):
@@ -287,7 +287,7 @@ def test_one_round_of_threshold_dynamics(convert):
 
 
 def test_threshold_dynamics_end_where_no_class_changes():
-    W, settings = two_clusters((40, 20), between=0.3), {"class_priors": [1, 1]}
+    W, settings = two_clusters((40, 20), between=0.3), {"class_shares": [1, 1]}
     scores = baselines.mbo(W, [1, 7, 45], [0, 0, 1], **settings)
     np.testing.assert_array_equal(baselines.mbo(W, [1, 7, 45], [0, 0, 1], **settings, n_rounds=1_000), scores)
     first = baselines.mbo(W, [1, 7, 45], [0, 0, 1], **settings, n_rounds=1)
@@ -299,14 +299,14 @@ def test_threshold_dynamics_end_where_no_class_changes():
 def test_threshold_dynamics_find_two_clear_clusters(convert, priors):
     truth = np.repeat([0, 1], [40, 20])
     nodes = [1, 7, 45]
-    scores = baselines.mbo(convert(two_clusters((40, 20))), nodes, truth[nodes], class_priors=priors)
+    scores = baselines.mbo(convert(two_clusters((40, 20))), nodes, truth[nodes], class_shares=priors)
     np.testing.assert_array_equal(scores.argmax(axis=1), truth)
 
 
 def test_threshold_dynamics_move_the_boundary_of_a_path_to_the_priors():
     """Of two labels at its ends, the shortest boundary is one edge: its place is the volume alone."""
     for n_first in (12, 20, 33):
-        scores = baselines.mbo(path(40), [0, 39], [0, 1], class_priors=[n_first, 40 - n_first])
+        scores = baselines.mbo(path(40), [0, 39], [0, 1], class_shares=[n_first, 40 - n_first])
         size = np.count_nonzero(scores.argmax(axis=1) == 0)
         np.testing.assert_array_equal(scores.argmax(axis=1), np.arange(40) >= size)
         assert abs(size - n_first) <= 1
@@ -343,5 +343,5 @@ def test_shifts_give_the_best_assignment_of_these_sizes(sizes):
 
 
 def test_sizes_that_no_shift_can_give_are_told():
-    with pytest.warns(RuntimeWarning, match="class_priors are missed by up to 0.2"):
+    with pytest.warns(RuntimeWarning, match="class_shares are missed by up to 0.2"):
         balance(np.zeros((100, 2)), np.array([0.8, 0.2]))

@@ -450,7 +450,7 @@ PYTHON = [
         "nodes and y must be two lists of one length, got shapes (1,) and (2,)",
     ),
     ("baselines.poisson(A, np.ma.array([0, 20], mask=[0, 1]), [0, 1])", "nodes has masked entries"),
-    ("baselines.mbo(A, [0, 20], [0, 1], class_priors=['a', 'b'])", "class_priors must be real numbers, got <U1"),
+    ("baselines.mbo(A, [0, 20], [0, 1], class_shares=['a', 'b'])", "class_shares must be real numbers, got <U1"),
     ("datasets.two_moons(1)", "n_nodes must be a whole number of at least 2, got 1"),
     ("datasets.two_moons(20, seed=None)", "seed must be a whole number, got None"),
     ("datasets.two_moons(20, noise=X)", "noise must be a finite number, 0 or above, got a ndarray"),

@@ -31,10 +31,10 @@ def test_laplacians_are_their_definitions(convert, diagonal, block_bytes, monkey
     expected = np.eye(25) - np.diag(d**-0.5) @ W @ np.diag(d**-0.5)
     np.testing.assert_allclose(to_dense(L.matrix), expected, atol=1e-15)
     np.testing.assert_allclose(L.degrees, d, rtol=1e-15)
-    assert L.is_normalized
+    assert L.normalized
     L = laplacian.unnormalized(convert(W))
     np.testing.assert_allclose(to_dense(L.matrix), np.diag(d) - W, atol=1e-14)
-    assert not L.is_normalized
+    assert not L.normalized
 
 
 @kinds
@@ -98,7 +98,7 @@ def test_a_long_path_is_one_component():
 def test_graphs_from_features_are_taken(make):
     for A in (graph.self_tuning(points()), graph.knn(points(), n_neighbors=6)):
         L = make(A)
-        root = np.sqrt(L.degrees) if L.is_normalized else np.ones(40)
+        root = np.sqrt(L.degrees) if L.normalized else np.ones(40)
         np.testing.assert_allclose(L.matrix @ root, 0, atol=1e-13)
         assert np.linalg.eigvalsh(to_dense(L.matrix))[0] > -1e-13
 

@@ -683,3 +683,10 @@ def test_no_evidence_is_believed_where_sweeps_do_not_converge(monkeypatch):
     wild = {"log_evidence": 1e5, "converged": False}
     monkeypatch.setattr(StarSites, "fit", lambda *a, **k: replace(bare(*a, **k), **wild))
     assert problem.at(peak.theta).log_posterior < peak.log_posterior - 900
+
+
+@pytest.mark.parametrize("given", [{"graph": 12.0}, {"diffusion": None}, {"beside_linear": (3.0, 3.0)}])
+def test_a_hyperprior_is_of_log_normals(given):
+    (name,) = given
+    with pytest.raises(TypeError, match=f"{name} must be a LogNormal"):
+        Hyperprior(**given)

@@ -163,9 +163,9 @@ def test_variances_of_a_prior_of_ones_own_are_checked():
     for wrong in (np.ones(2), np.ones((3, 1)), 1.0):
         with pytest.raises(ValueError, match="one variance for each of its 3 vectors, got the shape"):
             GaussianPrior(vectors, wrong)
-    for wrong, tail in (([1.0, -0.5, 1.0], 0.0), ([1.0, np.nan, 1.0], 0.0), (np.ones(3), -0.5)):
-        with pytest.raises(ValueError, match=r"must be 0 or above, got (-0\.5|nan)"):
-            GaussianPrior(vectors, np.array(wrong), tail)
+    for wrong, tail in (([1, -0.5, 1], 0.0), ([1, np.nan, 1], 0.0), (np.ones(3), -0.5), ([1, 1, np.inf], 0)):
+        with pytest.raises(ValueError, match=r"must be finite and 0 or above, got (-0\.5|nan|inf)"):
+            GaussianPrior(vectors, wrong, tail)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -216,3 +216,11 @@ def test_a_node_has_the_same_variance_among_few_as_among_all(order):
 def test_unit_scale_restores_the_trace_and_keeps_the_shape(prior):
     scaled = GaussianPrior(prior.vectors, 9 * prior.variances, 9 * prior.tail_variance, "nine times").unit_scale()
     np.testing.assert_allclose(dense_covariance(scaled), dense_covariance(prior), atol=1e-12)
+
+
+def test_variances_are_numbers_whatever_holds_them():
+    vectors = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 3)))[0]
+    plain = GaussianPrior(vectors, np.array([1.0, 2.0, 3.0]), 0.5)
+    listed = GaussianPrior(vectors, [1, 2, 3], np.float32(0.5))
+    np.testing.assert_array_equal(listed.covariance([0, 4], [1]), plain.covariance([0, 4], [1]))
+    assert type(listed.tail_variance) is float

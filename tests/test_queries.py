@@ -426,7 +426,7 @@ def test_the_expected_gain_against_answers_fitted_anew(n_classes):
 
 def test_the_gain_in_words():
     def words(*wrong, n_rows=4000):
-        return queries.ExpectedGain(n_rows, tuple(each / n_rows for each in wrong)).in_words()
+        return str(queries.ExpectedGain(n_rows, tuple(each / n_rows for each in wrong)))
 
     assert words(120, 116, *range(112, 79, -4)) == (
         "About 120 of 4,000 rows are expected to be wrong now, 116 after one more answer and 80 after 10 more. Go on."
@@ -491,7 +491,7 @@ def test_a_classifier_asks_and_says_when_to_stop(fitted):
     assert len(found.errors) == 11
     assert 0 < found.errors[10] < found.errors[1] < found.errors[0]
     assert fitted.expected_gain().errors == pytest.approx(found.errors[:2])
-    assert found.in_words().startswith("About ")
+    assert str(found).startswith("About ")
 
 
 def test_answers_teach_more_where_they_are_asked_for():

@@ -19,20 +19,25 @@ if TYPE_CHECKING:
         datasets,
         graph,
         laplacian,
+        learning,
         models,
         posterior,
         prior,
         queries,
         spectrum,
+        tall,
         uncertainty,
+        validation,
     )
     from graphuq.estimator import GraphClassifier
+    from graphuq.inference.ep import Gaussian
     from graphuq.inference.gradient import HMC, NUTS, EllipticalSlice
     from graphuq.inference.map import find_mode
     from graphuq.inference.orthant import Orthant
     from graphuq.inference.pcn import PCN
     from graphuq.inference.reference import Referenced
     from graphuq.inference.run import sample
+    from graphuq.inference.sampler import Info, Sampler
     from graphuq.inference.stopping import EffectiveSize, SteadyMean, TimeLimit
     from graphuq.inference.tempering import Tempered
     from graphuq.learning import learn
@@ -48,14 +53,17 @@ _HOMES = {
     "Draws": "posterior",
     "EffectiveSize": "inference.stopping",
     "EllipticalSlice": "inference.gradient",
+    "Gaussian": "inference.ep",
     "GaussianPosterior": "posterior",
     "GraphClassifier": "estimator",
+    "Info": "inference.sampler",
     "LabeledKFold": "validation",
     "LabeledScorer": "validation",
     "Mixture": "posterior",
     "Orthant": "inference.orthant",
     "Posterior": "posterior",
     "Referenced": "inference.reference",
+    "Sampler": "inference.sampler",
     "SteadyMean": "inference.stopping",
     "Tempered": "inference.tempering",
     "TimeLimit": "inference.stopping",
@@ -66,11 +74,10 @@ _HOMES = {
 
 # The names in _HOMES and the submodules, as a literal list that type checkers can read.
 __all__ = [
-    "HMC", "NUTS", "PCN", "Draws", "EffectiveSize", "EllipticalSlice", "GaussianPosterior", "GraphClassifier", "LabeledKFold",
-    "LabeledScorer", "Mixture",
-    "Orthant", "Posterior", "Referenced", "SteadyMean", "Tempered", "TimeLimit", "baselines", "calibration",
-    "datasets", "find_mode", "graph", "laplacian", "learn", "models", "posterior", "prior", "queries",
-    "sample", "spectrum", "uncertainty",
+    "HMC", "NUTS", "PCN", "Draws", "EffectiveSize", "EllipticalSlice", "Gaussian", "GaussianPosterior", "GraphClassifier",
+    "Info", "LabeledKFold", "LabeledScorer", "Mixture", "Orthant", "Posterior", "Referenced", "Sampler", "SteadyMean",
+    "Tempered", "TimeLimit", "baselines", "calibration", "datasets", "find_mode", "graph", "laplacian", "learn",
+    "learning", "models", "posterior", "prior", "queries", "sample", "spectrum", "tall", "uncertainty", "validation",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 class AboutSetting(Exception):
@@ -86,6 +86,12 @@ def expect(value: object, kind: type | tuple[type, ...], name: str, such_as: str
         raise TypeError(f"{name} must be {such_as}, got {called(value)}.")
 
 
+def put(instance: object, **values: object) -> None:
+    """Set fields of a frozen dataclass, to what validation made of them."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
+
+
 def expect_sampler(sampler: object, name: str = "sampler") -> None:
     """Raise a TypeError unless the object has the methods of a sampler."""
     if isinstance(sampler, type) or not hasattr(sampler, "prepare"):
@@ -98,12 +104,6 @@ def expect_sampler(sampler: object, name: str = "sampler") -> None:
             f"{name} must have the functions prepare, init, warm_step, step and draw, and {called(sampler)} has no "
             f"{' and no '.join(missing)}. One whose warm-up adapts nothing says warm_step = step."
         )
-
-
-def expect_posterior(posterior: object) -> None:
-    """Raise a TypeError unless the object is a posterior."""
-    if isinstance(posterior, type) or not hasattr(posterior, "label_mean"):
-        raise TypeError(f"posterior must be a Posterior, as sample(prior, model) makes, got {called(posterior)}.")
 
 
 def expect_path(path: Any, name: str = "path") -> Path:
@@ -252,10 +252,10 @@ def expect_nodes(nodes: Any, n_nodes: int, name: str = "Nodes", *, once: bool = 
     return chosen.astype(np.int64)
 
 
-def expect_in_graph(nodes: NDArray[np.int64], n_nodes: int) -> None:
+def expect_in_graph(nodes: ArrayLike, n_nodes: int) -> None:
     """Raise an error for nodes that are not in the graph."""
-    if nodes.max() >= n_nodes:
-        raise ValueError(f"Node {nodes.max()} is not in the graph, whose nodes are 0 to {n_nodes - 1}.")
+    if np.max(nodes) >= n_nodes:
+        raise ValueError(f"Node {np.max(nodes)} is not in the graph, whose nodes are 0 to {n_nodes - 1}.")
 
 
 def expect_generator(seed: Any) -> np.random.Generator:

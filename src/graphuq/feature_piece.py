@@ -126,7 +126,8 @@ def _bending(chosen: Array, linear: Array) -> tuple[Array, Array, Array, Array]:
     """`landmarks`, `turn`, `center` and `rate`, from the linear columns of the landmarks and of all rows."""
     rate = np.array([BENDING / cdist(linear, chosen, "cityblock").mean()])
     landmarks = rate * chosen
-    values, vectors = eigh(np.exp(-cdist(landmarks, landmarks, "cityblock")))
+    with blas_threads(len(landmarks) ** 3):
+        values, vectors = eigh(np.exp(-cdist(landmarks, landmarks, "cityblock")))
     kept = np.flatnonzero(values > 1e-8 * values[-1])[::-1][:N_BENT]
     turn = vectors[:, kept] / np.sqrt(values[kept])
     columns = _bent(rate * linear, landmarks, turn)

@@ -22,13 +22,17 @@ class Laplacian:
         matrix: L, dense or CSR like the weights, shape (n_nodes, n_nodes).
         degrees: row sums of the weights, shape (n_nodes,).
         components: index of the connected component that each node belongs to, shape (n_nodes,).
-        is_normalized: whether L is the symmetric normalized Laplacian (2.1) or ``D - A``.
+        normalized: whether L is the symmetric normalized Laplacian (2.1) or ``D - A``.
     """
 
     matrix: Matrix
     degrees: Array
     components: NDArray[np.int32]
-    is_normalized: bool
+    normalized: bool
+
+    def __repr__(self) -> str:
+        kind = "normalized" if self.normalized else "D - A"
+        return f"Laplacian({len(self.degrees):,} nodes, {kind}, {self.n_components:,} components)"
 
     @property
     def n_components(self) -> int:
@@ -39,13 +43,13 @@ class Laplacian:
 def normalized(A: Graph | MatrixLike) -> Laplacian:
     """Symmetric normalized Laplacian ``L = I - D^{-1/2} A D^{-1/2}`` (2.1) of a graph or a weight matrix A."""
     graph = as_graph(A)
-    return _laplacian(graph, np.ones(graph.n_nodes), 1 / np.sqrt(graph.degrees), is_normalized=True)
+    return _laplacian(graph, np.ones(graph.n_nodes), 1 / np.sqrt(graph.degrees), normalized=True)
 
 
 def unnormalized(A: Graph | MatrixLike) -> Laplacian:
     """Unnormalized Laplacian ``L = D - A`` of a graph or a weight matrix A."""
     graph = as_graph(A)
-    return _laplacian(graph, graph.degrees, np.ones(graph.n_nodes), is_normalized=False)
+    return _laplacian(graph, graph.degrees, np.ones(graph.n_nodes), normalized=False)
 
 
 def connected_components(A: Graph | MatrixLike) -> tuple[int, NDArray[np.int32]]:
@@ -79,7 +83,7 @@ def dirichlet_energy(L: Laplacian, u: ArrayLike) -> np.float64 | Array:
     return np.sum(u * (L.matrix @ u), axis=0) / 2
 
 
-def _laplacian(graph: Graph, diagonal: Array, scale: Array, *, is_normalized: bool) -> Laplacian:
+def _laplacian(graph: Graph, diagonal: Array, scale: Array, *, normalized: bool) -> Laplacian:
     """``diag(diagonal) - S A S`` with ``S = diag(scale)``."""
     A, n_nodes = graph.weights, graph.n_nodes
     matrix: Matrix
@@ -92,4 +96,4 @@ def _laplacian(graph: Graph, diagonal: Array, scale: Array, *, is_normalized: bo
         i, j = np.repeat(np.arange(n_nodes), np.diff(A.indptr)), A.indices
         scaled = csr_array((A.data * (scale[i] * scale[j]), j, A.indptr), shape=A.shape)
         matrix = csr_array(diags_array(diagonal) - scaled)
-    return Laplacian(matrix, graph.degrees, connected_components(graph)[1], is_normalized)
+    return Laplacian(matrix, graph.degrees, connected_components(graph)[1], normalized)

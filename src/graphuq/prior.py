@@ -19,7 +19,9 @@ from graphuq._expect import (
     expect_generator,
     expect_nodes,
     expect_number,
+    expect_numbers,
     expect_whole,
+    put,
 )
 from graphuq._recipe import recipe
 from graphuq.spectrum.result import Spectrum
@@ -72,6 +74,9 @@ class NewRows:
     nearest: NDArray[np.int64] | None = None
     share: Array | None = None
 
+    def __repr__(self) -> str:
+        return f"NewRows({len(self):,} rows)"
+
     def __len__(self) -> int:
         return len(self.vectors)
 
@@ -107,14 +112,19 @@ class GaussianPrior:
     first: int = 0
 
     def __post_init__(self) -> None:
-        if np.shape(self.variances) != self.vectors.shape[1:]:
+        variances, tail = (
+            expect_numbers(self.variances, "variances"),
+            expect_numbers(self.tail_variance, "tail_variance"),
+        )
+        put(self, variances=variances, tail_variance=float(tail))
+        if variances.shape != self.vectors.shape[1:]:
             raise ValueError(
                 f"A prior needs one variance for each of its {self.vectors.shape[1]} vectors, got the shape "
-                f"{np.shape(self.variances)}."
+                f"{variances.shape}."
             )
-        least = np.min(self.variances, initial=self.tail_variance)
-        if not least >= 0:
-            raise ValueError(f"Variances of a prior must be 0 or above, got {least:.4g}.")
+        for each in (*variances, tail):
+            if not 0 <= each < np.inf:
+                raise ValueError(f"Variances of a prior must be finite and 0 or above, got {each:.4g}.")
 
     def __repr__(self) -> str:
         return f"GaussianPrior({self.n_nodes:,} nodes, {self.n_modes:,} modes, {self.name})"

@@ -236,7 +236,7 @@ class Still:
 
     warm_step = step
 
-    def draw(self, key, z, problem):
+    def draw(self, z, problem):
         return z
 
 

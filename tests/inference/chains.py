@@ -47,7 +47,7 @@ def _chains(sampler, n_warmup, n_steps, keys, z, problem):
 
     def step(state, key):
         state, info = sampler.step(key, state, problem)
-        return state, (sampler.draw(key, state, problem), info)
+        return state, (sampler.draw(state, problem), info)
 
     def chain(key, z):
         key_init, key_warm, key_steps = jax.random.split(key, 3)

@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from graphuq import prior as priors
 from graphuq.inference.map import find_mode
-from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
+from graphuq.models import Curvature, GinzburgLandau, LevelSet, Model, Probit
 from tests.oracles import dense_covariance, random_spectrum
 
 N_NODES = 24
@@ -403,3 +403,26 @@ def test_bad_models_are_refused():
         find_mode(PRIORS["full"], Probit([0, 99], [1, -1]))
     with pytest.raises(ValueError, match="newton has neither"):
         find_mode(PRIORS["full"], MODELS["probit"], method="newton", start="random")
+
+
+@pytest.mark.parametrize("n_nodes", [3, N_NODES])
+def test_newton_is_not_for_a_phi_that_sees_all_nodes(n_nodes):
+    """A convex Phi of every node, against the closed form: N(0, C) with u + noise = 1 observed everywhere."""
+
+    class Pull(Model):
+        sees_all_nodes = True
+        n_fields = 1
+        nodes = np.arange(n_nodes)
+
+        def phi(self, u):
+            return jnp.sum((u - 1) ** 2) / 2
+
+        def curvature(self):
+            return Curvature(1.0, convex=True)
+
+    prior = PRIORS["full"]
+    found = find_mode(prior, Pull())
+    C = covariance(prior)
+    np.testing.assert_allclose(found.u, C @ np.linalg.solve(C + np.eye(N_NODES), np.ones(N_NODES)), atol=1e-5)
+    with pytest.raises(TypeError, match="newton is for a model of labeled nodes"):
+        find_mode(prior, Pull(), method="newton")

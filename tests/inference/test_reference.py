@@ -103,7 +103,7 @@ def test_a_start_within_reach_is_kept_and_one_far_out_is_drawn_in():
     sampler = Referenced()
     problem = sampler.prepare(target)
     for z, kept in ((problem.mean + 0.1, True), (problem.mean + 100.0, False)):
-        drawn = sampler.draw(None, sampler.init(jax.random.key(0), z, problem), problem)
+        drawn = sampler.draw(sampler.init(jax.random.key(0), z, problem), problem)
         assert np.allclose(drawn, z, atol=1e-4) == kept
     assert np.abs(drawn).max() < 10
 

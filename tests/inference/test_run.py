@@ -5,6 +5,7 @@ import sys
 import time
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,10 +14,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from graphuq.inference.checkpoint import CheckpointError
 from graphuq.inference.diagnostics import diagnose, split_r_hat, standard_error
+from graphuq.inference.ep import Gaussian
 from graphuq.inference.pcn import PCN
+from graphuq.inference.reference import Referenced
 from graphuq.inference.run import sample
 from graphuq.inference.stopping import EffectiveSize, SteadyMean, TimeLimit
+from graphuq.inference.whiten import whiten
 from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
+from graphuq.posterior import load
 from tests.oracles import four_priors, random_spectrum
 
 PRIOR = four_priors(random_spectrum(seed=2))["full"]
@@ -361,3 +366,32 @@ def test_standard_error_of_chains_that_only_just_converged():
         x[:, i] += rho * x[:, i - 1]
     error = np.sqrt(np.square(x.mean(axis=(0, 1))).mean())  # of means that are 0
     assert np.sqrt(np.square(standard_error(x)).mean()) == pytest.approx(error, rel=0.25)
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    """What `np.arange` and grids are made of: the same draws, saved and resumed."""
+    few, settings = {"n_steps": 40, "n_warmup": 10, "n_chains": 2}, {"thin": 2, "seed": 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        plain = sample(PRIOR, MODEL, PCN(beta=0.25), **few, **settings)
+        numbers = {name: np.int64(value) for name, value in (few | settings).items()}
+        sampler = PCN(beta=np.float64(0.25), target_acceptance=np.float64(0.3))
+        for _ in range(2):
+            found = sample(PRIOR, MODEL, sampler, **numbers, checkpoint=tmp_path / "run")
+            assert np.array_equal(found.z, plain.z)
+        assert found.settings == plain.settings | {"seconds": found.settings["seconds"]}
+    found.save(tmp_path / "posterior.npz")
+    assert np.array_equal(load(tmp_path / "posterior.npz").z, plain.z)
+
+
+def test_a_checkpoint_of_another_reference_is_refused(tmp_path):
+    """Matrices that differ in one number of many, which their text leaves out."""
+    n_latent = whiten(PRIOR, MODEL.nodes).n_latent
+    factor = np.eye(n_latent)
+    factor[-1, -1] = 1.001
+    quick: Any = {"n_steps": 20, "n_warmup": 5, "n_chains": 2, "checkpoint": tmp_path / "run"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        sample(PRIOR, MODEL, Referenced(reference=Gaussian(np.zeros(n_latent), np.eye(n_latent))), **quick)
+        with pytest.raises(CheckpointError, match="settings of the sampler"):
+            sample(PRIOR, MODEL, Referenced(reference=Gaussian(np.zeros(n_latent), factor)), **quick)

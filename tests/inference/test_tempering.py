@@ -96,7 +96,7 @@ def test_a_wrong_exchange_fails_the_same_test(monkeypatch):
 class Watched(Tempered):
     """Draws the squares of every replica's coordinates, the ladder as it was given."""
 
-    def draw(self, key, state, problem):
+    def draw(self, state, problem):
         return (state.z**2).mean(axis=1)
 
 

@@ -123,17 +123,27 @@ def test_phi_is_its_definition(model, scale):
     assert float(call(model, "phi", u, "float32")) == pytest.approx(plain_phi(model, u), rel=1e-5, abs=1e-5)
 
 
+def total_probability(model, u):
+    """What `plain_probability` adds up to over labels: the integral over real ones, in units in which two are 2 apart."""
+    if isinstance(model, GinzburgLandau):
+        return (np.sqrt(2 * np.pi) * model.gamma) ** (model.n_classes - 1)
+    return sum(plain_probability(model, u, label) for label in range(model.n_classes))
+
+
 @every_model
 def test_log_likelihood_is_that_of_each_label(model):
     u = fields(model)
     found = call(model, "log_likelihood", u)
     assert found.shape == NODES.shape
     expected = [
-        math.log(plain_probability(model, each, label))
+        math.log(plain_probability(model, each, label) / total_probability(model, each))
         for each, label in zip(at_labels(model, u), model.y, strict=True)
     ]
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
-    assert plain_wells(model, u) - found.sum() == pytest.approx(float(call(model, "phi", u)), rel=1e-9)
+    small = fields(model, seed=1, scale=0.5)  # and Phi is the sum over labels and wells, up to a constant
+    change = call(model, "phi", u) - call(model, "phi", small)
+    of_labels = (call(model, "log_likelihood", small) - found).sum()
+    assert change == pytest.approx(plain_wells(model, u) - plain_wells(model, small) + of_labels, rel=1e-9)
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.05, 0.3])

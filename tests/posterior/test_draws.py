@@ -254,6 +254,26 @@ def test_arviz_leaves_labels_out_and_compares_models(y):
     assert ranked.index[0] == f"gamma {best}"
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_arviz_does_not_prefer_a_level_set_that_ignores_the_labels():
+    """Of labels that follow the graph: against leave-one-out by expectation propagation."""
+    import arviz as az
+
+    nodes = np.arange(0, 30, 2)
+    y = (PRIORS["project"].vectors[nodes, 1] > 0).astype(int)
+    made = {
+        gamma: draws(PRIORS["project"], LevelSet(nodes, y, gamma=gamma), Orthant(), 50, 500)
+        for gamma in (0.7, 30.0)
+    }
+    expected = {gamma: np.log(each.left_out()[np.arange(15), y]).sum() for gamma, each in made.items()}
+    found = {gamma: az.loo(each.to_arviz()) for gamma, each in made.items()}
+    elpd = {
+        gamma: float(getattr(each, "elpd", getattr(each, "elpd_loo", np.nan))) for gamma, each in found.items()
+    }
+    assert expected[0.7] > expected[30.0] + 2
+    assert elpd == pytest.approx(expected, abs=0.7)
+
+
 def test_log_likelihood_in_double_precision():
     base = draws(PRIORS["full"], MODELS["probit"], Orthant(), 20, 20, n_chains=2)
     double = replace(base, z=base.z.astype(float))

@@ -154,3 +154,12 @@ def test_errors_are_those_of_adjusted_probabilities_at_worst(temperature, class_
     if temperature == 1 and given is None:
         worst = classes.error
     np.testing.assert_allclose(adjusted.classes(NODES).error, np.minimum(worst, 1), rtol=1e-4)
+
+
+def test_weights_are_numbers_whatever_holds_them():
+    """A weight may also be 0: its component changes nothing, without a warning."""
+    part, other = (posterior("gaussian", 2, "full", gamma) for gamma in (0.7, 1.5))
+    listed, plain = Mixture((part, other), [1.0, 0.0]), Mixture((part,), np.ones(1))
+    for name in ("left_out", "probability"):
+        np.testing.assert_allclose(getattr(listed, name)(), getattr(plain, name)(), rtol=1e-12)
+    assert listed.with_labels(NEW_NODES, np.append(Y[2], 1)).weights.tolist() == [1.0]

@@ -79,7 +79,7 @@ def check_null_space(found, L):
     n_zero = min(found.n_modes, L.n_components)
     assert (found.values[:n_zero] == 0).all()
     assert (found.values[n_zero:] > 0).all()
-    root = np.sqrt(L.degrees) if L.is_normalized else np.ones(L.degrees.size)
+    root = np.sqrt(L.degrees) if L.normalized else np.ones(L.degrees.size)
     component = laplacian.connected_components(np.abs(dense_matrix(L)))[1]
     for j in range(n_zero):
         q = np.where(component == j, root, 0)

@@ -1,5 +1,8 @@
+import tracemalloc
+
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from graphuq import archive, graph, laplacian, spectrum
 from graphuq.spectrum import Spectrum
@@ -110,3 +113,18 @@ def test_null_space_of_interleaved_components():
     np.testing.assert_array_equal(Z[:, 0] > 0, [1, 0, 1, 0, 1, 0, 1, 0, 0])
     np.testing.assert_array_equal(Z[:, 1] > 0, [0, 1, 0, 1, 0, 1, 0, 1, 1])
     np.testing.assert_allclose(np.linalg.norm(Z, axis=0), 1, atol=1e-15)
+    np.testing.assert_array_equal(null_space(laplacian.normalized(A[np.ix_(order, order)]), 1), Z[:, :1])
+
+
+def test_a_few_modes_of_many_components_take_no_room_for_all():
+    """10,000 pairs of nodes, of whose null space, 1.6 GB, three vectors are wanted."""
+    pairs = csr_array((np.ones(20_000), np.arange(20_000) ^ 1, np.arange(20_001)), shape=(20_000, 20_000))
+    L = laplacian.normalized(pairs)
+    tracemalloc.start()
+    found = spectrum.leading(L, n_modes=3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    expected = np.zeros((20_000, 3))
+    expected[np.arange(6), np.arange(6) // 2] = np.sqrt(0.5)
+    np.testing.assert_allclose(found.vectors, expected, atol=1e-12)
+    assert peak < 2e7

@@ -7,7 +7,7 @@
 | `mbo` | a graph and labels | threshold dynamics started from `poisson`, optionally with given class sizes |
 | `fiedler` | a `Spectrum` | two clusters, without labels |
 
-The first three share one signature, ``method(A, nodes, y, *, n_classes, class_priors)``, and return one row of
+The first three share one signature, ``method(A, nodes, y, *, n_classes, class_shares)``, and return one row of
 scores per node and one column per class. The predicted class has the largest score, ``scores.argmax(axis=1)``.
 """
 

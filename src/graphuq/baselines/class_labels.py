@@ -12,7 +12,7 @@ from graphuq.models.base import check_labels, warned_before
 
 
 def read_problem(
-    A: Graph | MatrixLike, nodes: ArrayLike, y: ArrayLike, n_classes: int | None, class_priors: ArrayLike | None
+    A: Graph | MatrixLike, nodes: ArrayLike, y: ArrayLike, n_classes: int | None, class_shares: ArrayLike | None
 ) -> tuple[Graph, NDArray[np.int64], Array, Array | None]:
     """Validate the common arguments: graph, labeled nodes, one-hot labels Y, and class shares, (K,), if given.
 
@@ -31,21 +31,21 @@ def read_problem(
             f"A label is {classes[-1]}, and {K} classes are numbered 0 to {K - 1}: give n_classes if some have no label."
         )
     Y = np.eye(K)[y]
-    return graph, nodes, Y, None if class_priors is None else _shares(class_priors, Y)
+    return graph, nodes, Y, None if class_shares is None else _shares(class_shares, Y)
 
 
-def _shares(class_priors: ArrayLike, Y: Array) -> Array:
+def _shares(class_shares: ArrayLike, Y: Array) -> Array:
     """Validated class shares, normalized to sum 1, shape (K,); Y are the one-hot labels, (n_labeled, K)."""
-    shares = expect_numbers(class_priors, "class_priors")
+    shares = expect_numbers(class_shares, "class_shares")
     n_classes = Y.shape[1]
     if shares.shape != (n_classes,):
         raise ValueError(
-            f"class_priors must hold a share for each of {n_classes} classes, got the shape {shares.shape}."
+            f"class_shares must hold a share for each of {n_classes} classes, got the shape {shares.shape}."
         )
     if not (np.isfinite(shares).all() and shares.min() >= 0 and shares.sum() > 0):
         raise ValueError(
-            f"class_priors must be shares of the nodes, none negative, got {shares.min():g} to {shares.max():g}."
+            f"class_shares must be shares of the nodes, none negative, got {shares.min():g} to {shares.max():g}."
         )
     if shares[~Y.any(axis=0)].any():
-        raise ValueError("class_priors must be 0 for a class that no node is labeled with.")
+        raise ValueError("class_shares must be 0 for a class that no node is labeled with.")
     return shares / shares.sum()

@@ -21,7 +21,7 @@ def harmonic(
     y: ArrayLike,
     *,
     n_classes: int | None = None,
-    class_priors: ArrayLike | None = None,
+    class_shares: ArrayLike | None = None,
     noise: float | None = None,
 ) -> Array:
     """Harmonic functions, or Laplace learning, of Zhu, Ghahramani and Lafferty (2003): scores, (n_nodes, K).
@@ -36,11 +36,11 @@ def harmonic(
         nodes: the labeled nodes, shape (n_labeled,), each once.
         y: their classes, 0 to K - 1, or -1 and +1 for classes 0 and 1 of two; shape (n_labeled,).
         n_classes: K, if some classes have no label.
-        class_priors: share of the nodes in each class, (K,): constants are added to the columns so that the
+        class_shares: share of the nodes in each class, (K,): constants are added to the columns so that the
             predicted classes have these shares.
         noise: standard deviation of the noise in the labels Y, or None if they are exact.
     """
-    graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_priors)
+    graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_shares)
     if noise is not None and not 1e-9 <= expect_number(noise, "noise") <= 1e9:
         raise ValueError(f"noise must lie between 1e-9 and 1e9, got {noise}: None holds labels exactly.")
     n_components, component = connected_components(graph)

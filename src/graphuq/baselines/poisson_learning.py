@@ -20,7 +20,7 @@ def poisson(
     y: ArrayLike,
     *,
     n_classes: int | None = None,
-    class_priors: ArrayLike | None = None,
+    class_shares: ArrayLike | None = None,
 ) -> Array:
     """Poisson learning of Calder, Cook, Thorpe and Slepcev (2020): scores, shape (n_nodes, K).
 
@@ -32,9 +32,9 @@ def poisson(
 
     Args:
         A: a connected graph, or a weight matrix. Sparse systems are solved by conjugate gradients.
-        nodes, y, n_classes, class_priors: see `harmonic`.
+        nodes, y, n_classes, class_shares: see `harmonic`.
     """
-    graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_priors)
+    graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_shares)
     u = potential(unnormalized(graph), sources(nodes, Y, n_nodes=graph.n_nodes))
     return u if shares is None else u + balance(u, shares)
 
@@ -45,7 +45,7 @@ def mbo(
     y: ArrayLike,
     *,
     n_classes: int | None = None,
-    class_priors: ArrayLike | None = None,
+    class_shares: ArrayLike | None = None,
     fidelity: float = 1.0,
     n_rounds: int = 20,
     n_steps: int = 40,
@@ -59,17 +59,17 @@ def mbo(
         ``k_i = argmax_k (u_ik + p_k)``,
 
     until no class changes. The shifts p enforce the requested class sizes, as column weights do in that paper;
-    they are 0 without `class_priors`. The step ``dt = 1 / max_i d_i`` keeps the diffusion stable. The scores are
+    they are 0 without `class_shares`. The step ``dt = 1 / max_i d_i`` keeps the diffusion stable. The scores are
     the last ``u + p``. Defaults are those of GraphLearning.
 
     Args:
         A: a connected graph, or a weight matrix.
-        nodes, y, n_classes, class_priors: see `harmonic`.
+        nodes, y, n_classes, class_shares: see `harmonic`.
         fidelity: weight of the labels relative to the graph.
         n_rounds: maximum number of thresholdings.
         n_steps: diffusion steps before each thresholding.
     """
-    graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_priors)
+    graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_shares)
     expect_number(fidelity, "fidelity")
     expect_whole(n_rounds, "n_rounds")
     expect_whole(n_steps, "n_steps")

@@ -42,7 +42,7 @@ def balance(u: Array, shares: Array, *, start: Array | None = None) -> Array:
         p[k] = _between(price, round(shares[k] * n_nodes))
     if smallest > max(_WARNED, 3 / n_nodes):
         warn(
-            f"class_priors are missed by up to {smallest:.3g}: too many nodes have the same scores. "
+            f"class_shares are missed by up to {smallest:.3g}: too many nodes have the same scores. "
             "Join more neighbors, or label more nodes.",
             RuntimeWarning,
         )

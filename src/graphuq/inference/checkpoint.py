@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from graphuq._expect import expect_path
 from graphuq.files import InUseError, lock
 
-MAGIC = b"graphuq checkpoint 4\n"
+MAGIC = b"graphuq checkpoint 5\n"
 BLOCK_SIZE = "draws a block"
 HEAD = struct.Struct("<QQI")  # number, length and checksum of the record that follows, see `_checksum`
 
@@ -109,8 +109,8 @@ def fingerprint(value: Any) -> str:
             digest.update(b"%d " % len(part) + part)
     except (TypeError, RecursionError) as error:
         raise CheckpointError(
-            f"What a checkpoint is of must consist of numbers, texts and arrays: {error}. Keep nothing else in the model, "
-            "or run without checkpoint."
+            f"What a checkpoint is of must consist of numbers, texts and arrays: {error}. Keep nothing else in the "
+            "model and the sampler, or run without checkpoint."
         ) from None
     return digest.hexdigest()[:16]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -35,8 +35,8 @@ class Gaussian:
     Compared and hashed by identity, so that a sampler that holds one can be a static argument of `jax.jit`.
     """
 
-    mean: Vector
-    factor: Matrix
+    mean: Vector = field(repr=False)
+    factor: Matrix = field(repr=False)
 
     @classmethod
     def on(cls, mean: Vector, basis: Matrix, root: Matrix) -> Gaussian:

@@ -26,11 +26,10 @@ def drawn_fields(whitening: Whitening, z: NDArray[Any], where: Where, n_fields: 
 
 def left_open(whitening: Whitening, where: Where, normal: NDArray[Any]) -> NDArray[Any]:
     """Draw ``u - E[u | z]`` jointly over rows, from standard normals of shape (..., n_rows, n_fields)."""
-    prior, deviation = whitening.prior, whitening.std(where)
+    matrix, deviation = whitening.conditional(where)
     if not deviation.any():
         return np.zeros_like(normal)
-    matrix = whitening.matrix(where)
-    covariance = prior.covariance(where, where) - matrix @ matrix.T
+    covariance = whitening.prior.covariance(where, where) - matrix @ matrix.T
     if isinstance(where, NewRows):  # their variance includes an independent part
         np.fill_diagonal(covariance, np.square(deviation))
     values, vectors = np.linalg.eigh(covariance)
@@ -50,7 +49,7 @@ def agreement(model: Model, u: NDArray[Any], y: NDArray[np.int64]) -> NDArray[An
 def lead(u: NDArray[Any], y: NDArray[np.int64]) -> NDArray[Any]:
     """Margin of class y: its field minus the largest of the others, or u or -u for one field; (..., n_nodes)."""
     if u.shape[-1] == 1:
-        return u[..., 0] * (2 * y - 1)
+        return np.where(y > 0, u[..., 0], -u[..., 0])
     own = np.arange(u.shape[-1]) == y[:, None]
     return np.asarray(np.where(own, u, 0).sum(axis=-1) - np.where(own, -np.inf, u).max(axis=-1))
 

@@ -13,7 +13,7 @@ import numpy as np
 from blackjax.adaptation.step_size import dual_averaging_adaptation
 from blackjax.mcmc import elliptical_slice, hmc, nuts
 
-from graphuq._expect import expect_between, expect_number, expect_whole
+from graphuq._expect import expect_between, expect_number, expect_whole, put
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import Target
 
@@ -44,7 +44,7 @@ class EllipticalSlice:
 
     warm_step = step  # there is nothing to adapt
 
-    def draw(self, key: jax.Array, state: Any, problem: Target) -> jax.Array:
+    def draw(self, state: Any, problem: Target) -> jax.Array:
         """The position."""
         return state.position
 
@@ -95,7 +95,7 @@ def _warm_step(
     return state._replace(averaging=update(state.averaging, info.acceptance)), info
 
 
-def _draw(self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target) -> jax.Array:
+def _draw(self: NUTS | HMC, state: GradientState, problem: Target) -> jax.Array:
     """The position."""
     return state.hmc.position
 
@@ -115,8 +115,8 @@ class NUTS:
     max_doublings: int = 10
 
     def __post_init__(self) -> None:
-        _check_settings(self.step_size, self.target_acceptance)
-        expect_whole(self.max_doublings, "max_doublings")
+        _check_settings(self)
+        put(self, max_doublings=expect_whole(self.max_doublings, "max_doublings"))
 
     prepare, init, step, warm_step, draw = _prepare, _init, _step, _warm_step, _draw
 
@@ -150,9 +150,12 @@ class HMC:
     max_steps: int = 1000
 
     def __post_init__(self) -> None:
-        _check_settings(self.step_size, self.target_acceptance)
-        expect_number(self.path_length, "path_length")
-        expect_whole(self.max_steps, "max_steps")
+        _check_settings(self)
+        put(
+            self,
+            path_length=expect_number(self.path_length, "path_length"),
+            max_steps=expect_whole(self.max_steps, "max_steps"),
+        )
 
     prepare, init, step, warm_step, draw = _prepare, _init, _step, _warm_step, _draw
 
@@ -174,7 +177,10 @@ def _log_density(problem: Target) -> Callable[[jax.Array], jax.Array]:
     return lambda z: -z @ z / 2 - problem.potential(z)
 
 
-def _check_settings(step_size: float, target_acceptance: float) -> None:
+def _check_settings(sampler: NUTS | HMC) -> None:
     """Check the settings that NUTS and HMC share."""
-    expect_number(step_size, "step_size")
-    expect_between(target_acceptance, "target_acceptance", 1)
+    put(
+        sampler,
+        step_size=expect_number(sampler.step_size, "step_size"),
+        target_acceptance=expect_between(sampler.target_acceptance, "target_acceptance", 1),
+    )

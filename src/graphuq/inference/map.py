@@ -90,12 +90,15 @@ def find_mode(
     expect_number(tolerance, "tolerance", zero=True)
     expect_seed(seed)
     default = beta is None and isinstance(start, str) and start == "zero"
-    if method == "newton" and not shape.convex:
-        raise TypeError("newton is for a model that says its Phi is convex, as Probit does: use gradient_flow.")
+    by_newton = shape.convex and not model.sees_all_nodes
+    if method == "newton" and not by_newton:
+        raise TypeError(
+            "newton is for a model of labeled nodes that says its Phi is convex, as Probit does: use gradient_flow."
+        )
     if method == "newton" and not default:
         raise ValueError("start and beta are settings of gradient_flow: newton has neither.")
     if method == "auto":
-        method = "newton" if shape.convex and default else "gradient_flow"
+        method = "newton" if by_newton and default else "gradient_flow"
     if method == "newton":
         result = newton(prior, model, n_steps, tolerance)
     else:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import erf
 
-from graphuq._expect import expect, expect_between, expect_whole
+from graphuq._expect import expect_between, expect_flag, expect_whole, put
 from graphuq._pytree import pytree, static
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import Target
@@ -208,9 +208,12 @@ class Orthant:
     max_bounces: int = 1_000_000
 
     def __post_init__(self) -> None:
-        expect_between(self.time, "time", 2.5, included=True)
-        expect(self.adapt, bool, "adapt", "True or False")
-        expect_whole(self.max_bounces, "max_bounces")
+        put(
+            self,
+            time=expect_between(self.time, "time", 2.5, included=True),
+            adapt=expect_flag(self.adapt, "adapt"),
+            max_bounces=expect_whole(self.max_bounces, "max_bounces"),
+        )
 
     def prepare(self, target: Target) -> Cut:
         """The walls of the model, with the correlations between labels if these fit in memory."""
@@ -267,7 +270,7 @@ class Orthant:
         log_time = state.log_time + n**-0.6 * (growth - _GROWTH)
         return state._replace(log_time=jnp.minimum(log_time, math.log(self.time)), n_adapted=n), info
 
-    def draw(self, key: jax.Array, state: OrthantState, problem: Cut) -> jax.Array:
+    def draw(self, state: OrthantState, problem: Cut) -> jax.Array:
         """z, without the noise."""
         return state.x[: problem.n_latent]
 

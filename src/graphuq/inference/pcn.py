@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from graphuq._expect import expect_between
+from graphuq._expect import expect_between, put
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import Target
 
@@ -40,9 +40,9 @@ class PCN:
     target_acceptance: float | None = 0.3
 
     def __post_init__(self) -> None:
-        expect_between(self.beta, "beta", 1, included=True)
+        put(self, beta=expect_between(self.beta, "beta", 1, included=True))
         if self.target_acceptance is not None:
-            expect_between(self.target_acceptance, "target_acceptance", 1)
+            put(self, target_acceptance=expect_between(self.target_acceptance, "target_acceptance", 1))
 
     def prepare(self, target: Target) -> Target:
         """Return the target itself."""
@@ -77,6 +77,6 @@ class PCN:
         log_beta = jnp.clip(log_beta, jnp.log(1e-4), 0.0)
         return state._replace(log_beta=log_beta, n_adapted=n), info
 
-    def draw(self, key: jax.Array, state: PCNState, problem: Target) -> jax.Array:
+    def draw(self, state: PCNState, problem: Target) -> jax.Array:
         """The position."""
         return state.z

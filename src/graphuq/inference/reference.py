@@ -158,9 +158,9 @@ class Referenced:
         """One step of the inner sampler."""
         return self.inner.step(key, state, problem.inner)
 
-    def draw(self, key: jax.Array, state: Any, problem: ReferencedProblem) -> jax.Array:
+    def draw(self, state: Any, problem: ReferencedProblem) -> jax.Array:
         """``z = m + L zeta``."""
-        zeta = self.inner.draw(key, state, problem.inner)
+        zeta = self.inner.draw(state, problem.inner)
         return problem.mean + _by_block(problem.rotation, problem.scale * zeta)
 
 

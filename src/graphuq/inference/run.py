@@ -83,11 +83,11 @@ def sample(
         dtype: floating-point type of the chains: "float32", "float64", or "auto", which picks double precision for
             contradictory labels of nearby rows and for small noise, where single precision loses too much.
     """
-    expect_whole(n_steps, "n_steps", most=LARGEST_COUNT)
-    expect_whole(n_warmup, "n_warmup", 0, LARGEST_COUNT)
-    expect_whole(thin, "thin", most=LARGEST_COUNT)
-    expect_whole(n_chains, "n_chains", most=LARGEST_COUNT)
-    expect_seed(seed)
+    n_steps = expect_whole(n_steps, "n_steps", most=LARGEST_COUNT)
+    n_warmup = expect_whole(n_warmup, "n_warmup", 0, LARGEST_COUNT)
+    thin = expect_whole(thin, "thin", most=LARGEST_COUNT)
+    n_chains = expect_whole(n_chains, "n_chains", most=LARGEST_COUNT)
+    seed = expect_seed(seed)
     if thin > n_steps:
         raise ValueError(f"thin = {thin} would keep none of n_steps = {n_steps} steps.")
     expect_one_of(dtype, ("auto", "float32", "float64"), "dtype")
@@ -109,6 +109,7 @@ def sample(
         state = _init(sampler, chains.keys(1), z, chains.problem)
         identity = {
             "model": f"{type(model).__module__}.{type(model).__qualname__}",
+            "settings of the sampler": checkpoint and fingerprint(sampler),
             "prior and labels": checkpoint and fingerprint((target.field.one, model)),
             "start": checkpoint and fingerprint(z),
             "n_chains": n_chains,
@@ -269,26 +270,23 @@ def _init(sampler: Sampler, keys: jax.Array, z: jax.Array, problem: Any) -> Any:
 
 
 @partial(jax.jit, static_argnums=(1, 2))
-def _step_keys(keys: jax.Array, n_draws: int, thin: int) -> tuple[jax.Array, jax.Array]:
-    """Keys of the draws and of the steps of every chain, shapes (n_chains, n_draws), (n_chains, n_draws, thin).
+def _step_keys(keys: jax.Array, n_draws: int, thin: int) -> jax.Array:
+    """Keys of the steps of every chain, shape (n_chains, n_draws, thin).
 
     Apart from `_block`, so that it is compiled once for all problems.
     """
-    pairs = jax.vmap(jax.vmap(jax.random.split))(jax.vmap(partial(jax.random.split, num=n_draws))(keys))
-    return pairs[..., 0], jax.vmap(jax.vmap(partial(jax.random.split, num=thin)))(pairs[..., 1])
+    of_draws = jax.vmap(partial(jax.random.split, num=n_draws))(keys)
+    return jax.vmap(jax.vmap(partial(jax.random.split, num=thin)))(of_draws)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _block(
-    sampler: Sampler, warm: bool, keys: tuple[jax.Array, jax.Array], state: Any, problem: Any
-) -> tuple[Any, jax.Array, Any]:
+def _block(sampler: Sampler, warm: bool, keys: jax.Array, state: Any, problem: Any) -> tuple[Any, jax.Array, Any]:
     """Run every chain with `_step_keys`; return final states, draws and the mean `Info` per draw."""
     move = sampler.warm_step if warm else sampler.step
 
-    def one_draw(state: Any, keys: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
-        key_draw, key_steps = keys
-        state, info = jax.lax.scan(lambda state, key: move(key, state, problem), state, key_steps)
-        return state, (sampler.draw(key_draw, state, problem), jax.tree.map(lambda x: x.mean(axis=0), info))
+    def one_draw(state: Any, keys: jax.Array) -> tuple[Any, Any]:
+        state, info = jax.lax.scan(lambda state, key: move(key, state, problem), state, keys)
+        return state, (sampler.draw(state, problem), jax.tree.map(lambda x: x.mean(axis=0), info))
 
     state, (draws, info) = jax.vmap(partial(jax.lax.scan, one_draw))(state, keys)
     return state, draws, info

@@ -40,6 +40,6 @@ class Sampler(Protocol):
         """One step of a kernel that leaves the target invariant."""
         ...
 
-    def draw(self, key: jax.Array, state: Any, problem: Any) -> jax.Array:
+    def draw(self, state: Any, problem: Any) -> jax.Array:
         """The draw z that a state represents."""
         ...

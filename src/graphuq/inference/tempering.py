@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from graphuq._expect import expect_between, expect_whole
+from graphuq._expect import expect_between, expect_whole, put
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import Target
 
@@ -64,9 +64,12 @@ class Tempered:
     target_acceptance: float = 0.8
 
     def __post_init__(self) -> None:
-        expect_whole(self.n_rungs, "n_rungs", least=2)
-        expect_whole(self.n_leapfrog, "n_leapfrog")
-        expect_between(self.target_acceptance, "target_acceptance", 1)
+        put(
+            self,
+            n_rungs=expect_whole(self.n_rungs, "n_rungs", least=2),
+            n_leapfrog=expect_whole(self.n_leapfrog, "n_leapfrog"),
+            target_acceptance=expect_between(self.target_acceptance, "target_acceptance", 1),
+        )
 
     def prepare(self, target: Target) -> Target:
         """Return the target itself."""
@@ -104,7 +107,7 @@ class Tempered:
         end_of_round = (n & (n - 1)) == 0
         return jax.lax.cond(end_of_round, _respace, lambda state: state, state), self._info(exchange)
 
-    def draw(self, key: jax.Array, state: TemperedState, problem: Target) -> jax.Array:
+    def draw(self, state: TemperedState, problem: Target) -> jax.Array:
         """The replica at t = 1, whose law is the target."""
         return state.z[-1]
 

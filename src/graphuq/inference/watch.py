@@ -15,7 +15,8 @@ from graphuq.models.base import Model
 Nodes = NDArray[np.int64]
 
 N_EACH = 10  # number of watched nodes with a label, and without one
-MOST_NUMBERS = 2**27  # values of u over all draws, beyond which Phi and sides are not computed
+N_RANKED = 200  # draws of each chain, at most, that tell at which labels chains differ most
+MOST_NUMBERS = 2**27  # values of u over all draws, beyond which Phi is not computed
 
 
 def watched_nodes(whitening: Whitening, model: Model) -> Nodes:
@@ -66,18 +67,23 @@ def quantities(
 
 
 def _sides(whitening: Whitening, model: Model, z: NDArray[Any], n_fields: int) -> tuple[NDArray[Any], Nodes]:
-    """Agreement of u with the label, from 0 to 1, at the labeled nodes where chains differ most; and the nodes."""
-    empty = np.zeros((*z.shape[:2], 0)), np.empty(0, dtype=np.int64)
-    if not model.offers("y") or len(model.nodes) * z.shape[0] * z.shape[1] > MOST_NUMBERS:
-        return empty
-    u = drawn_fields(whitening, z, model.nodes, n_fields)
-    side = agreement(model, u, np.asarray(model.y))
-    candidates = np.flatnonzero(np.ptp(side, axis=(0, 1)) > 1e-3)
-    if not candidates.size:
-        return empty
-    r_hat = split_r_hat(side[..., candidates])
+    """Agreement of u with the label, from 0 to 1, at the labeled nodes where chains differ most; and the nodes.
+
+    Where they differ is seen from some of the draws.
+    """
+    if not model.offers("y"):
+        return np.zeros((*z.shape[:2], 0)), np.empty(0, dtype=np.int64)
+
+    nodes, y = np.asarray(model.nodes), np.asarray(model.y)
+
+    def side(z: NDArray[Any], which: Any) -> NDArray[Any]:
+        return agreement(model, drawn_fields(whitening, z, nodes[which], n_fields), y[which])
+
+    some = side(z[:, :: -(-z.shape[1] // N_RANKED)], slice(None))
+    candidates = np.flatnonzero(np.ptp(some, axis=(0, 1)) > 1e-3)
+    r_hat = split_r_hat(some[..., candidates])
     worst = candidates[np.argsort(-np.nan_to_num(r_hat, nan=np.inf), kind="stable")[:N_EACH]]
-    return side[..., worst], np.asarray(model.nodes)[worst]
+    return side(z, worst), nodes[worst]
 
 
 def _phi(whitening: Whitening, model: Model, z: NDArray[Any], n_fields: int) -> NDArray[Any] | None:

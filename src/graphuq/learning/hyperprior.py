@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import expect
 from graphuq.spectrum.result import Spectrum
 
 Array = NDArray[np.float64]
@@ -46,6 +47,8 @@ BOUNDS = {
 # Of the starting points, the first has at most this `graph`; the second has this many times the median `mistakes`.
 LARGEST_START = 3.0
 MORE_MISTAKES = 5.0
+# What may be left out of a hyperprior.
+OPTIONAL = ("graph", "linear", "mistakes", "n_effective")
 DIFFUSION, ALPHA, GRAPH, LINEAR, CONSTANT, MISTAKES, GAMMA = range(len(BOUNDS))
 
 
@@ -115,6 +118,10 @@ class Hyperprior:
     n_effective: LogNormal | None = LogNormal(2.5, 2.0)
 
     def __post_init__(self) -> None:
+        for name in (*BOUNDS, "beside_linear", "n_effective"):
+            optional = name in OPTIONAL
+            kinds = (LogNormal, type(None)) if optional else LogNormal
+            expect(getattr(self, name), kinds, name, f"a LogNormal(median, factor){' or None' * optional}")
         if self.n_effective is not None and self.n_effective.factor == 1:
             raise ValueError(
                 "n_effective follows from diffusion and alpha, so a factor of 1 cannot fix it: fix these two."

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._expect import called, expect
+from graphuq._expect import called, expect, expect_flag
 from graphuq._threads import blas_threads
 from graphuq._warn import warn
 from graphuq.learning.averaging import Peak, alone, around, axes_of, bound, climb, with_all_labels
@@ -108,7 +108,7 @@ def learn(
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect_model(model)
-    expect(average, bool, "average", "True or False")
+    average = expect_flag(average, "average")
     if more is not None and not callable(more):
         raise TypeError(f"more must be a function from a spectrum to a longer one, or None, got {called(more)}.")
     longer: Spectrum | None = spectrum

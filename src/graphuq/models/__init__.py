@@ -3,6 +3,7 @@
 from typing import Any
 
 from graphuq._pytree import pytree, static
+from graphuq.inference.sites import Sites
 from graphuq.models.base import Curvature, Model, Walls
 from graphuq.models.ginzburg_landau import GinzburgLandau, double_well, relaxed_sign, simplex_wells
 from graphuq.models.level_set import LevelSet
@@ -16,6 +17,7 @@ __all__ = [
     "LevelSet",
     "Model",
     "Probit",
+    "Sites",
     "Walls",
     "double_well",
     "pytree",

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import called, expect_numbers, expect_scale, expect_whole, refuse_masked
+from graphuq._expect import called, expect_numbers, expect_scale, expect_whole, put, refuse_masked
 from graphuq._warn import warn
 
 if TYPE_CHECKING:
@@ -38,7 +38,10 @@ class Walls(NamedTuple):
 
 
 class Curvature(NamedTuple):
-    """A bound on the second derivatives of Phi for u of order one, and whether Phi is convex everywhere."""
+    """A bound on the second derivatives of Phi for u of order one, and whether Phi is convex everywhere.
+
+    A convex Phi of labeled nodes is taken for a sum over these nodes, as labels independent given u have.
+    """
 
     bound: float
     convex: bool
@@ -128,7 +131,7 @@ class Model(ABC):
         return NUTS()
 
     def log_likelihood(self, u: jax.Array) -> jax.Array:
-        """The log likelihood of each label, shape (n_labeled,), for ArviZ's leave-one-out."""
+        """The log likelihood of each label, normalized over labels, shape (n_labeled,), for ArviZ."""
         raise TypeError(f"{type(self).__name__} offers no log_likelihood of each label.")
 
 
@@ -234,7 +237,7 @@ def check_label_model(model: Any) -> None:
     for name in model.numbers:
         if not is_traced(value := getattr(model, name)):
             number = value.item() if isinstance(value, jax.Array) and value.ndim == 0 else value
-            object.__setattr__(model, name, expect_scale(number, name))
+            put(model, **{name: expect_scale(number, name)})
     if model.nodes is None and model.y is None:
         return
     if model.n_fields is not None and (is_traced(model.nodes) or is_traced(model.y)):
@@ -251,8 +254,7 @@ def check_label_model(model: Any) -> None:
         )
     if model.n_classes is None:
         _warn_of_gaps(y)
-    for name, value in (("nodes", nodes), ("y", y), ("n_classes", n_classes), ("n_fields", n_fields)):
-        object.__setattr__(model, name, value)
+    put(model, nodes=nodes, y=y, n_classes=n_classes, n_fields=n_fields)
 
 
 def _warn_of_gaps(y: NDArray[np.int64]) -> None:

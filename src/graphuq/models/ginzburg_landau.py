@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import jax
@@ -86,9 +87,9 @@ class GinzburgLandau(Model):
                 raise SettingError(name, f"of Ginzburg-Landau must be at least {least:g}, got {value:g}.")
 
     def phi(self, v: jax.Array) -> jax.Array:
-        """The wells plus the negative log likelihood, v at all nodes."""
+        """The wells plus the negative log likelihood, up to a constant, v at all nodes."""
         wells = double_well if self.n_fields == 1 else simplex_wells
-        return jnp.sum(wells(v, self.epsilon)) - jnp.sum(self.log_likelihood(v))
+        return jnp.sum(wells(v, self.epsilon)) + jnp.sum(self._misfit(v))
 
     def reduced(self, B: NDArray[np.floating], progress: bool | None = None) -> Quartic | None:
         """``Phi(B z)`` as a polynomial of z where that is faster; with K fields its degree is too high."""
@@ -98,12 +99,20 @@ class GinzburgLandau(Model):
         return quartic(B, nodes, y, float(self.gamma), float(self.epsilon), progress)
 
     def log_likelihood(self, v: jax.Array) -> jax.Array:
-        """The log likelihood of each label, up to a constant, shape (n_labeled,)."""
+        """The log density of each label, a real value, or K - 1 with K classes, shape (n_labeled,).
+
+        Densities are no probabilities: they compare with those of other Ginzburg-Landau models alone.
+        """
+        n_values = int(self.n_classes or 2) - 1
+        return -self._misfit(v) - n_values * (jnp.log(self.gamma) + math.log(2 * math.pi) / 2)
+
+    def _misfit(self, v: jax.Array) -> jax.Array:
+        """``|y_j - v_j|^2 / (2 gamma^2)`` of each label, or ``|w_j - p_y|^2 / gamma^2``."""
         v = v[self.nodes]
         if self.n_fields == 1:
-            return -((signs(self.y) - v) ** 2) / (2 * self.gamma**2)
+            return (signs(self.y) - v) ** 2 / (2 * self.gamma**2)
         own = jnp.take_along_axis(corner_distances(v), jnp.asarray(self.y)[None], axis=0)
-        return -own[0] / self.gamma**2
+        return own[0] / self.gamma**2
 
     def curvature(self) -> Curvature:
         """A bound on the second derivative within [-1, 1], or between the corners."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -45,16 +45,24 @@ class LevelSet(Model):
         check_label_model(self)
 
     def phi(self, u: jax.Array) -> jax.Array:
-        """The negative log likelihood of u at the labeled nodes."""
-        return -jnp.sum(self.log_likelihood(u))
+        """The negative log likelihood of u at the labeled nodes, up to a constant."""
+        return jnp.sum(self._wrong(u)) * self._height
 
     def log_likelihood(self, u: jax.Array) -> jax.Array:
-        """The log likelihood of each label, up to a constant, shape (n_labeled,)."""
-        if self.n_fields == 1:
-            sign = jnp.where(u >= 0, 1.0, -1.0).astype(u.dtype)
-            return -((signs(self.y) - sign) ** 2) / (2 * self.gamma**2)
-        wrong = jnp.argmax(u, axis=1) != jnp.asarray(self.y)
-        return -wrong.astype(u.dtype) / self.gamma**2
+        """The log likelihood of each label, where labels are the possible values of S, shape (n_labeled,)."""
+        n_others = (self.n_classes or 2) - 1
+        return -self._wrong(u) * self._height - jnp.log1p(n_others * jnp.exp(-self._height))
+
+    @property
+    def _height(self) -> Any:
+        """What a label on the wrong side adds to Phi."""
+        return (2 if self.n_fields == 1 else 1) / self.gamma**2
+
+    def _wrong(self, u: jax.Array) -> jax.Array:
+        """1 for a label on the wrong side, and 0 for others."""
+        y = jnp.asarray(self.y)
+        wrong = (u >= 0) != (y == 1) if self.n_fields == 1 else jnp.argmax(u, axis=1) != y
+        return wrong.astype(u.dtype)
 
     @property
     def mistake_rate(self) -> float:
@@ -64,8 +72,7 @@ class LevelSet(Model):
 
     def walls(self) -> Walls:
         """Walls of finite height, where the label's field starts or stops being the largest."""
-        height = (2 if self.n_fields == 1 else 1) / float(self.gamma) ** 2
-        return Walls(0.0, min(height, HIGHEST_WALL), leader_only=True)
+        return Walls(0.0, min(float(self._height), HIGHEST_WALL), leader_only=True)
 
     def offers(self, *names: str) -> bool:
         """As of any model, but sites only of one field: with several, Phi depends on all at once."""

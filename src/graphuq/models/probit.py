@@ -12,7 +12,7 @@ import numpy as np
 from jax.scipy.special import log_ndtr
 from numpy.typing import NDArray
 
-from graphuq._expect import expect
+from graphuq._expect import expect, put
 from graphuq._pytree import pytree, static
 from graphuq.models.base import Curvature, Model, Walls, check_label_model, is_traced, signs
 
@@ -64,14 +64,13 @@ class Probit(Model):
     def __post_init__(self) -> None:
         check_label_model(self)
         if is_traced(self.delta):
-            object.__setattr__(self, "has_mistakes", True)
+            put(self, has_mistakes=True)
             return
         delta = self.delta.item() if isinstance(self.delta, jax.Array) and self.delta.ndim == 0 else self.delta
         expect(delta, Real, "delta", "a number in [0, 0.5)")
         if not 0 <= delta < 0.5:
             raise ValueError(f"delta, the probability of a wrong label, must lie in [0, 0.5), got {delta}.")
-        object.__setattr__(self, "delta", float(delta))
-        object.__setattr__(self, "has_mistakes", delta > 0)
+        put(self, delta=float(delta), has_mistakes=delta > 0)
 
     @property
     def noise(self) -> float:

@@ -1,4 +1,4 @@
-"""Prior, model and draws or sites in; class probabilities at every row out: one protocol, three implementations.
+"""Prior, model and draws or sites in; class probabilities at every row out: one base class, three kinds.
 
 | class | created by | contents |
 |---|---|---|

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,7 @@ class Diagnosis(Protocol):
         ...
 
 
-class Posterior:
+class Posterior(ABC):
     """The posterior distribution of the classes of rows, given the labels.
 
     Rows are nodes of the graph, given by index (all by default), or `NewRows`.
@@ -90,45 +91,45 @@ class Posterior:
         """Number of classes K."""
         return int(self.model.n_classes)
 
+    @abstractmethod
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows, and its Monte-Carlo error.
 
         With noise, it is the predictive probability of a label, which gamma keeps away from 0 and 1 where classes
         overlap. Without noise, it is that of the sign of u, or of its largest field: the paper's quantity.
         """
-        raise NotImplementedError
 
     def mixed(self, probabilities: Sequence[Array]) -> Array:
         """Combine class probabilities of all components, noise included, into those of the posterior."""
         return probabilities[0]
 
+    @abstractmethod
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
         """Mean and variance of the latent fields u at rows, shape (n_rows, n_fields) each."""
-        raise NotImplementedError
 
+    @abstractmethod
     def latent(self, where: ArrayLike | NewRows, *, seed: int = 0) -> NDArray[Any]:
         """Draws of u at rows, shape (n_chains, n_draws, n_rows), or (..., n_fields) if there are several.
 
         Rows and fields are drawn jointly. With more than 1,000 rows, the part of u that z does not determine (none
         if z are modal coordinates) is drawn jointly only within blocks of 1,000 rows.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
         """An ArviZ object with draws of u at some nodes, by default those monitored for convergence."""
-        raise NotImplementedError
 
+    @abstractmethod
     def left_out(self) -> Array:
         """Leave-one-out class probabilities of the labeled nodes, shape (n_labeled, n_classes).
 
         Approximated from one fit by expectation propagation, without fitting again: what the other labels have
         contributed stays as it was. With few labels of several classes this is somewhat kind to a surprising label.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def diagnostics(self) -> Diagnosis:
         """Convergence diagnostics."""
-        raise NotImplementedError
 
     def labels(self, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
         """Mean, variance and Monte-Carlo error of the noise-free label at rows.

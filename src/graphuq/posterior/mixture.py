@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from graphuq._expect import LARGEST_SEED, expect, expect_generator, expect_number, expect_numbers
+from graphuq._expect import LARGEST_SEED, expect, expect_generator, expect_number, expect_numbers, put
 from graphuq.calibration import apply_temperature, class_weights, temperature, weighted_classes
 from graphuq.models.base import Model, labels_of
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
@@ -78,10 +78,10 @@ class Mixture(Posterior):
 
     def __post_init__(self) -> None:
         weights = expect_numbers(self.weights, "weights")
+        put(self, weights=weights, temperature=expect_number(self.temperature, "temperature"))
         expect(self.components, tuple, "components", "a tuple of posteriors")
         for each in self.components:
             expect(each, (GaussianPosterior, Draws), "A component", "a GaussianPosterior or Draws")
-        expect_number(self.temperature, "temperature")
         if weights.shape != (len(self.components),) or not weights.size:
             raise ValueError(f"A mixture needs one weight for each of its components, got {weights.size} weights.")
         if weights.min() < 0 or abs(weights.sum() - 1) > 1e-6:
@@ -95,6 +95,11 @@ class Mixture(Posterior):
         if self.source is not None and self.is_drawn:
             return replace(self.source, temperature=self.temperature, class_weights=self.class_weights)
         return replace(self, components=tuple(map(closed, self.components)))
+
+    @property
+    def _log_weights(self) -> Array:
+        with np.errstate(divide="ignore"):  # a weight may be 0
+            return np.asarray(np.log(self.weights))
 
     @property
     def is_drawn(self) -> bool:
@@ -118,7 +123,7 @@ class Mixture(Posterior):
         new = [each.with_labels(nodes, y) for each in old]
         gains = [after.fit.log_evidence - before.fit.log_evidence for after, before in zip(new, old, strict=True)]
         converged = np.array([each.fit.converged for each in new])
-        log_weights = np.log(self.weights[: len(old)]) + gains
+        log_weights = self._log_weights[: len(old)] + gains
         log_weights -= np.where(converged | ~converged.any(), 0.0, np.inf)
         weights = np.exp(log_weights - log_weights.max())
         order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
@@ -222,9 +227,9 @@ class Mixture(Posterior):
         leave-one-out predictive probability of the label, mistakes included. Class weights do not enter: classes
         need not be as frequent among the labels as among the rows.
         """
-        parts = list(map(closed, self.components))
+        parts: Any = self.closed().components[: len(self.components)]
         p = np.array([each.left_out() for each in parts])
-        weights = softmax(np.log(self.weights)[:, None] - [each.fit.log_predictive for each in parts], axis=0)
+        weights = softmax(self._log_weights[:, None] - [each.fit.log_predictive for each in parts], axis=0)
         return self._tempered(np.einsum("cj,cjk->jk", weights, p))
 
     def _tempered(self, probability: Array) -> Array:

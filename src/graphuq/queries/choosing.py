@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
-from graphuq._expect import expect_nodes, expect_one_of, expect_posterior, expect_seed, expect_whole
+from graphuq._expect import expect, expect_nodes, expect_one_of, expect_seed, expect_whole
 from graphuq.posterior.base import Posterior
 from graphuq.queries.joint import N_ANSWERS, N_ANSWERS_TOLD, Joint, heaviest, joint
 from graphuq.queries.spreading import most_telling, spread
@@ -82,7 +82,7 @@ def next_queries(
         spectrum: the eigenpairs of the graph.
         seed: seed of random choices and draws.
     """
-    expect_posterior(posterior)
+    expect(posterior, Posterior, "posterior", "a Posterior, as sample(prior, model) makes")
     expect_one_of(strategy, STRATEGIES, "strategy")
     expect_seed(seed)
     n_rows = expect_whole(n, "n")
@@ -135,7 +135,7 @@ class ExpectedGain:
         """Expected number of wrong rows: now, after one more label, and so on."""
         return tuple(self.n_rows * each for each in self.errors)
 
-    def in_words(self) -> str:
+    def __str__(self) -> str:
         """The expected numbers of wrong rows, and a recommendation whether to continue labeling, as text."""
         now, one, last = self.n_wrong[0], self.n_wrong[min(1, self.n_answers)], self.n_wrong[-1]
         if now < 0.5:
@@ -160,7 +160,7 @@ def expected_gain(
     `prior.approximate` expected 142 errors where there were 23 (breast cancer) and 30 where there were 8 (wine); a
     learned prior expected 32 where there were 24, and 4 where there were 7.
     """
-    expect_posterior(posterior)
+    expect(posterior, Posterior, "posterior", "a Posterior, as sample(prior, model) makes")
     expect_seed(seed)
     n_labels = expect_whole(n, "n", most=N_WEIGHED)
     p = _given(posterior, probability)

@@ -90,10 +90,10 @@ def leading(
         return _iterate(matrix, Z[order], block, n_wanted, allowed(block), range(n_done, _MAX_ITERATIONS), bar)
 
     def allowed(block: _Block) -> float:
-        return tolerance if L.is_normalized else tolerance * block.upper
+        return tolerance if L.normalized else tolerance * block.upper
 
     with progress_bar(n_modes, shown=progress, unit="mode", steady=False) as bar:
-        problem = (arrays, L.is_normalized, n_modes, tolerance, seed, None if start is None else start.values)
+        problem = (arrays, L.normalized, n_modes, tolerance, seed, None if start is None else start.values)
         block = _Block(*sums.going_on(blocks, lambda _, block: block, "spectrum", problem))
     if not block.done:
         worst = block.residuals[:n_wanted]

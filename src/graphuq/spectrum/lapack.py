@@ -22,16 +22,16 @@ def dense(L: Laplacian, *, n_modes: int | None = None) -> Spectrum:
     n_nodes = L.degrees.size
     what = "the nodes of the graph"
     n_modes = n_nodes if n_modes is None else expect_count(n_modes, "n_modes", n_nodes, what)
-    Z = null_space(L)
     n_other = n_modes - L.n_components
     if n_other <= 0:
-        return assemble(L, Z[:, :n_modes], np.empty(0), np.empty((n_nodes, 0)), "null space")
+        return assemble(L, null_space(L, n_modes), np.empty(0), np.empty((n_nodes, 0)), "null space")
     check_room(
         3 * 8 * n_nodes**2,
         f"LAPACK, with matrices of {n_nodes:,} x {n_nodes:,} numbers,",
         "Use spectrum.leading with fewer modes than a third of the nodes.",
     )
-    above = 3.0 if L.is_normalized else 3 * L.degrees.max()  # above the largest eigenvalue, 2 or twice the degree
+    Z = null_space(L)
+    above = 3.0 if L.normalized else 3 * L.degrees.max()  # above the largest eigenvalue, 2 or twice the degree
     shifted = (above * Z) @ Z.T
     shifted += L.matrix if isinstance(L.matrix, np.ndarray) else L.matrix.toarray()
     if n_modes == n_nodes:

@@ -6,7 +6,7 @@ Every spectrum has an exact null space, ascending eigenvalues, fixed signs, and 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -40,14 +40,17 @@ class Spectrum:
         rest: common value of all eigenvalues not listed, if known exactly (1 for low-rank weights), else None.
     """
 
-    values: Array = field(repr=False)
-    vectors: Array = field(repr=False)
-    residuals: Array = field(repr=False)
-    degrees: Array = field(repr=False)
+    values: Array
+    vectors: Array
+    residuals: Array
+    degrees: Array
     n_components: int
     normalized: bool
     method: str
     rest: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Spectrum({self.n_nodes:,} nodes, {self.n_modes:,} modes, {self.n_components:,} components, {self.method})"
 
     @property
     def n_nodes(self) -> int:
@@ -89,16 +92,17 @@ class Spectrum:
         return facts, {name: getattr(self, name) for name in _ARRAYS}
 
 
-def null_space(L: Laplacian) -> Array:
-    """Eigenvectors of eigenvalue 0 in closed form, one per connected component, shape (n_nodes, n_components).
+def null_space(L: Laplacian, n_modes: int | None = None) -> Array:
+    """Eigenvectors of eigenvalue 0 in closed form, one per connected component, or of the first `n_modes` of these.
 
     ``D^{1/2} 1`` on the component and zero elsewhere, normalized to length one, for the normalized
     Laplacian (Sec. 2.1); the indicator of the component for ``D - A``. Components are in the order of
-    their first nodes.
+    their first nodes. The result has the shape (n_nodes, n_components), or (n_nodes, n_modes).
     """
-    root = np.sqrt(L.degrees) if L.is_normalized else np.ones_like(L.degrees)
-    Z = np.zeros((root.size, L.n_components))
-    Z[np.arange(root.size), L.components] = root
+    n_modes = L.n_components if n_modes is None else n_modes
+    root = np.sqrt(L.degrees) if L.normalized else np.ones_like(L.degrees)
+    Z, of_first = np.zeros((root.size, n_modes)), np.flatnonzero(L.components < n_modes)
+    Z[of_first, L.components[of_first]] = root[of_first]
     return Z / np.linalg.norm(Z, axis=0)
 
 
@@ -125,6 +129,6 @@ def assemble(
         residuals=residuals,
         degrees=L.degrees,
         n_components=L.n_components,
-        normalized=L.is_normalized,
+        normalized=L.normalized,
         method=method,
     )

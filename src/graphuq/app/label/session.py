@@ -271,7 +271,7 @@ class Session:
         gain = self.adviser.advice.gain
         if gain is None:
             return ["Computing how much more answers would help."]
-        return [gain.in_words()]
+        return [str(gain)]
 
 
 def checked_name(name: str) -> str:
