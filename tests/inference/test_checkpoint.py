@@ -151,5 +151,7 @@ def test_a_fingerprint_is_of_all_that_an_object_holds():
     itself = Plain()
     itself.me = itself
     for other in (Plain(a=lambda u: u), Plain(a=threading.Lock()), itself):
-        with pytest.raises(CheckpointError, match="Keep nothing else in the model and the sampler, or run without checkpoint"):
+        with pytest.raises(
+            CheckpointError, match="Keep nothing else in the model and the sampler, or run without checkpoint"
+        ):
             fingerprint(other)
