@@ -122,3 +122,8 @@ def test_two_moons_graph():
     np.testing.assert_allclose(
         A.weights[np.ix_(some, some)] + np.eye(3), np.exp(-squared[:, some] / (2 * np.outer(tau, tau))), atol=1e-12
     )
+
+
+def test_weights_that_underflow_are_no_error():
+    with np.errstate(all="raise"):
+        assert graph.gaussian(np.array([[0.0], [1.0], [1e3], [1001.0]]), tau=1.0).weights[0, 2] == 0

@@ -141,6 +141,15 @@ def test_approximate_search_finds_nearly_all_neighbors(monkeypatch):
     assert recall(approximate_neighbors(X, 10, seed=0), exact) < 0.9
 
 
+@pytest.mark.parametrize("distance", [1e3, 1e7])
+def test_approximate_search_sees_far_groups_as_well(distance):
+    """Groups so far apart that single precision around their common center could not tell the points of one apart."""
+    X = np.random.default_rng(0).normal(size=(2000, 12))
+    exact = np.concatenate([first + exact_neighbors(X[first : first + 1000], 5) for first in (0, 1000)])
+    X[1000:] += distance
+    assert recall(approximate_neighbors(X - X.mean(axis=0), 5, seed=0), exact) > 0.99
+
+
 def test_approximate_search_from_cells_smaller_than_K(monkeypatch):
     monkeypatch.setattr(neighbors, "_N_PROBES", 1)
     X = np.concatenate([points(300, 3), 1e3 * points(10, 3, seed=1)])

@@ -3,6 +3,7 @@ import threading
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from graphuq import _threads
 from graphuq._threads import MANY_MULTIPLICATIONS, blas_threads, in_threads
 
 
@@ -70,3 +71,27 @@ def test_what_goes_wrong_in_a_thread_is_told_and_the_threads_restored():
     with pytest.raises(ZeroDivisionError):
         list(in_threads(lambda part: 1 / part, [1, 0, 2]))
     assert numbers() == {3}
+
+
+@pytest.mark.parametrize("cut_short", ["on the way in", "on the way out"])
+def test_ctrl_c_leaves_no_limit_behind(cut_short, monkeypatch):
+    """Whatever the interrupt cut short is repaired by the next use."""
+    libraries = _threads._blas().lib_controllers
+    before = [each.num_threads for each in libraries]
+    one, last = _threads._OneThread(), libraries[-1]
+    bare, calls = type(last).set_num_threads, []
+
+    def interrupted(self, n_threads):
+        calls.append(n_threads)
+        if self is last and (n_threads == 1) == (cut_short == "on the way in"):
+            raise KeyboardInterrupt
+        return bare(self, n_threads)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(last), "set_num_threads", interrupted)
+        with pytest.raises(KeyboardInterrupt), one:
+            pass
+    assert calls
+    with one:
+        assert {each.num_threads for each in libraries} == {1}
+    assert [each.num_threads for each in libraries] == before

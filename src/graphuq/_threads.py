@@ -27,23 +27,30 @@ def _blas() -> Any:
 
 
 class _OneThread:
-    """Reentrant limit to one BLAS thread, lifted when the last user leaves: the setting is process-wide."""
+    """Reentrant limit to one BLAS thread, lifted when the last user leaves: the setting is process-wide.
+
+    What was set before is forgotten only once it is set again, so that the next use repairs what Ctrl-C cut short.
+    """
 
     def __init__(self) -> None:
         self._lock, self._inside = Lock(), 0
-        self._limit: Any = None
+        self._before: list[tuple[Any, int]] = []  # libraries and their numbers of threads
 
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
-                self._limit = _blas().limit(limits=1)
+                self._before = self._before or [(each, each.num_threads) for each in _blas().lib_controllers]
+                for library, _ in self._before:
+                    library.set_num_threads(1)
             self._inside += 1
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
             self._inside -= 1
             if not self._inside:
-                self._limit.restore_original_limits()
+                for library, n_threads in self._before:
+                    library.set_num_threads(n_threads)
+                self._before = []
 
 
 _ONE = _OneThread()

@@ -87,9 +87,9 @@ def test_labeled_nodes_are_as_their_tilted_distribution(make):
     np.testing.assert_allclose(sign_probability(result, B), labeled_probability(result), atol=5e-3)
 
 
-def test_certain_nodes_stay_certain():
+def test_where_u_is_0_for_certain_either_sign_is_as_probable():
     result = propagate(np.eye(3), probit_sites(np.array([1.0, -1.0, 1.0]), 0.5))
-    np.testing.assert_array_equal(sign_probability(result, np.zeros((2, 3))), [1.0, 1.0])
+    np.testing.assert_array_equal(sign_probability(result, np.zeros((2, 3))), [0.5, 0.5])
 
 
 @pytest.mark.parametrize("flip", [0.0, 1e-60, 0.01])

@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from graphuq.inference.run import sample
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.posterior import GaussianPosterior, load
+from graphuq.prior import GaussianPrior
 from tests.oracles import exact_label_means, four_priors, random_spectrum, simulated_classes
 
 PRIORS = four_priors(random_spectrum(seed=2))
@@ -79,3 +81,40 @@ def test_labels_that_contradict_each_other_are_reported():
     assert not found.converged
     assert "did not converge" in str(found)
     assert "converged after" in str(GaussianPosterior.of(PRIORS["full"], MODELS["probit"]).diagnostics())
+
+
+@pytest.mark.parametrize("model", [Probit, LevelSet])
+@pytest.mark.parametrize("far", [[], [4]])
+def test_where_u_is_0_for_certain_either_class_is_as_probable(model, far):
+    """Nodes that no mode of the prior reaches, without a label and with one, beside others that are as without them."""
+    vectors = np.zeros((6, 2))
+    vectors[[0, 1], 0], vectors[[2, 3], 1] = np.sqrt(0.5), np.sqrt(0.5)
+    prior = GaussianPrior(vectors, np.array([2.0, 3.0]))
+    labels = model([0, 2, *far], [0, 1, *[1] * len(far)], gamma=0.7)
+    closed, drawn = GaussianPosterior.of(prior, labels), sample(prior, labels, n_steps=400)
+    alone = GaussianPosterior.of(prior, model([0, 2], [0, 1], gamma=0.7))
+    for noise in (True, False):
+        expected = alone.classes(noise=noise).probability
+        np.testing.assert_allclose(closed.classes([0, 1, 2, 3], noise=noise).probability, expected[:4], atol=1e-6)
+        for found in (closed, drawn):
+            np.testing.assert_allclose(found.classes([5], noise=noise).probability, 0.5, atol=1e-12)
+    assert np.isfinite(closed.classes(noise=False).probability).all()
+    assert np.isfinite(closed.left_out()).all()
+    assert closed.fit.log_evidence == pytest.approx(alone.fit.log_evidence + len(far) * np.log(0.5), abs=1e-6)
+    assert set(drawn.most_uncertain(6)[:1]) <= {4, 5}
+
+
+def test_nearly_equal_rows_with_different_labels_are_not_called_converged_without_noise():
+    """Of two rows, against the probabilities of the four pairs of signs in closed form."""
+    for apart, trusted in ((1e-6, False), (1e-2, False), (0.2, True)):
+        rho = 1 - apart
+        prior = GaussianPrior(np.array([[1.0, 1.0], [1.0, -1.0]]) / np.sqrt(2), np.array([1 + rho, 1 - rho]))
+        found = GaussianPosterior.of(prior, LevelSet([0, 1], [1, 0], gamma=0.8))
+        together, height = 0.25 + np.arcsin(rho) / (2 * np.pi), 2 / 0.8**2
+        weights = np.array([together * np.exp(-height), 0.5 - together])  # one label wrong, or none
+        both_wrong = (0.5 - together) * np.exp(-2 * height)
+        exact = weights.sum() / (weights.sum() + weights[0] + both_wrong)
+        error = abs(found.classes([0], noise=False).probability[0, 1] - exact)
+        assert (error < 0.05) == trusted == found.diagnostics().converged
+        assert ("cannot be trusted" in str(found.diagnostics())) != trusted
+    assert GaussianPosterior.of(prior, Probit([0, 1], [1, 0], gamma=0.5)).diagnostics().converged

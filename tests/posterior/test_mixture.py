@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from graphuq import archive
+from graphuq import prior as priors
 from graphuq.posterior import GaussianPosterior, Mixture, load, mixture
 from graphuq.posterior.archive import FORMAT, SOURCES, pack
-from tests.posterior.problems import GAMMA, NODES, WEIGHTS, Y, posterior
+from tests.oracles import random_spectrum
+from tests.posterior.problems import GAMMA, NODES, WEIGHTS, Y, model, posterior
 
 NEW_NODES = np.append(NODES, 28)
 
@@ -163,3 +165,13 @@ def test_weights_are_numbers_whatever_holds_them():
     for name in ("left_out", "probability"):
         np.testing.assert_allclose(getattr(listed, name)(), getattr(plain, name)(), rtol=1e-12)
     assert listed.with_labels(NEW_NODES, np.append(Y[2], 1)).weights.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("n_nodes", [30, 31])
+def test_components_on_several_graphs_are_in_no_file(n_nodes, tmp_path):
+    """Their bases are not one: each of them can be saved by itself."""
+    other = priors.full(random_spectrum(n_nodes, seed=7))
+    one, two = posterior("gaussian", 2, "full"), GaussianPosterior.of(other, model(2))
+    with pytest.raises(ValueError, match="must be on one graph"):
+        Mixture((one, two), WEIGHTS).save(tmp_path / "m.npz")
+    assert not list(tmp_path.iterdir())

@@ -200,7 +200,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         expectation propagation does not converge, the posterior is sampled right away.
 
         A new label replaces the old one of its row; y = -1, NaN or None removes it. To keep this quick, only the
-        heaviest components of a mixture are updated; with the labels of `fit`, or of `relearn`, all are back.
+        heaviest components of a mixture are updated. After many calls the answers therefore depend on their order,
+        until `relearn`, or the labels of `fit`, bring all components back.
 
         Args:
             nodes, y: row numbers, from 0, and their classes.

@@ -52,7 +52,8 @@ class Kernel:
 
 def affinity(squared: Array, tau: Array | float, tau_nodes: Array | float) -> Array:
     """Weights ``exp(-d^2 / (2 tau_i tau_j))`` (5.1) from squared distances; coincident points get weight 1."""
-    return np.exp(squared / (-2 * (tau * tau_nodes)))
+    with np.errstate(under="ignore"):
+        return np.asarray(np.exp(squared / (-2 * (tau * tau_nodes))))
 
 
 def kth_distance(squared: Array, n_neighbors: int) -> Array:

@@ -55,8 +55,8 @@ def knn(
             into memory; an approximate search runs on the cluster of an open Dask client.
         n_neighbors: K, for the edges and for the self-tuning scales tau_i.
         weights: "self_tuning", or a number tau for ``exp(-|x_i - x_j|^2 / (2 tau^2))``.
-        method: neighbor search. "approximate" misses about one neighbor in a hundred; "auto" is exact up to 30,000
-            nodes, or in up to 8 dimensions.
+        method: neighbor search. "approximate" misses about one neighbor in a hundred of images, and more of points
+            that fill many dimensions evenly; "auto" is exact up to 30,000 nodes, or in up to 8 dimensions.
         n_components: project the features to this many principal components first.
         robust: compare the features in compressed robust units (`graph.units`) instead of as given.
         unit_length: scale every row to length 1, before and after it is centered and projected: distances then
@@ -110,9 +110,14 @@ def exact_neighbors(points: Array, n_neighbors: int) -> Indices:
         found = np.asarray(tree.query(points, n_neighbors + 1, workers=-1)[1])
     else:
         found = Search.of(points).nearest(points, n_neighbors + 1)
-    itself = found == np.arange(len(points))[:, None]
+    return _others(found, np.arange(len(points)))
+
+
+def _others(found: Indices, nodes: Indices) -> Indices:
+    """The nearest points of each node without itself, given one too many, shape (n_nodes, n_neighbors)."""
+    itself = found == nodes[:, None]
     itself[~itself.any(axis=1), -1] = True  # among many coincident points, a point may not find itself
-    return found[~itself].reshape(len(points), n_neighbors)
+    return found[~itself].reshape(len(nodes), -1)
 
 
 def approximate_neighbors(points: Array, n_neighbors: int, *, seed: int, here: bool = True) -> Indices:
@@ -144,9 +149,8 @@ def approximate_neighbors(points: Array, n_neighbors: int, *, seed: int, here: b
 
     sums.going_on(search, merge, "neighbors", points, probes, n_neighbors)
     short = np.flatnonzero(np.isinf(near.squared).any(axis=1))  # their cells hold fewer than K other points
-    for rows in row_blocks(short.size, len(points)):
-        nodes, all_nodes = short[rows], np.arange(len(points))
-        near.put(nodes, all_nodes, *_nearest(near.visit(nodes, all_nodes)))
+    if short.size:
+        near.found[short] = _others(Search.of(points).nearest(points[short], n_neighbors + 1), short)
     return near.found
 
 
@@ -159,18 +163,16 @@ def _probes(points: Array, n_cells: int, *, seed: int, here: bool) -> Indices:
 
 
 class _Nearest(NamedTuple):
-    """Current neighbor lists, nearest first, by ``|x - y|^2 - |x|^2`` in single precision."""
+    """Current neighbor lists, nearest first, by squared distances in single precision."""
 
-    points: NDArray[np.float32]
-    lengths: NDArray[np.float32]  # |y|^2
+    points: Array
     found: Indices  # (n_points, n_neighbors), -1 where no neighbor is known yet
     squared: NDArray[np.float32]
 
     @classmethod
     def of(cls, points: Array, n_neighbors: int) -> _Nearest:
-        single = points.astype(np.float32)
         found = np.full((len(points), n_neighbors), -1)
-        return cls(single, np.einsum("ij,ij->i", single, single), found, np.full(found.shape, np.inf, np.float32))
+        return cls(points, found, np.full(found.shape, np.inf, np.float32))
 
     def put(self, visitors: Indices, cell: Indices, j: Indices, squared: NDArray[np.float32]) -> None:
         """Replace the visitors' neighbor lists by the nearest points of a cell, excluding each point itself."""
@@ -180,11 +182,14 @@ class _Nearest(NamedTuple):
         self._merge(visitors, candidates, squared)
 
     def visit(self, visitors: Indices, cell: Indices) -> _Visit:
-        """The task of comparing visiting points with the points of a cell."""
-        twice = -2 * self.points[cell]
-        return _Visit(
-            self.points[visitors], twice, self.lengths[cell], self.squared[visitors, -1:], self.found.shape[1]
-        )
+        """The task of comparing visiting points with the points of a cell.
+
+        Seen from the center of the cell, single precision resolves distances within it, however far away it lies.
+        """
+        members = self.points[cell]
+        center = members.mean(axis=0) if len(cell) else np.zeros(members.shape[1])
+        near, visiting = ((points - center).astype(np.float32) for points in (members, self.points[visitors]))
+        return _Visit(visiting, -2 * near, _squares(near), self.squared[visitors, -1:], self.found.shape[1])
 
     def take(
         self, visitors: Indices, cell: Indices, row: Indices, rank: Indices, j: Indices, squared: Any
@@ -221,19 +226,24 @@ def _nearest(visit: _Visit) -> tuple[Indices, NDArray[np.float32]]:
     squared += visit.lengths
     n_kept = min(visit.n_neighbors + 1, squared.shape[1])
     best = np.argpartition(squared, n_kept - 1, axis=1)[:, :n_kept] if n_kept else np.zeros(squared.shape, np.intp)
-    return best, np.take_along_axis(squared, best, axis=1)
+    return best, np.take_along_axis(squared, best, axis=1) + _squares(visit.points)[:, None]
 
 
 def _nearer(visit: _Visit) -> tuple[Indices, Indices, Indices, NDArray[np.float32]]:
     """At most K points of a cell within each visitor's bound: visitor, rank by distance, point index, distance."""
     squared = visit.points @ visit.twice.T
     squared += visit.lengths
-    i, j = nonzero_pairs(squared < visit.farthest)
+    own = _squares(visit.points)
+    i, j = nonzero_pairs(squared < visit.farthest - own[:, None])
     order = np.lexsort((squared[i, j], i))
     i, j = i[order], j[order]
     rank = np.arange(i.size) - np.searchsorted(i, i)
     i, j, rank = (column[rank < visit.n_neighbors] for column in (i, j, rank))
-    return i, rank, j, squared[i, j]
+    return i, rank, j, squared[i, j] + own[i]
+
+
+def _squares(points: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(np.einsum("ij,ij->i", points, points))
 
 
 def _groups(labels: Indices, n_groups: int) -> list[Indices]:

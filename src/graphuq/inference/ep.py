@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
-from scipy.special import log_expit, ndtr
+from scipy.special import log_expit
 
 from graphuq import _accelerator
 from graphuq._threads import blas_threads
-from graphuq.inference.marginals import labeled_probability, moments, sign_probability
+from graphuq.inference.marginals import labeled_probability, moments, positive, sign_probability
 from graphuq.inference.sites import Sites
 from graphuq.inference.span import Matrix, Vector, span
 from graphuq.inference.sweeps import OfSites, Settled, Start, heights, inverse_root, settle, with_cavities
@@ -165,7 +165,7 @@ class EP:
 
     def independent_classes(self, mean: Matrix, variance: Matrix) -> Matrix:
         """P(u < 0) and P(u >= 0) for Gaussian u."""
-        return two_classes(ndtr(mean / np.sqrt(variance))[:, 0])
+        return two_classes(positive(mean, variance)[:, 0])
 
     def labeled_classes(self) -> Matrix:
         """Class probabilities at the labeled nodes without noise, from the tilted distributions."""
@@ -173,7 +173,7 @@ class EP:
 
     def left_out_classes(self, noise: float) -> Matrix:
         """Leave-one-out class probabilities: at each labeled node given all labels but its own."""
-        return two_classes(ndtr(self.cavity_mean / np.sqrt(self.cavity_variance + noise**2)))
+        return two_classes(positive(self.cavity_mean, self.cavity_variance + noise**2))
 
 
 def two_classes(probability: Vector) -> Matrix:

@@ -39,12 +39,16 @@ def moments(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> t
     return _gaussian(result, conditional, deviation)[:2]
 
 
+def positive(mean: Vector, variance: Vector) -> Vector:
+    """P(u >= 0) for Gaussian u; 1/2 where u is 0 for certain, as where the prior variance is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(variance > 0, ndtr(mean / np.sqrt(variance)), np.heaviside(mean, 0.5))
+
+
 def sign_probability(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> Vector:
     """P(u >= 0) at nodes, given as for `moments`; with few labels from corrected marginals."""
     mean, variance, along = _gaussian(result, conditional, deviation)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        certain = np.where(mean >= 0, 1.0, 0.0)
-        probability = np.where(variance > 0, ndtr(mean / np.sqrt(variance)), certain)
+    probability = positive(mean, variance)
     if result.precision.size <= FEW_LABELS:
         directions, z_variances = result.touched
         with_f = (result.labeled @ result.basis.T) @ directions * z_variances

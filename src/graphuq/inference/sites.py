@@ -78,6 +78,8 @@ class Sites:
         """
         extra = self.noise + self.tail
         total = variance + extra
+        certain = total == 0  # u is 0 for certain, and tells nothing: its site is 1
+        total = np.where(certain, 1.0, total)
         k = self.y * mean / np.sqrt(total)
         ratio = np.sqrt(2 / np.pi) / erfcx(-k / np.sqrt(2))  # pdf / cdf without overflow
         # 1 - ratio (ratio + k) cancels for k << 0; there its asymptotic series is exact to 1e-9.
@@ -92,7 +94,7 @@ class Sites:
             right = np.exp(log_half - log_z)
             spread = 1 - right + right * spread + right * (1 - right) * ratio**2
             ratio = right * ratio
-        scale = extra + variance * spread
+        scale = np.where(certain, np.inf, extra + variance * spread)
         precision = (1 - spread) / scale
         return Match(log_z, precision, precision * mean + self.y * ratio * np.sqrt(total) / scale)
 
@@ -115,7 +117,7 @@ class Sites:
         The probability that u and u + noise both have the label's sign is a bivariate normal orthant probability,
         here given by Owen's T function.
         """
-        width = variance + self.tail
+        width = np.maximum(variance + self.tail, np.finfo(float).tiny)
         # Below -30 the probabilities underflow, while their ratio has stopped changing.
         h = np.maximum(self.y * mean / np.sqrt(width), -30.0)
         rho = np.sqrt(width / (width + self.noise))

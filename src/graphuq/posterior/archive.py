@@ -104,8 +104,18 @@ def _whole_basis(priors: list[GaussianPrior]) -> NDArray[Any]:
     """The matrix that contains the columns of all components."""
     width = max(prior.first + prior.n_modes for prior in priors)
     whole = np.zeros((priors[0].n_nodes, width))
-    for prior in priors:
-        whole[:, prior.first : prior.first + prior.n_modes] = prior.vectors
+    stored: dict[Any, int] = {}  # up to which column, by where in memory the first one lies
+    for prior in sorted(priors, key=lambda each: -each.n_modes):
+        vectors, columns = prior.vectors, slice(prior.first, prior.first + prior.n_modes)
+        origin = vectors.ctypes.data - prior.first * vectors.strides[1], vectors.strides
+        if stored.setdefault(origin, 0) < columns.stop:
+            known = whole[:, columns].any(axis=0)
+            same = len(vectors) == len(whole) and np.array_equal(whole[:, columns][:, known], vectors[:, known])
+            if not same:
+                raise ValueError(
+                    "The components of a mixture in a file must be on one graph: save each by itself."
+                )
+            whole[:, columns], stored[origin] = vectors, columns.stop
     return whole
 
 

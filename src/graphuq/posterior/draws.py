@@ -204,14 +204,17 @@ def _sign_sums(m: NDArray[Any], s: Array, starts: tuple[int, ...]) -> Array:
         padded = (np.pad(batch, ((0, 0), (0, 0), padding)) for batch in batches)
         sums = [np.asarray(_sides(batch, deviation))[:, :n_rows] for batch in padded]
     else:  # z determines u: counting signs is cheaper than evaluating Psi
-        up = [np.sum(batch >= 0, axis=1, dtype=m.dtype) for batch in batches]
+        up = [np.heaviside(batch, 0.5).sum(axis=1) for batch in batches]
         sums = [np.stack([batch.shape[1] - n, n], axis=-1) for batch, n in zip(batches, up, strict=True)]
     return np.stack(sums, axis=1).astype(float)
 
 
 @jax.jit
 def _sides(m: jax.Array, s: jax.Array) -> jax.Array:
-    """Sums over draws of ``Psi(-m / s)`` and ``Psi(m / s)``, each accurate where small; sign counts if s = 0."""
+    """Sums over draws of ``Psi(-m / s)`` and ``Psi(m / s)``, each accurate where small; sign counts if s = 0.
+
+    Where u is 0 for certain, since its prior variance is 0, either sign is as probable.
+    """
     certain = s == 0
-    x = jnp.where(certain, jnp.where(m >= 0, jnp.inf, -jnp.inf), m / jnp.where(certain, 1.0, s))
+    x = jnp.where(certain, jnp.where(m == 0, 0.0, jnp.sign(m) * jnp.inf), m / jnp.where(certain, 1.0, s))
     return jnp.stack([ndtr(-x).sum(axis=1), ndtr(x).sum(axis=1)], axis=-1)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from graphuq import _accelerator
 from graphuq._expect import expect_generator, expect_in_graph
 from graphuq._threads import blas_threads
+from graphuq.inference.contradictions import contradictions
 from graphuq.inference.largest import rows_at_once
 from graphuq.inference.star_ep import Fit
 from graphuq.inference.sweeps import Start
@@ -42,12 +43,18 @@ RELABEL_TOLERANCE, RELABEL_TOLERANCE_MANY = 3e-5, 1e-3
 
 @dataclass(frozen=True)
 class EPDiagnosis:
-    """Whether expectation propagation converged to a fixed point."""
+    """Whether expectation propagation converged to a fixed point that can be trusted."""
 
     converged: bool
     n_sweeps: int
+    contradicted: bool = False  # labels of nearly equal rows differ, under a model without noise
 
     def __str__(self) -> str:
+        if self.contradicted:
+            return (
+                "Expectation propagation cannot be trusted here: rows that are nearly equal have different labels, and the "
+                "model has no noise that would explain it. Sample the posterior, or use probit."
+            )
         if self.converged:
             return f"Expectation propagation converged after {self.n_sweeps} sweeps; there are no draws to check."
         return (
@@ -176,5 +183,7 @@ class GaussianPosterior(Alone):
         return self.fit.left_out_classes(float(self.model.noise))
 
     def diagnostics(self) -> EPDiagnosis:
-        """Whether expectation propagation converged."""
-        return EPDiagnosis(self.fit.converged, self.fit.n_sweeps)
+        """Whether expectation propagation converged, and can be trusted."""
+        settled = self.fit.converged
+        contradicted = settled and not self.model.noise and len(contradictions(self.prior, self.model).one) > 0
+        return EPDiagnosis(settled and not contradicted, self.fit.n_sweeps, contradicted)
