@@ -36,6 +36,20 @@ class SettingTypeError(SettingError, TypeError):
     """A parameter has the wrong type."""
 
 
+class MarkWarning(UserWarning):
+    """A word that elsewhere marks missing values is taken as a class."""
+
+    def __init__(self, word: str, n_rows: int) -> None:
+        super().__init__(
+            f"y holds {word!r} in {n_rows:,} rows, which are taken as a class. If they are unlabeled, leave them empty "
+            "(None)."
+        )
+        self.word, self.n_rows = word, n_rows
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.word, self.n_rows)
+
+
 class AboutRows(Exception):
     """A message about rows, numbered from 0.
 

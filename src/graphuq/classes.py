@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 from unicodedata import category, normalize
@@ -12,7 +12,7 @@ from unicodedata import category, normalize
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect_nodes, expect_whole_letters
+from graphuq._expect import MarkWarning, expect_nodes, expect_whole_letters
 from graphuq._warn import warn
 
 # Marks of unlabeled rows in an array of text: NumPy converts -1 and NaN among text to the last two.
@@ -38,8 +38,11 @@ class Labels:
     """
 
     classes: NDArray[Any]
-    nodes: NDArray[np.int64] = field(repr=False)
-    y: NDArray[np.int64] = field(repr=False)
+    nodes: NDArray[np.int64]
+    y: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"Labels({len(self.nodes):,} rows, {self.n_classes:,} classes: {names_listed(self.classes)})"
 
     @property
     def n_classes(self) -> int:
@@ -237,10 +240,7 @@ def _warn_of_words(column: NDArray[Any], classes: NDArray[Any]) -> None:
     else:
         suspect = [name for name in classes if isinstance(name, str) and name.strip().lower() in LIKE_NONE]
     for name in suspect:
-        warn(
-            f"y holds {name.item()!r} in {np.count_nonzero(column == name):,} rows, which are taken as a class. If they are "
-            "unlabeled, leave them empty (None).",
-        )
+        warn(MarkWarning(name.item(), int(np.count_nonzero(column == name))))
 
 
 def _warn_of_zeros(column: NDArray[Any], minus_one: NDArray[np.bool_]) -> None:

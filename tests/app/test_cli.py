@@ -797,3 +797,24 @@ def test_help_imports_nothing_heavy():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("option", ["--unlabeled", "--id", "--neighbors", "--out"])
+def test_an_option_given_twice_where_one_value_counts_is_refused(option, tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,kind\n1,2,x\n2,1,y\n3,3,\n")
+    value = "3" if option == "--neighbors" else "b"
+    done = run("fit", tmp_path / "t.csv", "--label", "kind", "--out", tmp_path / "o", option, value, option, value)
+    assert done.exit_code == 2
+    assert f"{option} takes one value, and is given {3 if option == '--out' else 2} times" in " ".join(
+        done.stderr.split()
+    )
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_mark_of_unlabeled_rows_that_is_taken_as_a_class_is_told_with_its_option(tmp_path):
+    rows = [f"{k % 7},{k % 5},{'xy'[k % 2] if k < 8 else '?' if k < 20 else ''}" for k in range(30)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,kind", *rows]))
+    done = run("fit", tmp_path / "t.csv", "--label", "kind", "--out", tmp_path / "o")
+    assert done.exit_code == 0
+    assert "Note: '?' is taken as a class, in 12 rows." in done.stderr
+    assert "--unlabeled '?'" in done.stderr

@@ -1,7 +1,7 @@
 """What draws alone have: chains, their errors, ArviZ, and models of one's own."""
 
 import pickle
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -293,3 +293,23 @@ def test_nodes_no_label_reaches_do_not_speak_of_convergence():
     watched = [node for name, node in zip(found.names, found.nodes, strict=True) if name.startswith("u")]
     assert watched == [0, 1, 2, 3]
     np.testing.assert_allclose(posterior.label_mean(np.arange(4, 8)), 0, atol=1e-6)
+
+
+@dataclass(frozen=True)
+class Steep(Model):
+    """A logistic model, one of whose fields is no noise."""
+
+    nodes: np.ndarray | None = None
+    y: np.ndarray | None = None
+    steepness: float = 1.0
+
+    def phi(self, u):
+        return jnp.sum(jnp.log1p(jnp.exp(-self.steepness * (2.0 * jnp.asarray(self.y) - 1) * u)))
+
+
+def test_a_model_of_ones_own_with_other_numbers_is_not_that_of_the_file(tmp_path):
+    posterior = draws(PRIORS["project"], Steep(NODES, Y, steepness=2.0), PCN(), 20, 40, n_chains=2)
+    posterior.save(tmp_path / "p.npz")
+    assert load(tmp_path / "p.npz", model=Steep(NODES, Y, steepness=2.0)).model.steepness == 2.0
+    with pytest.raises(ValueError, match=r"a model with steepness = 2\.0, and the one given has 9\.0"):
+        load(tmp_path / "p.npz", model=Steep(NODES, Y, steepness=9.0))

@@ -22,6 +22,7 @@ from graphuq.app.options import (
     Force,
     Json,
     Modelling,
+    OnceEach,
     Quiet,
     Reading,
     Scale,
@@ -63,7 +64,7 @@ def top(
     """Much data, few labels: the class of every row, how sure it is, and which rows a person should look at."""
 
 
-@app.command()
+@app.command(cls=OnceEach)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the reports; earlier ones are replaced.")] = Path("demo"),
     seed: Seed = 0,
@@ -81,7 +82,7 @@ def demo(
     _print(result.as_json(), result.as_text(), json, quiet)
 
 
-@app.command()
+@app.command(cls=OnceEach)
 @grouped
 def fit(
     table: Annotated[
@@ -142,7 +143,7 @@ def fit(
     _print(summary, _fit_in_words(summary, out), json, quiet)
 
 
-@app.command()
+@app.command(cls=OnceEach)
 def predict(
     folder: Annotated[Path, typer.Argument(help="What fit wrote.")],
     table: Annotated[Path, typer.Argument(help="New rows, with the same features: a table, or a store.")],
@@ -206,7 +207,7 @@ def predict(
         typer.echo(f"{len(next(iter(answers.values()))):,} rows classified: {out}")
 
 
-@app.command()
+@app.command(cls=OnceEach)
 def report(
     folder: Annotated[Path, typer.Argument(help="What fit wrote.")],
     out: Annotated[Path | None, typer.Option(help="File to write; by default report.html in the folder.")] = None,
@@ -223,10 +224,10 @@ def report(
         typer.echo(f"Report: {written}")
 
 
-app.command()(label)
+app.command(cls=OnceEach)(label)
 
 
-@app.command()
+@app.command(cls=OnceEach)
 def data(
     name: Annotated[str, typer.Argument(help="mnist, voting, indian-pines or plume.")],
     json: Json = False,

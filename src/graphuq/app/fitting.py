@@ -51,7 +51,7 @@ def fit_folder(
     """
     began = time.perf_counter()
     with whole_folder(out, replace=replace, foreign=folder.foreign) as part:
-        tell(f"reading {question.table.name} ...")
+        tell(f"reading {question.table.name or question.table} ...")
         data = read_data(question)
         with words_of_the_shell(data.rows.names) as notes:
             refuse_unused(classifier, read_labels(data.y).n_classes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer import BadParameter
+from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from graphuq.app.question import Question
@@ -49,6 +52,18 @@ _PURPOSES = {
     "n_steps": "--inference sample, and for priors that are not learned",
     "time_limit": "--inference auto where draws are made: with priors that are not learned",
 }
+
+
+class OnceEach(TyperCommand):
+    """A command that refuses an option given twice where one value is taken: the last would count, in silence."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments as Typer does, after counting them."""
+        given: Counter[Any] = Counter(self.make_parser(ctx).parse_args(args=list(args))[2])
+        for option, times in given.items():
+            if times > 1 and option.param_type_name == "option" and not (option.multiple or option.is_flag):
+                raise BadParameter(f"{option.opts[0]} takes one value, and is given {times} times.")
+        return super().parse_args(ctx, args)
 
 
 @dataclass(frozen=True, kw_only=True)

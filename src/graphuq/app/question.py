@@ -131,7 +131,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
         table.column(name)
         if name not in names:
             raise ValueError(f"Column {name!r} is given as --category, and it is not one of the features.")
-        notes += _missing_words(table, name, "missing")
+        notes += _missing_words(table, name, "missing", names="category")
     notes += [] if labels is None else notes_on(table, names, categories, labels, named=named)
     better_option = "--drop" if any_labels or question.truth else "--truth"
     encoding = fit_encoding(
@@ -186,11 +186,11 @@ def _features(table: Table, question: Question) -> list[str]:
     return names
 
 
-def _missing_words(table: Table, name: str, role: str, *, unless: str = "") -> list[str]:
-    """A note for each word, such as "NA", that is read as missing but could be the name of a class."""
+def _missing_words(table: Table, name: str, role: str, *, unless: str = "", names: str = "class") -> list[str]:
+    """A note for each word, such as "NA", that is read as missing but could be the name of a class or category."""
     return [
         f"Column {name!r} holds {word!r} in {n:,} row{'s' if n > 1 else ''}, which count{'' if n > 1 else 's'} as "
-        f"{role}: if it names a class, give the class another name."
+        f"{role}: if it names a {names}, give the {names} another name."
         for word, n in table.missing_words.get(name, {}).items()
         if word != unless
     ]

@@ -6,11 +6,12 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from shlex import quote
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq._expect import AboutRows, AboutSetting
+from graphuq._expect import AboutRows, AboutSetting, MarkWarning
 from graphuq.app.shell import printable
 from graphuq.inference.diagnostics import ESS_LIMIT, R_HAT_LIMIT, Diagnostics
 from graphuq.inference.run import ENOUGH
@@ -85,13 +86,19 @@ def as_the_shell_says(message: BaseException | str, names: Sequence[str]) -> str
     """The text of an error or warning, with options instead of parameters and row names instead of numbers."""
     if isinstance(message, AboutSetting):
         return f"{OPTIONS.get(message.name, message.name)} {_with_options(message.text)}"
+    if isinstance(message, MarkWarning):
+        return (
+            f"{message.word!r} is taken as a class, in {message.n_rows:,} rows. If these are unlabeled, leave them empty, or "
+            f"say what marks them in a table: --unlabeled {quote(message.word)}."
+        )
     if isinstance(message, AboutRows):
         return message.template.format(*(printable(names[row]) if names else row for row in message.rows))
     return _with_options(str(message))
 
 
 def _with_options(sentence: str) -> str:
-    """Replace parameters by options, e.g. scale="none" by --scale none."""
+    """Replace parameters by options, such as scale="none" by --scale none."""
+    sentence = sentence.replace("force=True", "--force")
     return re.sub(rf'\b({"|".join(OPTIONS)})="(\w+)"', lambda match: f"{OPTIONS[match[1]]} {match[2]}", sentence)
 
 

@@ -54,7 +54,7 @@ class Ledger:
         with lock(self.folder / LEDGER) as self._file:
             if whose := self.mismatch():
                 raise ValueError(
-                    f"{self.folder} holds the answers of {whose}: choose another folder, or replace it by force."
+                    f"{self.folder} holds the answers of {whose}: choose another folder, or replace it: force=True."
                 )
             self._file.seek(0)
             self._file.truncate(self._file.read().rfind(b"\n") + 1)  # drop a line that was cut off

@@ -6,7 +6,8 @@ as the sites of expectation propagation, from which it is restored.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import AnyPosterior, Mixture
 from graphuq.prior import GaussianPrior
 
-FORMAT = "graphuq posterior 3"
+FORMAT = "graphuq posterior 4"
 KINDS: dict[str, Any] = {each.__name__: each for each in MODELS.values()}
 SOURCES = ("drawn from", "learned")  # the source of draws, and of a mixture whose labels changed
 _ARRAYS = ("nodes", "y")  # array fields of a model
@@ -52,13 +53,17 @@ def load(path: str | Path, *, model: Model | None = None) -> AnyPosterior:
 
 
 def _expect_same(model: Any, facts: dict[str, Any], arrays: Arrays) -> None:
-    """Raise an error if a model differs from that of a file in its kind, its labels or, if built in, its settings."""
-    kind, given = KINDS.get(facts["model"]), type(model)
-    if kind is not (given if given in KINDS.values() else None):
+    """Raise an error if a model differs from that of a file in its kind, its labels or its numbers.
+
+    Numbers that are learned may differ: those in the file are used.
+    """
+    kind, own = KINDS.get(facts["model"]), type(model)
+    if kind is not (own if own in KINDS.values() else None):
         holds = f"graphuq's {facts['model']}" if kind else f"a model of your own, {facts['model']}"
-        raise ValueError(f"The file holds {holds}, and the model given is {given.__module__}.{given.__name__}.")
-    for name, setting in facts["model settings"].items() if kind else ():
-        if (value := getattr(model, name)) != setting:
+        raise ValueError(f"The file holds {holds}, and the model given is {own.__module__}.{own.__name__}.")
+    given = facts["model settings"] if kind else facts["model fields"]
+    for name, setting in given.items():
+        if (kind or name not in _LEARNED) and (value := getattr(model, name, None)) != setting:
             raise ValueError(f"The file holds a model with {name} = {setting}, and the one given has {value}.")
     for name, what in (("nodes", "labeled nodes"), ("y", "classes of the labels")):
         stored: Any = arrays.get(f"model {name}")
@@ -153,11 +158,11 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
     else:
         if name in KINDS:
             name = f"{kind.__module__}.{name}"
-        values = {each: getattr(model, each, None) for each in (*_LEARNED, *model.numbers)}
-        settings = {each: float(value) for each, value in values.items() if isinstance(value, Real)}
+        settings = _reals(model, (*_LEARNED, *model.numbers))
     facts = {
         "model": name,
         "model settings": settings,
+        "model fields": _reals(model, [f.name for f in fields(model) if f.init]) if is_dataclass(model) else {},
         "prior": prior.name,
         "tail variance": prior.tail_variance,
         "first column": prior.first,
@@ -173,6 +178,12 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
     arrays |= {"precision": fit.precision, "shift": fit.shift}
     facts |= {"n_sweeps": fit.n_sweeps, "converged": bool(fit.converged)}
     return facts | {"kind": "gaussian", "negligible": posterior.negligible}, arrays
+
+
+def _reals(model: Any, names: Iterable[str]) -> dict[str, float]:
+    """Those of the attributes of a model that are numbers."""
+    values = {name: getattr(model, name, None) for name in names}
+    return {name: float(value) for name, value in values.items() if isinstance(value, Real)}
 
 
 def _unpack_one(

@@ -39,6 +39,8 @@ from graphuq.prior import NewRows
 
 # Array elements held at once while row statistics are computed: 32 MB in single precision.
 BLOCK_NUMBERS = 2**23
+# Of longer chains, evenly spaced draws are diagnosed: ranks and spectra of all would take longer than many runs.
+MOST_DIAGNOSED = 20_000
 # Rows of a block are padded to a power of two, at least this: each new shape takes half a second to compile.
 LEAST_ROWS = 2**6
 
@@ -158,7 +160,7 @@ class Draws(Alone):
 
     @cached_property  # `sample`, `sample_enough` and reports all ask, of the same draws
     def _diagnostics(self) -> Diagnostics:
-        run = self.whitening, self.model, self.z
+        run = self.whitening, self.model, self.z[:, :: -(-self.n_draws // MOST_DIAGNOSED)]
         diverging = 0.0 if self.diverging is None else float(np.mean(self.diverging))
         return replace(diagnose(*quantities(*run), shift=missed(*run)), diverging=diverging)
 

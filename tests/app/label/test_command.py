@@ -28,8 +28,9 @@ def table(tmp_path):
 
 
 def label(table, *words):
-    where = [table, "--out", table.parent / "out", "--label", "kind", "--id", "name", "--modes", "20"]
-    found = CliRunner().invoke(app, [str(word) for word in ("label", *where, *words)])
+    usual = {"--out": table.parent / "out", "--label": "kind", "--id": "name", "--modes": "20"}
+    where = [word for option, value in usual.items() if option not in words for word in (option, value)]
+    found = CliRunner().invoke(app, [str(word) for word in ("label", table, *where, *words)])
     assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
     return found.exit_code, " ".join(found.stderr.split())
 

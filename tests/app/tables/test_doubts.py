@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphuq.app.tables import doubts
+from graphuq.app.tables import encode
 from graphuq.app.tables.doubts import copied, notes_on
 from graphuq.app.tables.read import Table
 from graphuq.classes import read_labels
@@ -89,5 +89,5 @@ def test_very_many_categories(monkeypatch):
     """More than a fifth of the rows, but not so few as categories may be."""
     half = {"who": np.array([f"p{k // 2}" for k in range(N)], dtype=object)}
     assert notes(half, categories=["who"]) == []
-    monkeypatch.setattr(doubts, "MANY_LEVELS", 10)
+    monkeypatch.setattr(encode, "MANY_LEVELS", 10)
     assert "has 20 categories in 40 rows" in notes(half, categories=["who"])[0]

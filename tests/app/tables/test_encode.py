@@ -8,7 +8,7 @@ import pytest
 
 from graphuq.app.tables.doubts import filled_in
 from graphuq.app.tables.encode import Encoding, fit_encoding, scaling_in_words
-from graphuq.app.tables.read import Table
+from graphuq.app.tables.read import Table, read_table
 from graphuq.app.tables.write import beside, guarded, unguarded, write_csv
 
 TABLE = Table(
@@ -233,3 +233,26 @@ def test_what_was_made_up_is_counted():
     assert filled_in(table, ["x", "kind"])[0].endswith("most frequent one." + empty)
     points = np.array([[np.nan, 1.0, np.nan], [np.nan, 1.0, 2.0], [1.0, 2.0, 3.0]])
     assert filled_in(Table(Path("t.npz"), {"points": points, "z": np.ones(3)}), ["points", "z"]) == [told]
+
+
+def test_a_row_of_a_total_is_to_be_deleted(tmp_path):
+    """And rows of nothing at the end, as spreadsheets leave them, are not there."""
+    rows = [f"{k},{k % 3}" for k in range(12)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b", *rows, "Total,", ",", ","]))
+    table = read_table(tmp_path / "t.csv")
+    assert table.n_rows == 13
+    assert "The last 2 rows hold nothing: left out." in table.notes
+    with pytest.raises(
+        ValueError, match=r"holds text \('Total'\) in row 13, which is empty otherwise: delete that row"
+    ):
+        fit_encoding(table, ["a"])
+
+
+def test_too_many_texts_are_not_proposed_as_categories(tmp_path):
+    """What is proposed is what a column of categories would be asked about."""
+    rows = [f"{k},note {k % 130}" for k in range(160)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b", *rows]))
+    with pytest.raises(
+        ValueError, match=r"130 different texts in 160 rows .* too many for categories.* --drop b\."
+    ):
+        fit_encoding(read_table(tmp_path / "t.csv"), ["a", "b"])

@@ -36,7 +36,7 @@ def test_csv_columns_are_numbers_or_text(tmp_path):
 
 
 def test_words_that_count_as_missing_are_remembered(tmp_path):
-    table = read_table(written(tmp_path, "a,b\n1,none\nNA,x\nna,none\n,\n"))
+    table = read_table(written(tmp_path, "a,b\n1,none\nNA,x\n,\nna,none\n"))
     assert table.text("b").tolist() == ["", "x", "", ""]
     assert table.missing_words == {"a": {"NA": 1, "na": 1}, "b": {"none": 2}}
 

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq.app.tables.encode import MIN_UNIQUE, NEARLY
+from graphuq.app.tables.encode import MIN_UNIQUE, many_levels
 from graphuq.app.tables.read import Table
 from graphuq.app.tables.text import number
 from graphuq.classes import Labels, alike, names_listed
 from graphuq.estimator.rows import fingerprints
 
-MANY_LEVELS = 50  # more than categories usually have
 ENOUGH_LABELS = 10  # with fewer, a column may separate the classes by chance
 
 
@@ -44,10 +43,7 @@ def notes_on(
             levels = np.unique(column[column != ""] if column.dtype.kind == "O" else table.text(name))
             what = f"Categories of column {name!r},"
             notes += alike(levels, what) + _same_numbers(levels, what)
-            if (
-                len(levels) > min(NEARLY * table.n_rows, max(MANY_LEVELS, table.n_rows / 5))
-                and table.n_rows >= MIN_UNIQUE
-            ):
+            if many_levels(len(levels), table.n_rows):
                 notes.append(
                     f"Column {name!r} has {len(levels):,} categories in {table.n_rows:,} rows: names, or numbers with a unit?"
                 )

@@ -21,6 +21,7 @@ LARGEST = 1e100  # distances are sums of squares, which overflow at 1e308
 MOST_TOLD = 8  # columns or rows listed in a message
 SEVERAL_WORDS = 4  # cells with this many words are sentences rather than names
 MIN_UNIQUE, NEARLY = 10, 0.9  # a column with this many rows, of which this share is distinct, holds names
+MANY_LEVELS = 50  # more than categories usually have
 
 _NUMBER = r"[+-]?[\d.,'’\s]*\d[\d.,'’\s]*"
 _UNIT = "numbers with a unit, or with marks between digits"
@@ -265,6 +266,17 @@ def _numeric(table: Table, name: str, *, fitted: bool) -> Array:
     return values
 
 
+def many_levels(n_levels: int, n_rows: int) -> bool:
+    """Whether a column of text has too many different values for categories."""
+    return n_rows >= MIN_UNIQUE and n_levels > min(NEARLY * n_rows, max(MANY_LEVELS, n_rows / 5))
+
+
+def _otherwise_empty(table: Table, name: str, row: int) -> bool:
+    """Whether a row has a value in this column alone."""
+    others = (column[row] for other, column in table.columns.items() if other != name)
+    return not any(np.any((cell == cell) & (cell != "")) for cell in others)  # NaN differs from itself
+
+
 def _text_error(table: Table, name: str, wrong: list[str]) -> ColumnError:
     """The error for a column with text: stray cells, dates, units, sentences, names or categories."""
     values, drop = table.column(name), f"--drop {quote(name)}"
@@ -274,6 +286,14 @@ def _text_error(table: Table, name: str, wrong: list[str]) -> ColumnError:
         if all(re.fullmatch(_NUMBER, cell) for cell in wrong):
             return ColumnError(
                 f"column {name!r} holds {_UNIT} ({example}) in {many}: write plain numbers instead", drop
+            )
+        lone = [
+            row for row in np.flatnonzero(np.isin(values, wrong)).tolist() if _otherwise_empty(table, name, row)
+        ]
+        if lone:  # a total, say
+            return ColumnError(
+                f"column {name!r} holds text ({values[lone[0]][:40]!r}) in row {table.called(lone[0])}, which is empty "
+                "otherwise: delete that row"
             )
         return ColumnError(f"column {name!r} holds numbers, and text ({example}) in {many}: empty those", drop)
     are_names = present >= MIN_UNIQUE and len(set(values)) > NEARLY * present
@@ -297,6 +317,9 @@ def _text_error(table: Table, name: str, wrong: list[str]) -> ColumnError:
             f"column {name!r} holds another text in {'' if once else 'nearly '}every row ({example}), as names (--id) do",
             f"--id {quote(name)}" if once else drop,
         )
+    if many_levels(len(set(wrong)), present):
+        what = f"{len(set(wrong)):,} different texts in {present:,} rows ({example})"
+        return ColumnError(f"column {name!r} holds {what}, too many for categories", drop)
     if len({*values, ""}) == 2:
         return ColumnError(f"column {name!r} holds one text ({example}), which tells no rows apart", drop)
     return ColumnError(f"column {name!r} holds text ({example})", f"--category {quote(name)}")

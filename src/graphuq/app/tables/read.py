@@ -153,12 +153,26 @@ def read_table(
         )
     if not columns or len(next(iter(columns.values()))) == 0:
         raise ValueError(f"{path.name} has no rows.")
+    if kind not in _READERS or kind in EXCEL:
+        columns, cells, n_empty = _without_empty_end(columns, cells)
+        if n_empty:
+            notes.append(f"The last {n_empty:,} row{'s hold' if n_empty > 1 else ' holds'} nothing: left out.")
     for name in (name for name in cells if name in as_text and columns[name].dtype.kind == "f"):
         columns[name], merged = named(cells[name], columns[name])
         if merged is not None:
             notes.append(f"Column {name!r} holds {merged[:-2]!r} and {merged!r}, which are taken as the same.")
     words = {name: Counter(cell for cell in column if cell and is_missing(cell)) for name, column in cells.items()}
     return Table(path, columns, words, notes, marks=marks)
+
+
+def _without_empty_end(columns: Any, cells: Any) -> tuple[Any, Any, int]:
+    """The columns and their cells without empty rows at the end, of which the first row is none; and how many these were."""
+    total = n_rows = len(next(iter(columns.values())))
+    while n_rows > 1 and not any(column[n_rows - 1] for column in cells.values()):
+        n_rows -= 1
+    if n_rows < total:
+        columns, cells = ({name: each[:n_rows] for name, each in part.items()} for part in (columns, cells))
+    return columns, cells, total - n_rows
 
 
 def _read_npz(path: Path) -> Content:
