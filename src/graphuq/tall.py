@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from mmap import ALLOCATIONGRANULARITY
 from operator import itemgetter
@@ -144,17 +145,19 @@ class Tall:
         nodes = np.unique(numbered(nodes, len(self)))
         return replace(self, source=Some(self.rows(nodes), nodes, len(self), self.source))
 
-    def expect_columns(self, n_columns: int, names: Sequence[str], called: str = "X") -> None:
-        """Refuse a matrix whose columns differ from those of the fit, in number, name or order."""
+    def with_columns(self, n_columns: int, names: Sequence[str], called: str = "X") -> Tall:
+        """The same matrix with the columns in the order of the fit, if both have names; refuse other columns."""
         if self.shape[1] != n_columns:
             raise ValueError(
                 f"{called} has {self.shape[1]} columns, and the fit has {n_columns}: give the same features."
             )
-        for own, known in zip(self.names, names, strict=False):
-            if own != known:
-                raise ValueError(
-                    f"{called} has the column {own!r} where the fit has {known!r}: give the same columns in this order."
-                )
+        if not self.names or not len(names) or list(self.names) == list(names):
+            return self
+        for own in self.names:
+            if own not in names:
+                raise ValueError(f"{called} has the column {own!r}, which the fit has not: give the same columns.")
+        order = [self.names.index(name) for name in names]
+        return self.mapped(partial(np.take, indices=order, axis=1), n_columns)
 
     def __len__(self) -> int:
         return self.shape[0]

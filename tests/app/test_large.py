@@ -164,6 +164,7 @@ def test_new_rows_that_cannot_be_answered_are_told(folder):
     named.to_parquet("x.parquet")
     assert graphuq("x.parquet", *GIVEN[1:]).exit_code == 0
     named[list("abdc")].to_parquet("turned.parquet")
+    named.rename(columns={"c": "e"}).to_parquet("others.parquet")
     named[list("abdc")].to_csv("turned.csv", index=False)
     named.drop(columns="c").to_csv("fewer.csv", index=False)
     np.save("fewer.npy", X[:, :3])
@@ -173,7 +174,7 @@ def test_new_rows_that_cannot_be_answered_are_told(folder):
     np.save("bad.npy", bad)
     for words, told in [
         (["fewer.npy", "--out", "a"], "fewer.npy has 3 columns, and the fit has 4: give the same features"),
-        (["turned.parquet", "--out", "a"], "turned.parquet has the column 'd' where the fit has 'c'"),
+        (["others.parquet", "--out", "a"], "others.parquet has the column 'e', which the fit has not"),
         (["fewer.csv"], "no column 'c'"),
         (["bad.npy", "--out", "a"], "The block of rows 0 to 299 has NaN or infinite values in row 41"),
         (["none.npy", "--out", "a"], "There is no file or folder none.npy"),
@@ -195,6 +196,8 @@ def test_new_rows_that_cannot_be_answered_are_told(folder):
     found = [float(row["probability of high"]) for row in csv.DictReader(turned.stdout.splitlines())]
     assert predict("out", "x.npy", "--out", "same").exit_code == 0
     np.testing.assert_allclose(found, probabilities("same")[:, 0], atol=1e-6)
+    assert predict("out", "turned.parquet", "--out", "turned").exit_code == 0
+    np.testing.assert_allclose(probabilities("turned"), probabilities("same"), atol=1e-12)
     assert "out holds a model that was not fitted to a table" in CliRunner().invoke(app, ["report", "out"]).stderr
     named.assign(y=classes()).to_csv("table.csv", index=False)
     assert graphuq("table.csv", "--label", "y", "--out", "of-table", "--graph", "cosine").exit_code == 0

@@ -406,15 +406,19 @@ def test_columns_of_new_rows_are_those_of_the_fit(tmp_path):
     table.to_parquet(tmp_path / "x.parquet")
     (table + 0.05).to_parquet(tmp_path / "new.parquet")
     (table + 0.05)[list("dcba")].to_parquet(tmp_path / "turned.parquet")
+    table.rename(columns={"d": "e"}).to_parquet(tmp_path / "others.parquet")
     for rows in (table, tmp_path / "x.parquet"):
         fitted = GraphClassifier(**QUICK).fit(tall(rows) if isinstance(rows, Path) else rows, Y)
         out = fitted.write_proba(tmp_path / f"{type(rows).__name__}", tmp_path / "new.parquet")
         known = fitted.predict_proba(table + 0.05 if rows is table else X + 0.05)
         np.testing.assert_allclose(parquet.read_table(out)["p_1"], known[:, 1], atol=1e-10)
-        with pytest.raises(ValueError, match=r"X has the column 'd' where the fit has 'a': give the same columns"):
-            fitted.write_proba(tmp_path / "turned", tmp_path / "turned.parquet")
-        with pytest.raises(ValueError, match=r"X has the column 'd' where the fit has 'a'"):
-            fitted.predict_proba(tall(tmp_path / "turned.parquet"))
+        turned = fitted.write_proba(tmp_path / f"turned {type(rows).__name__}", tmp_path / "turned.parquet")
+        np.testing.assert_allclose(parquet.read_table(turned)["p_1"], known[:, 1], atol=1e-10)
+        np.testing.assert_allclose(fitted.predict_proba(tall(tmp_path / "turned.parquet")), known, atol=1e-10)
+        with pytest.raises(
+            ValueError, match=r"X has the column 'e', which the fit has not: give the same columns"
+        ):
+            fitted.write_proba(tmp_path / "others", tmp_path / "others.parquet")
     with pytest.raises(ValueError, match=r"feature names should match"):
         GraphClassifier(**QUICK).fit(table, Y).write_proba(tmp_path / "turned", table[list("dcba")])
 

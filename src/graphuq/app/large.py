@@ -119,8 +119,7 @@ def predict_store(
             f"{kind} file: give --out with the name of a folder, or NAME.zarr."
         )
     with words_of_the_shell():
-        X = tall(store)
-    X.expect_columns(classifier.n_features_in_, fitted.names, str(store))
+        X = tall(store).with_columns(classifier.n_features_in_, fitted.names, str(store))
     with cluster(**carried_by), words_of_the_shell() as notes:
         classifier.write_proba(out, X, force=replace)
     summary = {

@@ -249,8 +249,7 @@ def _new_question(classifier: GraphClassifier, X: Any) -> tuple[Tall, Any]:
         X, names = read_features(classifier, X, reset=False, ensure_all_finite=False), ()
         if not seen.has_features and (seen.nodes(X, labeled=classifier.labels_.nodes) >= 0).all():
             return _known_question(classifier)  # weights identify the rows of the fit only as a whole matrix
-    X = tall(X)
-    X.expect_columns(classifier.n_features_in_, names if seen.store is None else seen.store.names)
+    X = tall(X).with_columns(classifier.n_features_in_, names if seen.store is None else seen.store.names)
     light = copy(classifier)
     light.__dict__.pop("feature_names_in_", None)  # blocks are plain arrays, without names
     if isinstance(classifier.spectrum_.vectors, Tall):
