@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -257,7 +258,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return suspicious_labels(self.posterior_, n=n)
 
-    def write_proba(self, path: Any, X: Any = None, *, force: bool = False) -> Any:
+    def write_proba(self, path: Any, X: Any = None, *, force: bool = False) -> Path:
         """Write the class probabilities of every row block by block, resuming an interrupted earlier call.
 
         With features in memory these are `label_distributions_`, where equal rows have the average of their
@@ -281,7 +282,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         truth: Any = None,
         title: str | None = None,
         force: bool = False,
-    ) -> Any:
+    ) -> Path:
         """Write an HTML report with a map, the rows worth checking and how reliable it all is; return its path.
 
         Args:

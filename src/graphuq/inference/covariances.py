@@ -37,7 +37,7 @@ def covariances_anywhere(at: Matrix, alone: Stack, shared: Stack) -> Any:
     n_classes = len(shared)
     if not go_there(len(at)) or len(at) > rows_at_once(n_classes):
         return covariances_at(at, alone, shared)
-    # Products in double precision: single was given up while XLA still autotuned, and has not been measured since.
+    # Products in double precision: whether single would do has not been measured.
     at = _accelerator.whole_block(_accelerator.widened(at.astype(float), 1), rows_at_once(n_classes))
     roots = _side_by_side(at, *(_accelerator.widened(stack, 1, 2) for stack in (shared, alone)))
     n_numbers = len(at) * sum(root.shape[1] for root in roots)

@@ -69,9 +69,9 @@ def suspicious_labels(
     return SuspiciousLabels(
         np.asarray(posterior.model.nodes)[order],
         y[order],
-        others.argmax(axis=1)[order],
+        uncertainty.most_probable(others)[order],
         probability[order],
-        others.max(axis=1)[order],
+        uncertainty.confidence(others)[order],
         (np.bincount(y) / len(y))[y[order]],
     )
 
