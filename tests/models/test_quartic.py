@@ -7,7 +7,7 @@ import pytest
 
 from graphuq.inference.pcn import PCN
 from graphuq.inference.reference import Referenced
-from graphuq.inference.run import _block, _init, _step_keys
+from graphuq.inference.run import _block, _init
 from graphuq.inference.target import Linear, LinearWithTail, Target
 from graphuq.inference.tempering import Tempered
 from graphuq.models import GinzburgLandau
@@ -83,6 +83,6 @@ def test_chains_take_the_same_steps():
         keys, ends = jax.random.split(jax.random.key(0), 7), []
         for each in (target, Target(target.field, target.phi)):
             state = _init(PCN(0.05), keys, jnp.asarray(Z), each)
-            ends.append(_block(PCN(0.05), False, _step_keys(keys, 1, 200), state, each)[0].z)
+            ends.append(_block(PCN(0.05), False, 1, 200, keys, state, each)[0].z)
     assert not np.allclose(ends[0], Z)
     np.testing.assert_allclose(*ends, rtol=1e-8)

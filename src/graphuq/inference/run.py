@@ -217,8 +217,8 @@ class _Chains:
         """Run one block and append it to the log; return the new states and the acceptance."""
         warm = log.n_blocks < N_WARMUP_BLOCKS and self.n_warmup > 0
         size, gap = (self.warmup_block, 1) if warm else (log.block_size, self.thin)
-        keys = _step_keys(self.keys(2 + log.n_blocks), size, gap)
-        state, draws, info = _block(self.sampler, warm, keys, state, self.problem)
+        keys = self.keys(2 + log.n_blocks)
+        state, draws, info = _block(self.sampler, warm, size, gap, keys, state, self.problem)
         log.append(state, None if warm else {"z": draws, **info._asdict()})
         return state, info.acceptance
 
@@ -269,19 +269,26 @@ def _init(sampler: Sampler, keys: jax.Array, z: jax.Array, problem: Any) -> Any:
     return jax.vmap(sampler.init, in_axes=(0, 0, None))(keys, z, problem)
 
 
+def _block(
+    sampler: Sampler, warm: bool, n_draws: int, thin: int, keys: jax.Array, state: Any, problem: Any
+) -> tuple[Any, jax.Array, Any]:
+    """Run `n_draws` times `thin` steps of every chain; return final states, draws and the mean `Info` per draw."""
+    return _steps(sampler, warm, _step_keys(keys, n_draws, thin), state, problem)
+
+
 @partial(jax.jit, static_argnums=(1, 2))
 def _step_keys(keys: jax.Array, n_draws: int, thin: int) -> jax.Array:
     """Keys of the steps of every chain, shape (n_chains, n_draws, thin).
 
-    Apart from `_block`, so that it is compiled once for all problems.
+    Apart from `_steps`, so that it is compiled once for all problems.
     """
     of_draws = jax.vmap(partial(jax.random.split, num=n_draws))(keys)
     return jax.vmap(jax.vmap(partial(jax.random.split, num=thin)))(of_draws)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _block(sampler: Sampler, warm: bool, keys: jax.Array, state: Any, problem: Any) -> tuple[Any, jax.Array, Any]:
-    """Run every chain with `_step_keys`; return final states, draws and the mean `Info` per draw."""
+def _steps(sampler: Sampler, warm: bool, keys: jax.Array, state: Any, problem: Any) -> tuple[Any, jax.Array, Any]:
+    """`_block` with the keys of all steps."""
     move = sampler.warm_step if warm else sampler.step
 
     def one_draw(state: Any, keys: jax.Array) -> tuple[Any, Any]:
