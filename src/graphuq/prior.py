@@ -323,7 +323,8 @@ def matern(
 
     Args:
         spectrum: the eigenpairs.
-        tau: inverse length scale; modes with ``lambda_j < tau^2`` have nearly equal variance.
+        tau: inverse length scale on the graph, no `tau` of its weights; modes with ``lambda_j < tau^2`` have nearly
+            equal variance.
         alpha: smoothness; alpha = 1 with tau -> 0 and constant = 0 is the paper's prior. With constant = 1 a small tau
             gives most of the variance to q_0, and the others hardly any.
         n_modes: number of modes to use; all of the spectrum's by default.

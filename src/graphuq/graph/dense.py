@@ -63,7 +63,7 @@ def gaussian(
 
     Args:
         X: features, shape (n_nodes, n_features).
-        tau: length scale: the distance at which nodes still count as similar.
+        tau: length scale: the distance at which nodes still count as similar; `width` of `GraphClassifier`.
         n_components, robust, self_weights: see `knn`.
     """
     X = check_features(X, n_components=n_components)

@@ -148,7 +148,7 @@ def nystrom(
 
     Args:
         X: features, shape (n_nodes, n_features).
-        tau: length scale: the distance at which nodes still count as similar.
+        tau: length scale: the distance at which nodes still count as similar; `width` of `GraphClassifier`.
         n_landmarks: number of landmarks; more are more accurate.
         landmarks: "kmeans" for cluster centers, "random" for randomly chosen nodes.
         n_components, robust: see `knn`.

@@ -53,7 +53,8 @@ def knn(
     Args:
         X: features, shape (n_nodes, n_features); may be sparse if they are projected. Features in a store are read
             into memory; an approximate search runs on the cluster of an open Dask client.
-        n_neighbors: K, for the edges and for the self-tuning scales tau_i.
+        n_neighbors: K, for the edges and for the self-tuning scales tau_i. With 20 most graphs are connected, as the
+            priors of the paper need; `GraphClassifier` uses 5, which suit its learned prior.
         weights: "self_tuning", or a number tau for ``exp(-|x_i - x_j|^2 / (2 tau^2))``.
         method: neighbor search. "approximate" misses about one neighbor in a hundred of images, and more of points
             that fill many dimensions evenly; "auto" is exact up to 30,000 nodes, or in up to 8 dimensions.
