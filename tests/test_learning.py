@@ -1,5 +1,6 @@
 """Learning: the evidence's gradient, its peak, and the average around it, against differences, searches and grids."""
 
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from types import SimpleNamespace
 
@@ -533,7 +534,7 @@ def test_bad_input_is_refused():
         Hyperprior(n_effective=LogNormal(2.0, 1.0))
     with pytest.raises(ValueError, match="one of them is needed"):
         Hyperprior(graph=None, linear=None, constant_alone=None)
-    with pytest.raises(ValueError, match="constant_alone must be a weight above 0"):
+    with pytest.raises(ValueError, match="constant_alone must be a finite number above 0"):
         Hyperprior(constant_alone=0.0)
     with pytest.raises(ValueError, match="linear, which needs features"):
         learn(S, Probit(NODES, Y), hyperprior=Hyperprior(graph=None, constant_alone=None))
@@ -690,3 +691,16 @@ def test_a_hyperprior_is_of_log_normals(given):
     (name,) = given
     with pytest.raises(TypeError, match=f"{name} must be a LogNormal"):
         Hyperprior(**given)
+
+
+def test_the_threads_of_learning_are_those_of_its_widest_structure(monkeypatch):
+    asked = []
+    monkeypatch.setattr("graphuq.learning.learned.blas_threads", lambda n: asked.append(n) or nullcontext())
+    learn(S, MODELS["two classes"], features=FEATURES)
+    assert asked == [len(NODES) ** 3]  # there are more columns than labels
+
+
+def test_level_set_has_no_constant_alone():
+    """All labels contradict each other there, of which its evidence would be wrong."""
+    found = problems(S, MODELS["level-set"], FEATURES, None)
+    assert all(each.family.n_features + each.family.values.size for each in found)

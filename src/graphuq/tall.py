@@ -153,9 +153,10 @@ class Tall:
             )
         if not self.names or not len(names) or list(self.names) == list(names):
             return self
-        for own in self.names:
-            if own not in names:
-                raise ValueError(f"{called} has the column {own!r}, which the fit has not: give the same columns.")
+        if missing := [name for name in names if name not in self.names]:
+            raise ValueError(
+                f"{called} lacks the column {missing[0]!r}, which the fit has: give the same columns."
+            )
         order = [self.names.index(name) for name in names]
         return self.mapped(partial(np.take, indices=order, axis=1), n_columns)
 

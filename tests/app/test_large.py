@@ -174,7 +174,7 @@ def test_new_rows_that_cannot_be_answered_are_told(folder):
     np.save("bad.npy", bad)
     for words, told in [
         (["fewer.npy", "--out", "a"], "fewer.npy has 3 columns, and the fit has 4: give the same features"),
-        (["others.parquet", "--out", "a"], "others.parquet has the column 'e', which the fit has not"),
+        (["others.parquet", "--out", "a"], "others.parquet lacks the column 'c', which the fit has"),
         (["fewer.csv"], "no column 'c'"),
         (["bad.npy", "--out", "a"], "The block of rows 0 to 299 has NaN or infinite values in row 41"),
         (["none.npy", "--out", "a"], "There is no file or folder none.npy"),

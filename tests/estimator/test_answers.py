@@ -415,9 +415,7 @@ def test_columns_of_new_rows_are_those_of_the_fit(tmp_path):
         turned = fitted.write_proba(tmp_path / f"turned {type(rows).__name__}", tmp_path / "turned.parquet")
         np.testing.assert_allclose(parquet.read_table(turned)["p_1"], known[:, 1], atol=1e-10)
         np.testing.assert_allclose(fitted.predict_proba(tall(tmp_path / "turned.parquet")), known, atol=1e-10)
-        with pytest.raises(
-            ValueError, match=r"X has the column 'e', which the fit has not: give the same columns"
-        ):
+        with pytest.raises(ValueError, match=r"X lacks the column 'd', which the fit has: give the same columns"):
             fitted.write_proba(tmp_path / "others", tmp_path / "others.parquet")
     with pytest.raises(ValueError, match=r"feature names should match"):
         GraphClassifier(**QUICK).fit(table, Y).write_proba(tmp_path / "turned", table[list("dcba")])

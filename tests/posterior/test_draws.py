@@ -302,6 +302,7 @@ class Steep(Model):
     nodes: np.ndarray | None = None
     y: np.ndarray | None = None
     steepness: float = 1.0
+    cap: float = np.inf  # no number that a file could hold
 
     def phi(self, u):
         return jnp.sum(jnp.log1p(jnp.exp(-self.steepness * (2.0 * jnp.asarray(self.y) - 1) * u)))

@@ -10,6 +10,7 @@ from graphuq import archive
 from graphuq import prior as priors
 from graphuq.posterior import GaussianPosterior, Mixture, load, mixture
 from graphuq.posterior.archive import FORMAT, SOURCES, pack
+from graphuq.prior import GaussianPrior
 from tests.oracles import random_spectrum
 from tests.posterior.problems import GAMMA, NODES, WEIGHTS, Y, model, posterior
 
@@ -175,3 +176,20 @@ def test_components_on_several_graphs_are_in_no_file(n_nodes, tmp_path):
     with pytest.raises(ValueError, match="must be on one graph"):
         Mixture((one, two), WEIGHTS).save(tmp_path / "m.npz")
     assert not list(tmp_path.iterdir())
+
+
+def test_columns_of_components_that_hardly_overlap_are_all_in_the_file(tmp_path):
+    """As of features alone, which come first, and of a graph alone, whose columns come after and are more."""
+    rng = np.random.default_rng(0)
+    basis = rng.normal(size=(20, 12))
+    columns = [(0, 4), (3, 12), (0, 12), (3, 5)]
+    for chosen in ((0, 1), (1, 0), (3, 0, 1), (0, 3), (2, 0), (1, 2, 0)):
+        parts = tuple(
+            GaussianPosterior.of(
+                GaussianPrior(basis[:, a:b], rng.random(b - a), first=a), model(2, nodes=NODES % 20)
+            )
+            for a, b in (columns[i] for i in chosen)
+        )
+        mixed = Mixture(parts, np.full(len(parts), 1 / len(parts)))
+        mixed.save(tmp_path / "m.npz")
+        np.testing.assert_allclose(load(tmp_path / "m.npz").probability(), mixed.probability(), atol=1e-12)

@@ -104,10 +104,15 @@ def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, l
             after: GaussianPosterior | Mixture = source.with_labels(labels.nodes, labels.y)
         else:
             after = GaussianPosterior.of(before.prior, model_of(classifier, labels))
-        return after if not samples and after.diagnostics().converged else drawn(classifier, seen, after)
+        return after if settled(after) and not samples else drawn(classifier, seen, after)
     template = before.model if can_relabel else unlabeled(classifier.model, classifier)
     model = labeled(template, labels.nodes, labels.y, labels.n_classes)
     return _sampled(classifier, seen, before.prior, model)
+
+
+def settled(posterior: Any) -> bool:
+    """Whether expectation propagation reached a fixed point in every component."""
+    return all(each.fit.converged for each in posterior.components)
 
 
 def with_shares(classifier: GraphClassifier, posterior: AnyPosterior, classes: NDArray[Any]) -> AnyPosterior:

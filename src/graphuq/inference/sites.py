@@ -77,9 +77,8 @@ class Sites:
         less k and the variance of N(k, 1) truncated to positive values.
         """
         extra = self.noise + self.tail
-        total = variance + extra
-        certain = total == 0  # u is 0 for certain, and tells nothing: its site is 1
-        total = np.where(certain, 1.0, total)
+        certain = variance + extra == 0  # u is 0 for certain, and tells nothing: its site is 1
+        total = self._total(variance)
         k = self.y * mean / np.sqrt(total)
         ratio = np.sqrt(2 / np.pi) / erfcx(-k / np.sqrt(2))  # pdf / cdf without overflow
         # 1 - ratio (ratio + k) cancels for k << 0; there its asymptotic series is exact to 1e-9.
@@ -97,6 +96,11 @@ class Sites:
         scale = np.where(certain, np.inf, extra + variance * spread)
         precision = (1 - spread) / scale
         return Match(log_z, precision, precision * mean + self.y * ratio * np.sqrt(total) / scale)
+
+    def _total(self, variance: Vector) -> Vector:
+        """The variance of u plus noise, or 1 where that is 0 and so is the mean."""
+        total = variance + self.noise + self.tail
+        return np.where(total == 0, 1.0, total)
 
     def log_likelihood(self, u: NDArray[Any]) -> NDArray[Any]:
         """``log P(y_j | u_j)``, labels along the last axis."""
@@ -117,7 +121,7 @@ class Sites:
         The probability that u and u + noise both have the label's sign is a bivariate normal orthant probability,
         here given by Owen's T function.
         """
-        width = np.maximum(variance + self.tail, np.finfo(float).tiny)
+        width = np.maximum(variance + self.tail, 1e-150)
         # Below -30 the probabilities underflow, while their ratio has stopped changing.
         h = np.maximum(self.y * mean / np.sqrt(width), -30.0)
         rho = np.sqrt(width / (width + self.noise))
@@ -130,6 +134,6 @@ class Sites:
         """Derivative of ``sum_j log_z_j`` with respect to `log_flip`."""
         if self.log_flip == -np.inf:
             return 0.0
-        k = self.y * mean / np.sqrt(variance + self.noise + self.tail)
+        k = self.y * mean / np.sqrt(self._total(variance))
         log_z = self.match(mean, variance).log_z
         return float(-np.sum(np.exp(self.log_flip - log_z) * erf(k / np.sqrt(2))))

@@ -16,7 +16,7 @@ Nodes = NDArray[np.int64]
 
 N_EACH = 10  # number of watched nodes with a label, and without one
 N_RANKED = 200  # draws of each chain, at most, that tell at which labels chains differ most
-MOST_NUMBERS = 2**27  # values of u over all draws, beyond which Phi is not computed
+MOST_NUMBERS = 2**27  # values of u over all draws, beyond which Phi is not computed, and over those that rank
 
 
 def watched_nodes(whitening: Whitening, model: Model) -> Nodes:
@@ -79,7 +79,8 @@ def _sides(whitening: Whitening, model: Model, z: NDArray[Any], n_fields: int) -
     def side(z: NDArray[Any], which: Any) -> NDArray[Any]:
         return agreement(model, drawn_fields(whitening, z, nodes[which], n_fields), y[which])
 
-    some = side(z[:, :: -(-z.shape[1] // N_RANKED)], slice(None))
+    n_ranked = min(N_RANKED, max(4, MOST_NUMBERS // (len(nodes) * n_fields * z.shape[0])))
+    some = side(z[:, :: -(-z.shape[1] // n_ranked)], slice(None))
     candidates = np.flatnonzero(np.ptp(some, axis=(0, 1)) > 1e-3)
     r_hat = split_r_hat(some[..., candidates])
     worst = candidates[np.argsort(-np.nan_to_num(r_hat, nan=np.inf), kind="stable")[:N_EACH]]

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._expect import expect
+from graphuq._expect import expect, expect_number
 from graphuq.spectrum.result import Spectrum
 
 Array = NDArray[np.float64]
@@ -128,8 +128,8 @@ class Hyperprior:
             )
         if self.graph is None and self.linear is None and self.constant_alone is None:
             raise ValueError("graph, linear and constant_alone are all left out: one of them is needed.")
-        if self.constant_alone is not None and not self.constant_alone > 0:
-            raise ValueError(f"constant_alone must be a weight above 0, or None, got {self.constant_alone}.")
+        if self.constant_alone is not None:
+            expect_number(self.constant_alone, "constant_alone")
         if self.bent is not None and not 0 < self.bent < 1:
             raise ValueError(f"bent must be a share between 0 and 1, or None, got {self.bent}.")
 
@@ -137,9 +137,11 @@ class Hyperprior:
     def level_set(cls) -> Hyperprior:
         """The hyperprior of the level-set model: gamma sets how often labels are wrong, and u has no scale.
 
-        At gamma = 0.3 all labels are right (odds of a mistake 2e-10); at gamma = 30 labels carry no information.
+        At gamma = 0.3 all labels are right (odds of a mistake 2e-10); at gamma = 30 labels carry no information. There is
+        no structure of a constant alone, whose evidence would be wrong: all labels contradict each other there.
         """
-        return cls(graph=LogNormal(1.0, 1.0), mistakes=None, gamma=LogNormal(0.75, 1.5, bounds=(0.3, 30.0)))
+        gamma = LogNormal(0.75, 1.5, bounds=(0.3, 30.0))
+        return cls(graph=LogNormal(1.0, 1.0), mistakes=None, gamma=gamma, constant_alone=None)
 
     def structures(self, n_linear: int = 0, n_bent: int = 0) -> list[Hyperprior]:
         """The hyperpriors of all structures, between which the evidence decides.
@@ -213,7 +215,9 @@ class Family:
         if log_parts.size and n_bent and hyperprior.bent is not None:
             log_parts = np.log(np.repeat([hyperprior.bent, 1 - hyperprior.bent], [n_bent, n_linear]))
         alone = hyperprior.graph is None and hyperprior.linear is None
-        weight = hyperprior.constant_alone or 1.0 if alone else 0.5 if log_parts.size and n_bent else 1.0
+        weight = 0.5 if log_parts.size and n_bent else 1.0
+        if alone and hyperprior.constant_alone is not None:
+            weight = hyperprior.constant_alone
         return cls(
             values=spectrum.values[1:] / scale if hyperprior.graph is not None else np.empty(0),
             scale=scale,

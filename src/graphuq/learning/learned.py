@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,8 @@ class Learned:
     @property
     def converged(self) -> bool:
         """Whether expectation propagation converged at every point."""
-        return self.posterior.diagnostics().converged
+        components: Any = self.posterior.components
+        return all(each.fit.converged for each in components)
 
 
 def learn(
@@ -88,8 +89,8 @@ def learn(
         log P(y | theta) + log p(theta),
 
     is maximized with its gradient for each structure of the prior: the graph alone, the features alone
-    (linear or bent), both, and a constant alone. The posterior is then averaged over points around each peak, which accounts for the
-    uncertainty of the hyper-parameters. With more than a thousand labels (fewer with many classes) a subset is
+    (linear or bent), both, and a constant alone. The posterior is then averaged over points around each peak, which
+    accounts for the uncertainty of the hyper-parameters. With more than a thousand labels (fewer with many classes) a subset is
     used for the maximization; each peak is then moved by a Newton step that uses all labels, and only the peaks
     are averaged.
 
@@ -143,7 +144,7 @@ def learn(
 
 def _weighted_points(structures: list[Problem], average: bool) -> tuple[list[Weighed], Array]:
     """Points around the peaks of all structures by decreasing weight, and their weights, light ones dropped."""
-    n_labeled, n_columns = structures[-1].rows.shape
+    n_labeled, n_columns = max((each.rows.shape for each in structures), key=lambda shape: shape[1])
     points: list[Weighed] = []
     total = -np.inf
     with blas_threads(n_labeled * min(n_labeled, n_columns) ** 2 * structures[0].model.n_fields):

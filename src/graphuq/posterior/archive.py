@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
+from math import isfinite
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -109,18 +110,18 @@ def _whole_basis(priors: list[GaussianPrior]) -> NDArray[Any]:
     """The matrix that contains the columns of all components."""
     width = max(prior.first + prior.n_modes for prior in priors)
     whole = np.zeros((priors[0].n_nodes, width))
-    stored: dict[Any, int] = {}  # up to which column, by where in memory the first one lies
-    for prior in sorted(priors, key=lambda each: -each.n_modes):
+    known: NDArray[np.bool_] = np.zeros(width, dtype=bool)  # columns that are there
+    of_matrix: dict[Any, NDArray[np.bool_]] = {}  # and those that are of this matrix, by where in memory it begins
+    for prior in priors:
         vectors, columns = prior.vectors, slice(prior.first, prior.first + prior.n_modes)
-        origin = vectors.ctypes.data - prior.first * vectors.strides[1], vectors.strides
-        if stored.setdefault(origin, 0) < columns.stop:
-            known = whole[:, columns].any(axis=0)
-            same = len(vectors) == len(whole) and np.array_equal(whole[:, columns][:, known], vectors[:, known])
-            if not same:
-                raise ValueError(
-                    "The components of a mixture in a file must be on one graph: save each by itself."
-                )
-            whole[:, columns], stored[origin] = vectors, columns.stop
+        begin = vectors.ctypes.data - prior.first * vectors.strides[1], vectors.strides
+        own = of_matrix.setdefault(begin, np.zeros_like(known))[columns]
+        there, compared = known[columns], known[columns] & ~own
+        same = len(vectors) == len(whole)
+        if not (same and np.array_equal(whole[:, columns][:, compared], vectors[:, compared])):
+            raise ValueError("The components of a mixture in a file must be on one graph: save each by itself.")
+        whole[:, prior.first + np.flatnonzero(~there)] = vectors[:, ~there]
+        own[:], there[:] = True, True
     return whole
 
 
@@ -153,16 +154,18 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
     prior, model = posterior.prior, posterior.model
     kind: Any = type(model)
     name = kind.__name__
+    own: list[str] = []  # numbers of a model of one's own
     if kind in KINDS.values():
         settings = {f.name: getattr(model, f.name) for f in fields(kind) if f.init and f.name not in _ARRAYS}
     else:
         if name in KINDS:
             name = f"{kind.__module__}.{name}"
         settings = _reals(model, (*_LEARNED, *model.numbers))
+        own = [f.name for f in fields(model) if f.init] if is_dataclass(model) else []
     facts = {
         "model": name,
         "model settings": settings,
-        "model fields": _reals(model, [f.name for f in fields(model) if f.init]) if is_dataclass(model) else {},
+        "model fields": _reals(model, own),
         "prior": prior.name,
         "tail variance": prior.tail_variance,
         "first column": prior.first,
@@ -182,8 +185,9 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
 
 def _reals(model: Any, names: Iterable[str]) -> dict[str, float]:
     """Those of the attributes of a model that are numbers."""
-    values = {name: getattr(model, name, None) for name in names}
-    return {name: float(value) for name, value in values.items() if isinstance(value, Real)}
+    values: Any = {name: getattr(model, name, None) for name in names}
+    plain = {name: value.item() if getattr(value, "ndim", 1) == 0 else value for name, value in values.items()}
+    return {name: float(value) for name, value in plain.items() if isinstance(value, Real) and isfinite(value)}
 
 
 def _unpack_one(

@@ -155,7 +155,10 @@ class Draws(Alone):
         return GaussianPosterior.of(self.prior, self.model).left_out()
 
     def diagnostics(self) -> Diagnostics:
-        """R-hat and effective sample sizes of the reported quantities: u and classes at some nodes, and Phi."""
+        """R-hat and effective sample sizes of the reported quantities: u and classes at some nodes, and Phi.
+
+        Of chains of more than 20,000 draws, evenly spaced ones: there are more effective draws than are counted.
+        """
         return self._diagnostics
 
     @cached_property  # `sample`, `sample_enough` and reports all ask, of the same draws

@@ -249,10 +249,10 @@ def test_a_row_of_a_total_is_to_be_deleted(tmp_path):
 
 
 def test_too_many_texts_are_not_proposed_as_categories(tmp_path):
-    """What is proposed is what a column of categories would be asked about."""
+    """Of a column that would be asked about as categories, both ways are named."""
     rows = [f"{k},note {k % 130}" for k in range(160)]
     (tmp_path / "t.csv").write_text("\n".join(["a,b", *rows]))
     with pytest.raises(
-        ValueError, match=r"130 different texts in 160 rows .* too many for categories.* --drop b\."
+        ValueError, match=r"130 different texts in 160 rows .* \(--category b\), or to be left out.* --drop b\."
     ):
         fit_encoding(read_table(tmp_path / "t.csv"), ["a", "b"])

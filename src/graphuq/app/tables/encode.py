@@ -273,8 +273,10 @@ def many_levels(n_levels: int, n_rows: int) -> bool:
 
 def _otherwise_empty(table: Table, name: str, row: int) -> bool:
     """Whether a row has a value in this column alone."""
-    others = (column[row] for other, column in table.columns.items() if other != name)
-    return not any(np.any((cell == cell) & (cell != "")) for cell in others)  # NaN differs from itself
+    others = [column[row] for other, column in table.columns.items() if other != name]
+    return bool(others) and not any(
+        np.any((cell == cell) & (cell != "")) for cell in others
+    )  # NaN differs from itself
 
 
 def _text_error(table: Table, name: str, wrong: list[str]) -> ColumnError:
@@ -317,9 +319,12 @@ def _text_error(table: Table, name: str, wrong: list[str]) -> ColumnError:
             f"column {name!r} holds another text in {'' if once else 'nearly '}every row ({example}), as names (--id) do",
             f"--id {quote(name)}" if once else drop,
         )
-    if many_levels(len(set(wrong)), present):
-        what = f"{len(set(wrong)):,} different texts in {present:,} rows ({example})"
-        return ColumnError(f"column {name!r} holds {what}, too many for categories", drop)
+    n_levels = len({*values} - {""})
+    if many_levels(n_levels, table.n_rows):
+        what = f"{n_levels:,} different texts in {table.n_rows:,} rows ({example})"
+        return ColumnError(
+            f"column {name!r} holds {what}: categories (--category {quote(name)}), or to be left out", drop
+        )
     if len({*values, ""}) == 2:
         return ColumnError(f"column {name!r} holds one text ({example}), which tells no rows apart", drop)
     return ColumnError(f"column {name!r} holds text ({example})", f"--category {quote(name)}")

@@ -156,7 +156,8 @@ def read_table(
     if kind not in _READERS or kind in EXCEL:
         columns, cells, n_empty = _without_empty_end(columns, cells)
         if n_empty:
-            notes.append(f"The last {n_empty:,} row{'s hold' if n_empty > 1 else ' holds'} nothing: left out.")
+            what = f"The last {n_empty:,} rows hold" if n_empty > 1 else "The last row holds"
+            notes.append(f"{what} nothing: left out.")
     for name in (name for name in cells if name in as_text and columns[name].dtype.kind == "f"):
         columns[name], merged = named(cells[name], columns[name])
         if merged is not None:
@@ -166,7 +167,7 @@ def read_table(
 
 
 def _without_empty_end(columns: Any, cells: Any) -> tuple[Any, Any, int]:
-    """The columns and their cells without empty rows at the end, of which the first row is none; and how many these were."""
+    """The columns and their cells without empty rows at the end, and how many these were; the first row is kept."""
     total = n_rows = len(next(iter(columns.values())))
     while n_rows > 1 and not any(column[n_rows - 1] for column in cells.values()):
         n_rows -= 1
