@@ -292,6 +292,6 @@ def test_one_compilation_serves_other_labels():
     prior, sampler = PRIORS["full"], PCN(beta=0.7, target_acceptance=None)
     settings = {"n_steps": 200, "n_warmup": 0, "n_chains": 4}
     sample(prior, Probit([4, 21], [1, 0], gamma=0.5), sampler, **settings)
-    compiled = run._block._cache_size()
+    compiled = run._steps._cache_size()
     sample(prior, Probit([4, 21], [0, 1], gamma=0.7), sampler, **settings)
-    assert run._block._cache_size() == compiled
+    assert run._steps._cache_size() == compiled
