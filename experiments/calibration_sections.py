@@ -169,7 +169,8 @@ def earlier(records: Path) -> str:
         f"""An earlier version of this page covered separable data alone. Its method used a prior on the graph alone
         and a graph chosen for each data set, and reported the probability of the sign of u. The table shows the recorded
         log-loss of that method, its log-loss when run again, and that of `GraphClassifier` ("now"), all on the same
-        {found[0]["n_draws"]} draws of the labeled rows. "Now" predates three changes to the prior (see above), which matter little on such data. The difference is "now" minus "earlier, again", computed draw by draw:
+        {found[0]["n_draws"]} draws of the labeled rows. "Now" predates three changes to the prior (see above), which matter
+        little on such data. The difference is "now" minus "earlier, again", computed draw by draw:
         {better} of {len(found)} rows improved by more than a standard error, and {len(worse)}, marked with a star, got worse by more
         than a standard error. The last column is the best other method in the earlier record, chosen in hindsight."""
     )

@@ -1,9 +1,9 @@
 """By which numbers were the constants of the learned prior chosen? Log-loss on the data for choosing, one change at a time.
 
 Every constant is moved away from what it is, the others staying: the hyperprior (learning/hyperprior.py), with the shares
-of bent columns and of the constant alone, how soon columns bend (feature_piece.py), the number of neighbors, when modes are enough, and, for many
-classes, what is believed of the temperature. All changes see the same labels, so that differences are taken draw by
-draw. Tables that are reported (table_data.REPORTING) are not touched.
+of bent columns and of the constant alone, how soon columns bend (feature_piece.py), the number of neighbors, when
+modes are enough, and, for many classes, what is believed of the temperature. All changes see the same labels, so that
+differences are taken draw by draw. Tables that are reported (table_data.REPORTING) are not touched.
 
     python -m experiments.choose --jobs 16                     # docs/reproduction/choose.json
     python -m experiments.choose --jobs 16 --data FILE         # FILE by python -m experiments.table_data --choosing
