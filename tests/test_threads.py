@@ -1,10 +1,13 @@
 import threading
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from graphuq import _threads
+from graphuq import _threads, graph, laplacian
 from graphuq._threads import MANY_MULTIPLICATIONS, blas_threads, in_threads
+from graphuq.graph import features
+from graphuq.spectrum import lapack
 
 
 def numbers():
@@ -95,3 +98,19 @@ def test_ctrl_c_leaves_no_limit_behind(cut_short, monkeypatch):
     with one:
         assert {each.num_threads for each in libraries} == {1}
     assert [each.num_threads for each in libraries] == before
+
+
+@pytest.mark.parametrize(
+    ("module", "many", "solve"),
+    [
+        (features, 2e3, lambda X: features.principal(X, X.mean(axis=0), 2)),  # after a product of 3e3
+        (lapack, 1e5, lambda X: lapack.dense(laplacian.normalized(graph.gaussian(X, tau=1.0)))),
+    ],
+)
+def test_eigenproblems_of_few_rows_have_one_thread(module, many, solve, monkeypatch):
+    """On a busy machine two threads of LAPACK took ten times as long as one."""
+    seen, bare = [], module.eigh
+    monkeypatch.setattr(_threads, "MANY_MULTIPLICATIONS", many)
+    monkeypatch.setattr(module, "eigh", lambda *args, **more: seen.append(numbers()) or bare(*args, **more))
+    solve(np.random.default_rng(0).standard_normal((30, 10)))
+    assert seen == [{1}]

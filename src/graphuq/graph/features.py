@@ -137,10 +137,11 @@ def _leading(symmetric: Array, n_kept: int) -> Array:
         vectors = np.zeros((n, n_kept))
         vectors[used] = _leading(symmetric[np.ix_(used, used)], n_kept)
         return vectors
-    try:
-        vectors = eigh(symmetric, subset_by_index=[n - n_kept, n - 1])[1]
-    except LinAlgError:  # LAPACK may fail on a subset of very many equal eigenvalues
-        vectors = eigh(symmetric)[1][:, -n_kept:]
+    with blas_threads(n**3):
+        try:
+            vectors = eigh(symmetric, subset_by_index=[n - n_kept, n - 1])[1]
+        except LinAlgError:  # LAPACK may fail on a subset of very many equal eigenvalues
+            vectors = eigh(symmetric)[1][:, -n_kept:]
     return np.asarray(vectors[:, ::-1])
 
 

@@ -186,6 +186,11 @@ class StarEP:
         covariance = covariances_anywhere if self.sites.n_classes > 3 else covariances_at
         return _largest(self._fields(conditional, deviation, covariance), noise)
 
+    def classes_and_variances(self, conditional: Matrix, deviation: Vector, noise: float) -> tuple[Matrix, Matrix]:
+        """The results of `classes` and of `independent_variances`, whose cost is that of one of them."""
+        fields = self._fields(conditional, deviation, covariances_at)
+        return _largest(fields, noise), matched_variances(fields.mean, fields.variance + noise**2, fields.cross)
+
     def first_sites(self, sites: StarSites, conditional: Matrix, deviation: Vector) -> tuple[Matrix, Matrix]:
         """Initial sites of new labels, each added alone to this fit: precision and shift, (n, n_classes) each."""
         mean, variance, cross = self.fields_at(conditional, deviation)

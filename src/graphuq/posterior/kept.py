@@ -10,6 +10,7 @@ single field are corrected for not being Gaussian (`marginals`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,11 +92,16 @@ def _is_cacheable(posterior: GaussianPosterior) -> bool:
 
 def _computed(posterior: GaussianPosterior, nodes: Nodes, labels: dict[int, int]) -> tuple[Kept, Array]:
     """Moments and class probabilities of one component at rows, without a cache."""
-    moments = _means(posterior, nodes), _variances(posterior, nodes)
-    kept = Kept(posterior.prior, *moments, np.zeros(len(nodes), dtype=np.int64), labels)
-    if 1 < kept.mean.shape[1] <= CORRELATED_FIELDS:
-        return kept, posterior.probability(nodes)
-    return kept, posterior.fit.independent_classes(kept.mean, kept.variance)
+    mean = _means(posterior, nodes)
+    fit: Any = posterior.fit
+    if 1 < mean.shape[1] <= CORRELATED_FIELDS:
+        parts = _conditionals(posterior, nodes)
+        found = (fit.classes_and_variances(*part, float(posterior.model.noise)) for part in parts)
+        probability, variance = (np.concatenate(each) for each in zip(*found, strict=True))
+    else:
+        variance = _variances(posterior, nodes)
+        probability = fit.independent_classes(mean, variance)
+    return Kept(posterior.prior, mean, variance, np.zeros(len(nodes), dtype=np.int64), labels), probability
 
 
 def _updated(posterior: GaussianPosterior, nodes: Nodes, before: Kept) -> tuple[Kept, Array]:
@@ -130,11 +136,13 @@ def _means(posterior: GaussianPosterior, nodes: Nodes) -> Array:
 
 def _variances(posterior: GaussianPosterior, nodes: Nodes) -> Array:
     """Posterior variances of the fields at rows, noise included, for fields treated as independent."""
-    whitening, noise = posterior.whitening, float(posterior.model.noise)
-    precision = np.float32 if posterior.blurred else np.float64
-    variances = []
+    fit, noise = posterior.fit, float(posterior.model.noise)
+    return np.concatenate([fit.independent_variances(*part, noise) for part in _conditionals(posterior, nodes)])
+
+
+def _conditionals(posterior: GaussianPosterior, nodes: Nodes) -> Iterator[tuple[Array, Array]]:
+    """M and s of ``u | z ~ N(M z, s^2)`` at rows, in blocks, in single precision where that suffices."""
+    precision: Any = np.float32 if posterior.blurred else np.float64
     for part in blocks(nodes, posterior.rows_at_once):
-        matrix, deviation = whitening.conditional(part)
-        narrow: Any = matrix.astype(precision, copy=False)
-        variances.append(posterior.fit.independent_variances(narrow, deviation, noise))
-    return np.concatenate(variances)
+        matrix, deviation = posterior.whitening.conditional(part)
+        yield matrix.astype(precision, copy=False), deviation
