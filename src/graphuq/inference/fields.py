@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from graphuq._pytree import traced
+from graphuq._threads import blas_threads
 from graphuq.inference.whiten import Where, Whitening
 from graphuq.models.base import Model
 from graphuq.prior import NewRows
@@ -20,7 +21,8 @@ N_AT_ONCE = 16  # draws per batch of model evaluations: Phi of several fields is
 
 def drawn_fields(whitening: Whitening, z: NDArray[Any], where: Where, n_fields: int) -> NDArray[Any]:
     """Conditional mean of u given z at rows, shape (n_chains, n_draws, n_rows, n_fields)."""
-    flat = whitening.mean(z.reshape(-1, whitening.n_latent), where)
+    with blas_threads(z.size * len(where)):
+        flat = whitening.mean(z.reshape(-1, whitening.n_latent), where)
     return np.moveaxis(flat.reshape(*z.shape[:2], n_fields, len(where)), 2, 3)
 
 

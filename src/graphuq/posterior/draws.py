@@ -16,6 +16,7 @@ from jax.scipy.special import ndtr
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq._expect import expect_generator
+from graphuq._threads import blas_threads
 from graphuq.inference.contradictions import missed
 from graphuq.inference.diagnostics import Diagnostics, batch_starts, diagnose, error_of_batches
 from graphuq.inference.fields import at_each_draw, drawn_fields
@@ -196,7 +197,8 @@ class Draws(Alone):
 
     def _conditional(self, where: Where) -> tuple[NDArray[Any], Array]:
         """Mean ``m_j(z)`` given each draw, shape (chains, draws, rows, fields), and deviation ``s_j``."""
-        return drawn_fields(self.whitening, self.z, where, self.n_fields), self.whitening.std(where)
+        with blas_threads(self.z.size * len(where)):
+            return drawn_fields(self.whitening, self.z, where, self.n_fields), self.whitening.std(where)
 
 
 def _sign_sums(m: NDArray[Any], s: Array, starts: tuple[int, ...]) -> Array:

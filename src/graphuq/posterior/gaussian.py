@@ -139,12 +139,13 @@ class GaussianPosterior(Alone):
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows, in closed form."""
         rows, gamma = chosen_rows(self, where), float(self.model.noise) if noise else 0.0
-        p = np.concatenate(
-            [
-                self.fit.classes(*self.whitening.conditional(part), gamma)
-                for part in blocks(rows, self.rows_at_once)
-            ]
-        )
+        with blas_threads(0):  # many small products
+            p = np.concatenate(
+                [
+                    self.fit.classes(*self.whitening.conditional(part), gamma)
+                    for part in blocks(rows, self.rows_at_once)
+                ]
+            )
         if not noise and not isinstance(rows, NewRows):
             # At labeled nodes use the tilted distribution: its Gaussian ignores that the label truncates u.
             labeled = np.isin(rows, self.model.nodes)
@@ -156,10 +157,11 @@ class GaussianPosterior(Alone):
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
         """Mean and variance of the latent fields at rows."""
         size = max(1, BLOCK_NUMBERS // self.whitening.n_latent)
-        parts = [
-            self.fit.field_moments(*self.whitening.conditional(part))
-            for part in blocks(chosen_rows(self, where), size)
-        ]
+        with blas_threads(0):
+            parts = [
+                self.fit.field_moments(*self.whitening.conditional(part))
+                for part in blocks(chosen_rows(self, where), size)
+            ]
         mean, variance = (np.concatenate(each) for each in zip(*parts, strict=True))
         return mean, variance
 
