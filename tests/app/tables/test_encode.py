@@ -129,6 +129,17 @@ def test_all_that_is_wrong_is_told_at_once_with_what_would_work():
         fit_encoding(many, list(many.columns))
 
 
+def test_a_stray_text_among_decimal_commas_is_named():
+    cells = [f"{k},5" for k in range(99)]
+    table = Table(Path("t.csv"), {"x": np.array([*cells, "n.d."], dtype=object)})
+    message = r"Column 'x' holds numbers, and text \('n.d.'\) in 1 of 100 cells: empty those"
+    with pytest.raises(ValueError, match=message):
+        fit_encoding(table, ["x"])
+    encoding = fit_encoding(Table(Path("t.csv"), {"x": np.arange(3.0)}), ["x"])
+    with pytest.raises(ValueError, match=r"Column 'x' holds text \('n.d.'\), and held numbers in the fit"):
+        encoding.encode(table)
+
+
 def test_new_tables_must_look_the_same():
     encoding = fit_encoding(TABLE, ["kind", "pixels"], categories=["kind"], impute="median")
     strange = Table(Path("u.csv"), {"kind": np.array(["c"], dtype=object), "pixels": np.ones((1, 2, 2))})

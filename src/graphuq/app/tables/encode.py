@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq.app.tables.read import Table
-from graphuq.app.tables.text import spelled
+from graphuq.app.tables.text import COMMA, spelled
 
 Array = NDArray[np.float64]
 
@@ -251,6 +251,8 @@ def _numeric(table: Table, name: str, *, fitted: bool) -> Array:
     values = table.column(name)
     if values.dtype.kind != "f":
         wrong = [cell for cell in values if cell and not _is_number(cell)]
+        # beside other text, numbers with a decimal comma are not what is wrong
+        wrong = [cell for cell in wrong if not COMMA.fullmatch(cell)] or wrong
         if wrong and fitted:
             raise ColumnError(f"column {name!r} holds text ({str(wrong[0])[:40]!r}), and held numbers in the fit")
         if wrong:

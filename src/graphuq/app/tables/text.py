@@ -34,7 +34,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
+COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")  # ambiguous: 1,234 or 1.234
 _POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 _WHOLE = re.compile(r"[-\u2212]?\d+([.,]0)?")  # 1.0 is how programs write a 1 in a column with gaps
@@ -234,7 +234,7 @@ def columns_of(
 def _with_commas(column: NDArray[Any], *, unclear: bool) -> NDArray[np.float64] | None:
     """Parse numbers with decimal commas; None if one is not, or if all may be thousands and not `unclear`."""
     cells = [cell for cell in column if "," in cell]
-    if not cells or not all(map(_COMMA.fullmatch, cells)) or any("," not in c and "." in c for c in column):
+    if not cells or not all(map(COMMA.fullmatch, cells)) or any("," not in c and "." in c for c in column):
         return None
     if not unclear and all(map(_THOUSANDS.fullmatch, cells)):
         return None
