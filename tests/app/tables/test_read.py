@@ -123,6 +123,10 @@ def test_underscores_make_no_numbers(tmp_path):
         (b"a,b\n", "has no rows"),
         (b"a,b\n1,2\n3\n", "ragged: line 3 has 1 cells between commas, and the heading has 2"),
         (b"a,b\n1,2,3\n", "ragged: line 2 has 3 cells"),
+        (
+            b"a;b;c (1,2)\n1,5;2,5;x\n1;x;y;z\n",
+            "ragged: line 3 has 4 cells between semicolons, and the heading has 3",
+        ),
         (b"a,a\n1,2\n", "more than one column 'a'"),
         (b"column 2,\n1,2\n", "more than one column 'column 2'"),
         (b"a,b\n\x81\xfc,1\n", "neither UTF-8 .byte 0x81 is not. nor Windows-1252 text: save it as CSV in UTF-8"),

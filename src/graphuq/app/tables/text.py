@@ -172,20 +172,24 @@ def _decoded(path: Path) -> tuple[str, list[str], str]:
 
 
 def _separator(text: str, usual: str) -> str:
-    """Guess the separator: it gives all lines the same number of cells, two or more; prefer the usual one."""
+    """Guess the separator: it gives all lines the same number of cells, two or more; prefer the usual one.
 
-    def n_cells(separator: str) -> int:
+    If none does, a line is ragged, and the separator is the one that gives the heading the most cells.
+    """
+
+    def n_cells(separator: str, n_lines: int = N_LOOKED_AT) -> int:
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
         try:
-            counts = {len(row) for row, _ in zip(lines, range(N_LOOKED_AT), strict=False) if row}
+            counts = {len(row) for row, _ in zip(filter(None, lines), range(n_lines), strict=False)}
         except csv.Error:
             return 0
         return counts.pop() if len(counts) == 1 else 0
 
+    candidates = (usual, *OTHERS)  # the first of equals wins
     if n_cells(usual) > 1:
         return usual
-    best = max(OTHERS, key=n_cells)
-    return best if n_cells(best) > 1 else usual
+    best = max(candidates, key=n_cells)
+    return best if n_cells(best) > 1 else max(candidates, key=lambda separator: n_cells(separator, n_lines=1))
 
 
 def columns_of(
