@@ -967,7 +967,7 @@ SHELL = [
     ("fit same.csv --label k --out new", "All points coincide, so there is no distance to measure weights by"),
     (
         "fit full.csv --label k --out new",
-        "Every row of full.csv has a class in 'k', so there is nothing to find out",
+        "leave that cell empty in the rows in question, or say what stands for it: --unlabeled MARK",
     ),
     ("fit one.csv --label k --out new", "Only one class, a, is labeled"),
     ("fit bare.csv --label k --out new", "No row is labeled"),

@@ -162,10 +162,10 @@ def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str])
         raise ValueError(" ".join([f"Column {question.label!r}: {error}", *about_cells])) from None
     if len(labels.nodes) == table.n_rows:
         words = [str(name) for name in labels.classes if str(name).lower() in LIKE_NONE]
-        or_named = f", or say what stands for it: --unlabeled {quote(words[0])}" if words else ""
+        mark = quote(words[0]) if words else "MARK"
         raise ValueError(
             f"Every row of {table.source.name} has a class in {question.label!r}, so there is nothing to find "
-            f"out: leave that cell empty in the rows in question{or_named}."
+            f"out: leave that cell empty in the rows in question, or say what stands for it: --unlabeled {mark}."
         )
     notes += lonely_classes(labels, question.label)
     return labels
