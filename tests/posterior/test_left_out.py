@@ -49,7 +49,7 @@ def test_what_is_no_better_than_the_class_shares_is_told_first():
     )
     good = str(checked(100, 0.9, 90))
     assert good.startswith("As far as 100 labels can tell")
-    assert "less than the 0.703 of bare class shares" in good
+    assert "a guess by the shares of the classes has 0.703, and lower is better" in good
 
 
 def test_where_all_is_sure_one_label_stays_hidden():

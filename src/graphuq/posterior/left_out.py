@@ -144,7 +144,10 @@ class SelfCheck:
         elif self.verdict == "not known":
             return f"{self.n_labels:,} labels are too few to tell whether the probabilities are right: {result} {unseen}"
         if self.log_loss < self.shares_log_loss:
-            return f"{verdict} Log-loss {self.log_loss:.3f}, less than the {self.shares_log_loss:.3f} of bare class shares."
+            return (
+                f"{verdict} Log-loss {self.log_loss:.3f}; a guess by the shares of the classes has {self.shares_log_loss:.3f}, "
+                "and lower is better."
+            )
         return (
             f"The answers are no better than a guess by the shares of the classes: log-loss {self.log_loss:.3f}, where that "
             f"has {self.shares_log_loss:.3f}. {verdict}"
