@@ -171,8 +171,9 @@ class Draws(Alone):
     def to_arviz(self, nodes: ArrayLike | None = None) -> Any:
         """An ArviZ object with `u` at some nodes (by default the monitored ones), acceptance rate and work.
 
-        Includes `log_likelihood`, for `az.loo` and `az.compare`, if the model provides it for each label. Returns
-        an `InferenceData` with ArviZ before 1.0, a `DataTree` after.
+        Includes `log_likelihood`, for `az.loo` and `az.compare`, if the model provides it for each label. These
+        break down when labels are few, as their Pareto k shows: `left_out` does not. Returns an `InferenceData`
+        with ArviZ before 1.0, a `DataTree` after.
         """
         chosen = arviz_nodes(self, nodes)
         groups: dict[str, Any] = {
