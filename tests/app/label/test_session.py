@@ -69,6 +69,12 @@ def test_without_labels_the_questions_are_spread_over_the_graph(make):
     assert "No row has a class yet" in session.state()["advice"][0]
 
 
+def test_questions_before_the_first_predictions_do_not_follow_the_table(make):
+    candidates = list(make()._candidates(()))
+    assert sorted(candidates) == list(range(len(TRUTH)))
+    assert {TRUTH[row] for row in np.argsort(TRUTH)[candidates[:10]]} == set(NAMES)  # of a table sorted by class
+
+
 def test_one_class_is_not_enough_and_the_second_one_is(make):
     session = make({0: "ant"})
     assert session.adviser.settled()

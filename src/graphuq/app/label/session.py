@@ -189,13 +189,16 @@ class Session:
             store.do(f"{undo.key} class", undo.tab, "remove", name=name)
 
     def _candidates(self, ahead: tuple[int, ...]) -> Iterator[int]:
-        """Rows to ask about: the best, then the most uncertain on the map, then all others, skipped ones last."""
+        """Rows to ask about: the best, then the most uncertain on the map, then all others, skipped ones last.
+
+        The others come in random order: a table may be sorted by what is asked, and the first learning takes a while.
+        """
         askable = self.situation().askable
         allowed = set(askable.tolist())
         yield from (row for row in ahead if row in allowed)
         if (p := self.adviser.now.shown) is not None:
             yield from (row for row in self.adviser.shown[uncertainty.ranked(p)].tolist() if row in allowed)
-        yield from askable.tolist()
+        yield from np.random.default_rng(0).permutation(askable).tolist()
         yield from self.store.tally.skipped
 
     def _probabilities(self, row: int) -> list[tuple[int, float]]:
