@@ -54,6 +54,10 @@ def test_csv_there_and_back(session, make, tmp_path):
             ["row 9,ant", "row 9,bee"],
             "labels.csv has two classes for the row 'row 9', 'ant' and 'bee': choose one.",
         ),
+        (
+            ["row 9,ant", "row 9,bee", "row 8,bee", "row 8,cat", "row 8,ant"],
+            "for the row 'row 9', 'ant' and 'bee', and so for 1 more: choose one.",
+        ),
         (["row 9,ant", "row 8,Ant"], "labels.csv, row 'row 8': 'Ant' differs from 'ant' only in capitals"),
     ],
 )
@@ -140,7 +144,7 @@ def test_a_class_may_be_called_as_its_row_is_numbered(session, tmp_path):
     assert told.startswith(
         "2 answers taken from a.csv; new among the classes: '30'; rows that had a class already"
     )
-    assert told.endswith(" 2")
+    assert told.endswith(" 1")  # row 0, while row 31 only says the same twice
     assert (session.labels()[30], session.labels()[31]) == ("30", "30")
 
 
@@ -192,6 +196,30 @@ def test_label_studio_there_and_back(session, make, tmp_path):
     other = make()
     exchange.take(other, target, label="kind", row_id=None)
     assert other.labels() == {**GIVEN, 5: "cat"}
+
+
+def annotated(*choices, name="kind", **more):
+    result = [{"from_name": name, "to_name": "row", "type": "choices", "value": {"choices": list(choices)}}]
+    return {"result": result, "was_cancelled": False, **more}
+
+
+def test_people_who_agree_in_label_studio_are_one_answer_and_others_are_told(make, tmp_path):
+    source, session = tmp_path / "tasks.json", make()
+
+    def take(*annotations):
+        source.write_text(json.dumps([{"data": {"row": "row 3"}, "annotations": annotations}]))
+        return exchange.take(session, source, label="kind", row_id=None)
+
+    two = "two classes for the row 'row 3', 'ant' and 'bee': choose one"
+    with pytest.raises(ValueError, match=two):
+        take(annotated("ant"), annotated("bee"))
+    with pytest.raises(ValueError, match=two):
+        take(annotated("ant", "bee"))
+    urgency = annotated("high", name="urgency")["result"]
+    kind = annotated("ant")
+    both = kind | {"result": [*urgency, *kind["result"]]}
+    assert take(annotated("bee", was_cancelled=True), both, kind) == "1 answer taken from tasks.json"
+    assert session.labels() == {3: "ant"}
 
 
 @pytest.mark.parametrize("name", ["labels.csv", "tasks.json"])

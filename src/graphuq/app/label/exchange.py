@@ -63,11 +63,16 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
         raise ValueError(f"{source.name} names the row {unknown!r}, which the table does not have.")
     names = {name: checked_name(name) for _, name in answers}  # all are checked before any is recorded
     seen: dict[str, str] = {}
+    others: dict[str, str] = {}
     for which, name in answers:
         if seen.setdefault(which, name) != name:
-            raise ValueError(
-                f"{source.name} has two classes for the row {which!r}, {seen[which]!r} and {name!r}: choose one."
-            )
+            others.setdefault(which, name)
+    if others:
+        which, name = next(iter(others.items()))
+        more = f", and so for {len(others) - 1:,} more" if len(others) > 1 else ""
+        raise ValueError(
+            f"{source.name} has two classes for the row {which!r}, {seen[which]!r} and {name!r}{more}: choose one."
+        )
     labels, before = session.labels(), len(session.store.events())
     fresh = {places[row]: names[name] for row, name in answers if places[row] not in labels}
     known = {*classes, *fresh.values()}
@@ -87,7 +92,7 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
     message = f"{len(fresh):,} answer{'s' if len(fresh) != 1 else ''} taken from {source.name}"
     new = [repr(name) for name in session.classes() if name not in classes] if classes else []
     message += f"; new among the classes: {listed(new)}" if new else ""
-    kept = len(answers) - len(fresh)
+    kept = len(seen) - len(fresh)
     return message + (f"; rows that had a class already, and keep it: {kept:,}" if kept else "")
 
 
@@ -201,19 +206,18 @@ def _from_json(source: Path, label: str, row_id: str | None) -> Iterator[tuple[s
             raise ValueError(
                 f"A task in {source.name} has no field {row_id or called!r} in its data, which names the row."
             )
-        choice = _choice(task) if "annotations" in task else data.get(label)
-        if isinstance(choice, str) and choice.strip():
-            yield str(row), choice.strip()
+        for choice in _choices(task, label) if "annotations" in task else [data.get(label)]:
+            if isinstance(choice, str) and choice.strip():
+                yield str(row), choice.strip()
 
 
-def _choice(task: dict[str, Any]) -> str | None:
-    """Class chosen in the last annotation that was not cancelled."""
-    for annotation in reversed(task["annotations"] if isinstance(task["annotations"], list) else []):
+def _choices(task: dict[str, Any], label: str) -> Iterator[Any]:
+    """What was chosen in the annotations that were not cancelled: for the label, if it has a control of its own."""
+    for annotation in task["annotations"] if isinstance(task["annotations"], list) else []:
         if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
             continue
-        for result in annotation.get("result") or []:
-            value = result.get("value") if isinstance(result, dict) else None
+        results = [result for result in annotation.get("result") or [] if isinstance(result, dict)]
+        for result in [each for each in results if each.get("from_name") == label] or results:
+            value = result.get("value")
             choices = value.get("choices") if isinstance(value, dict) else None
-            if isinstance(choices, list) and choices:
-                return str(choices[0])
-    return None
+            yield from choices if isinstance(choices, list) else []
