@@ -6,6 +6,7 @@
   let tab = sessionStorage.getItem("tab") ?? unique();
   const smooth = !matchMedia("(prefers-reduced-motion: reduce)").matches;
   let state = null, layout = null, question = null, again = false, sending = false, shapes = [];
+  let refusal = ""; // of what was done last: it stays on the page until something else is done
 
   // ---- requests ----------------------------------------------------------------------------------
   const wait = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -13,6 +14,7 @@
     at("problem").hidden = !text;
     if (at("problem").textContent !== text) at("problem").textContent = text;
   }
+  const refuse = (error) => problem(refusal = error.message);
   const say = (text) => { at("told").textContent = text; };
   // A request without a reply is sent again; an action keeps its key, so that the server counts it once.
   async function ask(path, body = null) {
@@ -29,7 +31,7 @@
         await wait(pause);
         continue;
       }
-      if (reply.ok) { problem(state?.failure ? `The model could not learn: ${state.failure}` : ""); return content; }
+      if (reply.ok) { problem(state?.failure ? `The model could not learn: ${state.failure}` : refusal); return content; }
       const refused = new Error(content.sentence ?? `The server refused (${reply.status}).`);
       refused.status = reply.status;
       throw refused;
@@ -40,6 +42,7 @@
   async function act(kind, more = {}, spoken = "") {
     if (sending || (kind !== "undo" && kind !== "remove" && !question)) return;
     sending = true;
+    refusal = "";
     const began = performance.now();
     document.body.setAttribute("aria-busy", "true");
     try {
@@ -48,18 +51,16 @@
       say(spoken);
       if (kind !== "add" && kind !== "remove") await next();
     } catch (error) {
-      problem(error.message);
-      if (error.status === 409 && kind !== "add") await next(true);
+      refuse(error);
+      if (error.status === 409 && kind !== "add") await next();
     } finally {
       sending = false;
       document.body.removeAttribute("aria-busy");
     }
   }
-  async function next(keepProblem = false) {
-    const message = at("problem").textContent;
+  async function next() {
     again = false;
     show(await ask(`api/question?tab=${tab}`));
-    if (keepProblem) problem(message);
     watch();
   }
   const choose = (k) => act("answer", { row: question.row, class: state.classes[k].name, again }, `${state.classes[k].name}.`);
@@ -323,8 +324,9 @@
   at("write").addEventListener("click", async () => {
     at("write").disabled = true;
     at("write").textContent = "Writing …";
+    refusal = "";
     try { const { sentence } = await ask("api/write", {}); say(sentence); at("write").textContent = "Written ✓"; at("write").title = sentence; }
-    catch (error) { problem(error.message); at("write").textContent = "Write results"; }
+    catch (error) { refuse(error); at("write").textContent = "Write results"; }
     at("write").disabled = false;
   });
   // The key travels in a header, so a plain link would be refused.
@@ -335,7 +337,7 @@
         element("a", { href: address, download: `labels.${kind}` }, null).click();
         setTimeout(() => URL.revokeObjectURL(address), 60_000);
         say("Saved.");
-      } catch (error) { problem(error.message); }
+      } catch (error) { refuse(error); }
     });
   }
 
