@@ -85,7 +85,10 @@ class Demo:
         return "\n".join([
             VOTES, *table, "",
             "The first learns its prior from the labels, as `graphuq fit` does; the others have",
-            "that of the paper. The ten members the first is least sure of:",
+            "that of the paper. Var(l) is the mean uncertainty, from 0 to 1, of the function",
+            "behind the labels; that in the report is larger, as it counts their noise too.",
+            "R-hat near 1 means that the chains of draws agree.", "",
+            "The ten members that the first is least sure of:",
             f"{'row':>5} {'P(Democrat)':>12}  party",
             *(f"{each.row:>5} {percent(each.probability):>12}  {each.party}" for each in self.least_certain), "",
             DIGITS, f"right: {self.digits_accuracy:.1%}", "",
