@@ -18,7 +18,8 @@ from graphuq.inference import contradictions
 from graphuq.inference.contradictions import missed, needs_double_precision
 from graphuq.inference.whiten import whiten
 from graphuq.models import GinzburgLandau, LevelSet, Probit
-from graphuq.posterior import draws
+from graphuq.posterior import GaussianPosterior, draws
+from graphuq.prior import GaussianPrior
 
 PROBLEMS = {f"{problem.kind}: {problem.name}": problem for problem in problems()}
 # Kinds that share their compiled chains, and among them what is hardest: slabs that hold nothing, some, and all.
@@ -159,6 +160,26 @@ def test_contradictions_are_found_with_the_width_of_the_slab_between_them(gap):
     assert contradictions.contradictions(problem.prior, agreeing).one.size == 0
     noisy = contradictions.contradictions(problem.prior, Probit(np.arange(4), problem.model.y, gamma=0.01))
     assert np.allclose(noisy.width, np.hypot(found.width, 0.01 * np.sqrt(2)), rtol=1e-3)
+
+
+@pytest.mark.parametrize(("n_classes", "n_fields"), [(2, 1), (2, 2), (3, 3)])
+def test_labels_of_one_class_contradict_each_other_in_opposite_rows(n_classes, n_fields):
+    """Two clusters under a prior without the constant, both of one class: both labels are right in a thin slab alone."""
+    gap = 1e-4
+    prior = GaussianPrior(np.array([[1, gap], [-1, gap], [1.0, 0.2]]), np.ones(2))
+    with pytest.warns(UserWarning, match="Every label is class 1"):
+        model = LevelSet(np.array([0, 1]), np.array([1, 1]), gamma=0.2, n_classes=n_classes, n_fields=n_fields)
+    found = contradictions.contradictions(prior, model)
+    assert sorted(zip(found.one, found.other, strict=True)) == [(0, 1), (1, 0)]
+    assert np.allclose(found.width, 2 * gap, rtol=1e-6)
+    assert needs_double_precision(prior, model)
+    if n_fields == 1:
+        assert not GaussianPosterior.of(prior, model).diagnostics().converged
+    if n_classes == 2:  # the slab holds nearly all of the posterior, and chains that miss it agree on a half
+        z = np.random.default_rng(0).standard_normal((8, 500, 2 * n_fields))
+        shift, node = missed(whiten(prior, model.nodes), model, z)
+        assert shift > 0.3
+        assert node in (0, 1)
 
 
 def test_double_precision_is_chosen_where_it_is_needed():

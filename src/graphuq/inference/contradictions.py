@@ -1,6 +1,7 @@
-"""Draws of chains and nearby rows with contradictory labels in; whether the chains are stuck there out.
+"""Draws of chains and pairs of rows with contradictory labels in; whether the chains are stuck there out.
 
-Of two such rows both labels are right only in a thin slab of the prior. The slab may be a millionth wide and still
+Labels contradict each other if they differ in nearly equal rows, or agree in nearly opposite ones, as two clusters
+are under a prior without the constant. Both are right only in a thin slab of the prior. The slab may be a millionth wide and still
 hold most of the posterior, if wrong labels cost enough: chains that have not found it agree with each other and
 are wrong, and chains inside do not leave it. R-hat cannot detect this; one further move across the slab, from the
 draws, can.
@@ -23,7 +24,7 @@ from graphuq.prior import GaussianPrior
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
 
-NEAR = 0.99  # least prior correlation of two rows at which their labels may contradict each other
+NEAR = 0.99  # least prior correlation, or minus that, of two rows at which their labels may contradict each other
 MOST_PAIRS = 10
 BLOCK = 1024  # labels whose correlations with all others are in memory at once
 
@@ -52,9 +53,10 @@ class Contradictions(NamedTuple):
 
 
 def contradictions(prior: GaussianPrior, model: Model) -> Contradictions:
-    """Pair each label with the most correlated row of another class, if near; return at most MOST_PAIRS pairs.
+    """Pair each label with the one that contradicts it most, if any does; return at most MOST_PAIRS pairs.
 
-    These are spread evenly over the ranks of the correlation and include the closest pair.
+    That is the most correlated row of another class, or the most anticorrelated one of its own. The pairs are spread
+    evenly over the ranks of the correlation and include the closest pair.
     """
     none = np.empty(0, dtype=np.int64)
     if not model.offers("y") or model.sees_all_nodes:
@@ -64,23 +66,24 @@ def contradictions(prior: GaussianPrior, model: Model) -> Contradictions:
     nearest, correlation = np.zeros(len(nodes), dtype=np.int64), np.full(len(nodes), -np.inf)
     rows = prior.rows(nodes) / np.maximum(deviation, 1e-150)[:, None]
     scaled = rows * (prior.variances - prior.tail_variance)
-    for label in np.unique(y):
-        mine, others = np.flatnonzero(y == label), np.flatnonzero(y != label)
-        for first in range(0, len(mine) if others.size else 0, BLOCK):
-            block = mine[first : first + BLOCK]
-            correlations = scaled[block] @ rows[others].T
-            best = correlations.argmax(axis=1)
-            nearest[block], correlation[block] = others[best], correlations[np.arange(len(block)), best]
+    for first in range(0, len(nodes), BLOCK):
+        block = slice(first, first + BLOCK)
+        opposed = np.where(y[block, None] == y, -1, 1) * (scaled[block] @ rows.T)
+        nearest[block], correlation[block] = opposed.argmax(axis=1), opposed.max(axis=1)
     near = np.flatnonzero(correlation > NEAR)
     near = near[np.argsort(-correlation[near], kind="stable")]
     one = near[np.linspace(0, len(near) - 1, min(MOST_PAIRS, len(near))).astype(int)]
     other = nearest[one]
-    width = _width(prior, nodes[one], nodes[other], deviation[one], deviation[other], model)
+    sign = np.where(y[one] == y[other], -1, 1)
+    width = _width(prior, nodes[one], nodes[other], deviation[one], sign * deviation[other], model)
     return Contradictions(one, other, width)
 
 
 def _width(prior: GaussianPrior, i: Nodes, j: Nodes, s_i: Array, s_j: Array, model: Model) -> Array:
-    """Deviation of ``g_i / s_i - g_j / s_j``, from differences of rows, since 1 - correlation would cancel."""
+    """Deviation of ``g_i / s_i - g_j / s_j``, from differences of rows, since 1 - correlation would cancel.
+
+    s_j is negative for opposite rows.
+    """
     difference = prior.rows(i) / s_i[:, None] - prior.rows(j) / s_j[:, None]
     own = prior.tail_variance + float(model.noise) ** 2
     squared = np.square(difference) @ (prior.variances - prior.tail_variance) + own * (s_i**-2 + s_j**-2)
@@ -125,7 +128,9 @@ def missed(whitening: Whitening, model: Model, z: NDArray[Any]) -> tuple[float, 
     for one, other, width in zip(*pairs, strict=True):
         fields = np.ones(1)
         if n_fields > 1:
-            fields = np.sqrt(0.5) * (np.eye(n_fields)[y[one]] - np.eye(n_fields)[y[other]])
+            unit = np.eye(n_fields)
+            fields = unit[y[one]] - (unit[y[other]] if y[one] != y[other] else 1 / n_fields)
+            fields /= np.linalg.norm(fields)
         along = prior.covariance(nodes, nodes[[one]])[:, 0]
         thin = min(max(float(width), 1e-12), 1.0)
         moved, probability = _moves(model, u, phi, _Line(int(one), along, fields, thin), rng)

@@ -88,8 +88,8 @@ class Diagnostics:
             )
         if not self.balanced:
             return (
-                "Not converged: labels contradict each other in nearly equal rows, and the chains miss a part of the "
-                f"posterior there: one more move would change the probability of a class at node {self.shift[1]} by "
+                "Not converged: labels contradict each other in nearly equal rows (or agree in nearly opposite ones), and the "
+                f"chains miss a part of the posterior there: one more move would change the probability of a class at node {self.shift[1]} by "
                 f"{self.shift[0]:.2f}. Look at these labels, or use probit or a larger gamma."
             )
         if self.mixed:

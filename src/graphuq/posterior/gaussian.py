@@ -47,13 +47,13 @@ class EPDiagnosis:
 
     converged: bool
     n_sweeps: int
-    contradicted: bool = False  # labels of nearly equal rows differ, under a model without noise
+    contradicted: bool = False  # labels of nearly equal rows differ, or of opposite rows agree, without noise
 
     def __str__(self) -> str:
         if self.contradicted:
             return (
-                "Expectation propagation cannot be trusted here: rows that are nearly equal have different labels, and the "
-                "model has no noise that would explain it. Sample the posterior, or use probit."
+                "Expectation propagation cannot be trusted here: rows that are nearly equal have different labels, or nearly "
+                "opposite rows the same, and the model has no noise that would explain it. Sample the posterior, or use probit."
             )
         if self.converged:
             return f"Expectation propagation converged after {self.n_sweeps} sweeps; there are no draws to check."
