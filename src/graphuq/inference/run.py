@@ -141,8 +141,9 @@ def sample_enough(
     """Sample until R-hat is below 1.01 with 400 effective draws.
 
     Tries independent proposals from expectation propagation first (`sample_independently`), if the model has one
-    field, noise, and offers sites; if those fall short, runs the model's own sampler. Without noise, as in level-set,
-    the likelihood is a step and the posterior has the tails of the prior, which these proposals never reach.
+    field, noise, no mistakes, and offers sites; if those fall short, runs the model's own sampler. Without noise, as in
+    level-set, or with mistakes, every label may be wrong at a bounded cost, and the posterior has the tails of the prior,
+    which these proposals hardly ever reach.
 
     Args:
         prior, model, n_chains, seed, progress: see `sample`.
@@ -150,7 +151,7 @@ def sample_enough(
         time_limit: seconds after which the model's sampler stops, with a warning.
     """
     options: dict[str, Any] = {"n_chains": n_chains, "seed": seed}
-    if model.offers("sites") and model.n_fields == 1 and model.noise:
+    if model.offers("sites") and model.n_fields == 1 and model.noise and not model.mistake_rate:
         for thin in (1, LONGER):
             posterior = sample_independently(prior, model, n_steps=n_steps, thin=thin, **options)
             diagnostics = posterior.diagnostics()
