@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
+from graphuq.inference import stopping
 from graphuq.inference.checkpoint import CheckpointError
 from graphuq.inference.diagnostics import diagnose, split_r_hat, standard_error
 from graphuq.inference.ep import Gaussian
@@ -104,6 +105,20 @@ def test_effective_size_ends_a_run_early():
     assert posterior.n_draws < 20_000
     assert posterior.diagnostics().ess_bulk.min() >= 300
     assert posterior.settings["stopped_by"].startswith("EffectiveSize")
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_run_goes_on_until_phi_has_settled_too(settled, monkeypatch):
+    """Phi is among what is judged at the end: runs must not end by the rule, and then be said to have ended too early."""
+    u = np.random.default_rng(0).standard_normal((8, 1000, 3))
+    phi = u[..., :1] + (0 if settled else np.arange(8)[:, None, None])
+
+    def watched(*run, with_phi=True):
+        return (np.concatenate([u, phi], axis=2) if with_phi else u), [], None
+
+    monkeypatch.setattr(stopping, "quantities", watched)
+    so_far = stopping.Progress(None, None, {"z": None}, 1, 0.0)
+    assert EffectiveSize().reached(so_far) == settled
 
 
 def test_steady_mean_is_the_rule_of_the_paper():

@@ -37,9 +37,9 @@ class Progress:
         """Time since the start, including the warm-up."""
         return time.perf_counter() - self.began
 
-    def watched(self) -> NDArray[Any]:
+    def watched(self, *, with_phi: bool = False) -> NDArray[Any]:
         """The monitored quantities, shape (n_chains, n_draws, n_quantities)."""
-        return quantities(self.whitening, self.model, self.log["z"], with_phi=False)[0]
+        return quantities(self.whitening, self.model, self.log["z"], with_phi=with_phi)[0]
 
 
 class Stop(Protocol):
@@ -69,7 +69,7 @@ class EffectiveSize:
         # Batch means are cheap and rarely off by a factor of two: run the full diagnosis only near the target.
         if not np.all(draws.var(axis=(0, 1)) >= 0.5 * self.target * error**2):
             return False
-        return self.holds(diagnose(draws))
+        return self.holds(diagnose(draws)) and self.holds(diagnose(progress.watched(with_phi=True)))
 
     def holds(self, found: Diagnostics) -> bool:
         """Whether these diagnostics meet the rule."""
