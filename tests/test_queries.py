@@ -402,6 +402,19 @@ def test_few_labels_are_spread_and_then_the_loss_decides():
 # When to stop
 
 
+def test_candidates_of_one_field_need_no_corrected_marginals():
+    """With few labels those take most of the time of a choice; which rows are candidates hardly depends on them."""
+    posterior, several = problem(2, n=400), problem(3)
+    mixture = Mixture((posterior, problem(2, n=400, tau=0.6)), np.array([0.7, 0.3]))
+    for each in (posterior, mixture, replace(mixture, class_weights=np.array([2.0, 0.5]))):
+        np.testing.assert_allclose(choosing._roughly(each, None), each.probability(), atol=0.05)
+        chosen = queries.next_queries(each, 3, probability=lambda: pytest.fail("not needed"))
+        assert len(set(chosen)) == 3
+    np.testing.assert_array_equal(choosing._roughly(several, several.probability), several.probability())
+    with pytest.raises(pytest.fail.Exception):
+        queries.next_queries(posterior, strategy="margin", probability=lambda: pytest.fail("needed"))
+
+
 @pytest.mark.parametrize("n_classes", [2, 3, 8])
 def test_the_expected_gain_against_answers_fitted_anew(n_classes):
     """Of the best two rows: every pair of answers, each with its probability."""

@@ -230,7 +230,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     ) -> NDArray[np.int64]:
         """The unlabeled rows of `fit` most worth labeling, best first; see `queries.next_queries`."""
         check_is_fitted(self)
-        state: dict[str, Any] = {"probability": self.label_distributions_, "seed": self._seen.seed}
+        state: dict[str, Any] = {"probability": lambda: self.label_distributions_, "seed": self._seen.seed}
         chosen: dict[str, Any] = {"strategy": strategy, "candidates": candidates, "spectrum": self.spectrum_}
         return queries.next_queries(self.posterior_, n, **chosen, **state)
 
