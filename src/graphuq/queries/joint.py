@@ -33,9 +33,9 @@ Nodes = NDArray[np.int64]
 HEAVY, MOST_COMPONENTS, MOST_COMPONENTS_MANY = 0.9, 4, 2
 # Sampler draws used: an uninformative answer then seems to change a row by 1 / sqrt(n_draws) standard deviations.
 N_DRAWS = 768
-# With several fields only the most probable answers are considered, in `next_queries` and in `expected_gain`. The
-# others are treated as uninformative, which hardly affects the choice of a row but lowers the expected gain.
-N_ANSWERS, N_ANSWERS_TOLD = 4, 10
+# With several fields only the most probable answers are considered, in `next_queries` and in `expected_gain`, and of
+# those none that is UNLIKELY. The others are treated as uninformative, which hardly affects the choice of a row but lowers the expected gain.
+N_ANSWERS, N_ANSWERS_TOLD, UNLIKELY = 4, 10, 2e-3
 # Rank of the variance reduction by an answer, and the minimum fraction of a variance that remains.
 N_DIRECTIONS, LEAST_LEFT = 3, 0.05
 # Quadrature points for several fields, enough for equal noise and for differences of two; rows per block.
@@ -146,8 +146,7 @@ class Moved(NamedTuple):
     probability: Array  # of every answer, (n_asked, n_classes)
     answer: NDArray[np.int64]  # the n most probable classes, (n_asked, n)
     push: Array  # V_c^-1 (m_ca - m_c), (n_asked, n, n_classes)
-    # low-rank square roots of V_c^-1 (V_c - V_ca) V_c^-1 side by side, (n_asked, n_classes, n * N_DIRECTIONS)
-    root: Array
+    root: Array  # low-rank square roots of V_c^-1 (V_c - V_ca) V_c^-1, (n_asked, n, n_classes, N_DIRECTIONS)
 
 
 def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, n_answers: int) -> Joint:
@@ -170,24 +169,26 @@ def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, 
     moved = _answers(posterior, asked, noise, n_answers)
     with blas_threads(n_rows * len(asked) * n_classes**2 * fit.shared.shape[2]):
         cross = cross_covariance(posterior, rows, asked)
-    n = moved.answer.shape[1]
-    means = np.empty((n_rows, len(asked), n, n_classes), np.float32)
-    variances = np.empty_like(means)
-    push, root = moved.push.astype(np.float32), moved.root.astype(np.float32)
-    for c in range(len(asked)):
-        G = np.ascontiguousarray(cross[:, :, c]).reshape(-1, n_classes)
-        shift = (G @ push[c].T).reshape(n_rows, n_classes, n)
-        means[:, c] = mean[:, None] + shift.swapaxes(1, 2)
-        taken = np.square(G @ root[c]).reshape(n_rows, n_classes, n, -1).sum(axis=3)
-        variances[:, c] = np.maximum(variance[:, None] - taken.swapaxes(1, 2), LEAST_LEFT * variance[:, None])
-    flat = [each.reshape(-1, n_classes) for each in (means, variances)]
-    after = _class_probabilities(flat[0], flat[1]).reshape(means.shape)
     chance = np.take_along_axis(moved.probability, moved.answer, 1)
-    change = chance[:, :, None] * (after - before[:, None, None])
+    likely = chance > UNLIKELY
+    means = np.empty((np.count_nonzero(likely), n_rows, n_classes), np.float32)
+    variances, first = np.empty_like(means), 0
+    push, root = moved.push.astype(np.float32), moved.root.astype(np.float32)
+    for c, answers in enumerate(likely):
+        pairs = slice(first, first := first + int(answers.sum()))
+        G = np.ascontiguousarray(cross[:, :, c]).reshape(-1, n_classes)
+        shift = (G @ push[c, answers].T).reshape(n_rows, n_classes, -1)
+        means[pairs] = mean + np.moveaxis(shift, 2, 0)
+        taken = np.square(G @ np.hstack(root[c, answers])).reshape(n_rows, n_classes, -1, N_DIRECTIONS).sum(axis=3)
+        variances[pairs] = np.maximum(variance - np.moveaxis(taken, 2, 0), LEAST_LEFT * variance)
+    after = _class_probabilities(means.reshape(-1, n_classes), variances.reshape(-1, n_classes))
+    change = np.zeros((*chance.shape, n_rows, n_classes), np.float32)
+    change[likely] = chance[likely][:, None, None] * (after.reshape(means.shape) - before)
     # Moment matching does not exactly preserve the mean over answers: the answers share the discrepancy.
-    change -= change.sum(axis=2, keepdims=True) * (chance / chance.sum(axis=1, keepdims=True))[:, :, None]
+    share = chance / chance.sum(axis=1, keepdims=True)
+    change -= change.sum(axis=1, keepdims=True) * share.astype(np.float32)[:, :, None, None]
     covariance = np.zeros((len(asked), n_classes, n_rows, n_classes), np.float32)
-    covariance[np.arange(len(asked))[:, None], moved.answer] = change.transpose(1, 2, 0, 3)
+    covariance[np.arange(len(asked))[:, None], moved.answer] = change
     covariance = covariance.transpose(2, 3, 0, 1)
     return Joint(before, moved.probability, covariance)
 
@@ -217,8 +218,8 @@ def _answers(posterior: GaussianPosterior, asked: Nodes, noise: float, n_answers
     push = (inverse @ move[:, :, None])[..., 0]
     values, vectors = np.linalg.eigh(inverse - inverse @ V_after @ inverse)
     root = (vectors * np.sqrt(np.maximum(values, 0))[:, None])[:, :, -N_DIRECTIONS:]
-    by_answer = root.reshape(len(asked), n, n_classes, -1).swapaxes(1, 2).reshape(len(asked), n_classes, -1)
-    return Moved(probability, answer, push.reshape(len(asked), n, n_classes), by_answer)
+    by_answer = (each.reshape(len(asked), n, *each.shape[1:]) for each in (push, root))
+    return Moved(probability, answer, *by_answer)
 
 
 def cross_covariance(posterior: GaussianPosterior, rows: Nodes, columns: Nodes) -> Array:
