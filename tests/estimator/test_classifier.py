@@ -522,6 +522,7 @@ def test_rows_of_fit_get_their_own_answer_back(settings):
 
 def test_rows_of_fit_of_three_classes(three):
     assert np.array_equal(three.predict_proba(IRIS), three.label_distributions_)
+    assert np.array_equal(three.predict_log_proba(IRIS), np.log(three.label_distributions_))
     assert np.array_equal(three.predict(IRIS[::-1]), three.transduction_[::-1])
     mixed = np.concatenate([IRIS[7:8], IRIS[:1] + 0.3])
     nodes, new, where = three.locate(mixed)

@@ -353,6 +353,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         refuse_wrappers()
         return answers.of_store(self, X) if is_store(X) else answers.at(self, *self.locate(X)).probability
 
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of `predict_proba`; all finite, since no probability is 0."""
+        return np.asarray(np.log(self.predict_proba(X)))
+
     def uncertainty(self, X: Any) -> Array:
         """Label variance (3.2) computed from the class probabilities: 0 is certain, 1 a coin toss."""
         return uncertainty.label_variance(self.predict_proba(X))

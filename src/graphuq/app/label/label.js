@@ -223,7 +223,9 @@
   function chart(host, points, label) {
     if (points.length < 2) { host.replaceChildren(element("p", { class: "empty" }, null, "The curve appears after a few more answers.")); return; }
     const xs = points.map((each) => each[0]), ys = points.map((each) => each[1]);
-    const { root, X, Y } = axes(host, `${label}, now ${ys.at(-1).toFixed(3)}`, { x: [Math.min(...xs), Math.max(...xs, Math.min(...xs) + 1)], y: [0, Math.max(...ys, 1e-9)], height: 170, xLabel: "labels", n: 4 });
+    const least = Math.min(...xs), most = Math.max(...xs, least + 1);
+    const n = Math.min(4, most - least); // labels are counted: no tick lies between whole numbers
+    const { root, X, Y } = axes(host, `${label}, now ${ys.at(-1).toFixed(3)}`, { x: [least, most], y: [0, Math.max(...ys, 1e-9)], height: 170, xLabel: "labels", n });
     svg("polyline", { points: points.map(([x, y]) => `${X(x).toFixed(1)},${Y(y).toFixed(1)}`).join(" "), fill: "none", stroke: color("accent"), "stroke-width": 2, "stroke-linejoin": "round" }, root);
     svg("circle", { cx: X(xs.at(-1)), cy: Y(ys.at(-1)), r: 4, fill: color("accent") }, root);
   }
