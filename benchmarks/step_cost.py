@@ -21,10 +21,10 @@ def stepper(problem):
     whitening = whiten(problem.prior, problem.nodes)
     target = Target.of(whitening.field("float32"), problem.model("probit"))
     sampler = PCN()
-    keys = jax.random.split(jax.random.key(0), N_CHAINS)
+    seeds = np.arange(2 * N_CHAINS, dtype=np.uint32).reshape(N_CHAINS, 2)
     z = jax.random.normal(jax.random.key(1), (N_CHAINS, whitening.n_latent))
-    state = _init(sampler, keys, z, target)
-    return lambda: jax.block_until_ready(_block(sampler, False, N_STEPS, 1, keys, state, target))
+    state = _init(sampler, seeds, z, target)
+    return lambda: jax.block_until_ready(_block(sampler, N_STEPS, 1, False, seeds, state, target))
 
 
 def main() -> int:

@@ -129,7 +129,7 @@ class Refractive:
         return RefractiveState(z, problem.target.phi(problem.target.field(z)))
 
     def step(
-        self, key: jax.Array, state: RefractiveState, problem: RefractiveProblem
+        self, key: jax.Array, state: RefractiveState, problem: RefractiveProblem, warm: bool | jax.Array
     ) -> tuple[RefractiveState, Info]:
         """A fresh length, perhaps the opposite direction, and one flight."""
         target = problem.target
@@ -156,12 +156,6 @@ class Refractive:
         accept = jax.random.uniform(key_accept, (), dtype) < acceptance
         state = RefractiveState(jnp.where(accept, end, zeta), jnp.where(accept, phi_end, phi))
         return state, Info(acceptance, n_bounces)
-
-    def warm_step(
-        self, key: jax.Array, state: RefractiveState, problem: RefractiveProblem
-    ) -> tuple[RefractiveState, Info]:
-        """Nothing adapts."""
-        return self.step(key, state, problem)
 
     def draw(self, state: RefractiveState, problem: RefractiveProblem) -> jax.Array:
         """The state itself."""

@@ -110,13 +110,11 @@ def expect_sampler(sampler: object, name: str = "sampler") -> None:
     """Raise a TypeError unless the object has the methods of a sampler."""
     if isinstance(sampler, type) or not hasattr(sampler, "prepare"):
         raise TypeError(f"{name} takes a sampler such as PCN() or NUTS(), got {called(sampler)}.")
-    missing = [
-        method for method in ("init", "warm_step", "step", "draw") if not callable(getattr(sampler, method, None))
-    ]
+    missing = [method for method in ("init", "step", "draw") if not callable(getattr(sampler, method, None))]
     if missing:
         raise TypeError(
-            f"{name} must have the functions prepare, init, warm_step, step and draw, and {called(sampler)} has no "
-            f"{' and no '.join(missing)}. One whose warm-up adapts nothing says warm_step = step."
+            f"{name} must have the functions prepare, init, step and draw, and {called(sampler)} has no "
+            f"{' and no '.join(missing)}."
         )
 
 

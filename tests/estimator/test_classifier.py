@@ -230,10 +230,8 @@ class Still:
     def init(self, key, z, problem):
         return z
 
-    def step(self, key, z, problem):
+    def step(self, key, z, problem, warm):
         return z, Info(jnp.ones((), z.dtype), jnp.ones((), jnp.int32))
-
-    warm_step = step
 
     def draw(self, z, problem):
         return z

@@ -43,10 +43,10 @@ def z_scores(quantities, expected):
 
 def _chains(sampler, n_warmup, n_steps, keys, z, problem):
     def warm(state, key):
-        return sampler.warm_step(key, state, problem)[0], None
+        return sampler.step(key, state, problem, True)[0], None
 
     def step(state, key):
-        state, info = sampler.step(key, state, problem)
+        state, info = sampler.step(key, state, problem, False)
         return state, (sampler.draw(state, problem), info)
 
     def chain(key, z):

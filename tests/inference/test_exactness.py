@@ -123,9 +123,9 @@ def test_every_kind_of_whitening_is_among_them():
 class NoCorrection(PCN):
     """A wrong step: the old point is not shrunk, so the prior is not kept."""
 
-    def step(self, key, state, problem):
+    def step(self, key, state, problem, warm):
         grown = state._replace(z=state.z * 1.1)
-        return super().step(key, grown._replace(potential=problem.potential(grown.z)), problem)
+        return super().step(key, grown._replace(potential=problem.potential(grown.z)), problem, warm)
 
 
 class EveryRankCosts(Orthant):
@@ -292,6 +292,6 @@ def test_one_compilation_serves_other_labels():
     prior, sampler = PRIORS["full"], PCN(beta=0.7, target_acceptance=None)
     settings = {"n_steps": 200, "n_warmup": 0, "n_chains": 4}
     sample(prior, Probit([4, 21], [1, 0], gamma=0.5), sampler, **settings)
-    compiled = run._steps._cache_size()
+    compiled = run._block._cache_size()
     sample(prior, Probit([4, 21], [0, 1], gamma=0.7), sampler, **settings)
-    assert run._steps._cache_size() == compiled
+    assert run._block._cache_size() == compiled

@@ -73,8 +73,8 @@ def test_gaussian_posterior_in_closed_form(name):
 class Careless(HMC):
     """A wrong step: the point grows by a little after it was accepted."""
 
-    def step(self, key, state, problem):
-        state, info = super().step(key, state, problem)
+    def step(self, key, state, problem, warm):
+        state, info = super().step(key, state, problem, warm)
         return state._replace(hmc=state.hmc._replace(position=1.05 * state.hmc.position)), info
 
 

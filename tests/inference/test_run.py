@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq.inference import stopping
+from graphuq.inference import run, stopping
 from graphuq.inference.checkpoint import CheckpointError
 from graphuq.inference.diagnostics import diagnose, split_r_hat, standard_error
 from graphuq.inference.ep import Gaussian
@@ -66,14 +66,29 @@ def test_beta_is_adapted_in_the_warm_up_and_then_frozen():
     assert fixed.acceptance.mean() < 0.25
 
 
+@pytest.mark.filterwarnings("ignore:Not converged", "ignore:Cannot say")
+def test_one_compilation_serves_the_warm_up_and_the_draws():
+    compiled = run._block._cache_size()
+    sample(PRIOR, MODEL, PCN(beta=0.123), n_steps=40, n_warmup=20, n_chains=2)
+    assert run._block._cache_size() == compiled + 1
+
+
+@pytest.mark.parametrize("thin", [1, 3])
+def test_the_warm_up_has_as_many_steps_as_asked_for_or_a_few_more(thin):
+    for n_warmup in (0, 1, 4, 49, 150, 151, 500, 3000, 3001, 10_000):
+        n_blocks, n_draws, gap = run._Chains(PCN(), None, 0, 8, n_warmup, thin).warmup(50)
+        assert n_warmup <= n_blocks * n_draws * gap < n_warmup + max(5, n_draws * gap)
+        assert n_blocks <= 60
+
+
 def test_steps_that_adapt_are_not_used_for_draws():
     sampler = PCN()
     state = sampler.init(None, jnp.zeros(3), _target())
     import jax
 
-    after, _ = sampler.step(jax.random.key(0), state, _target())
+    after, _ = sampler.step(jax.random.key(0), state, _target(), False)
     assert after.log_beta == state.log_beta
-    after, _ = sampler.warm_step(jax.random.key(0), state, _target())
+    after, _ = sampler.step(jax.random.key(0), state, _target(), True)
     assert after.log_beta != state.log_beta
 
 
@@ -277,8 +292,6 @@ def test_a_checkpoint_of_a_model_of_ones_own_belongs_to_its_labels(tmp_path):
 
 
 def test_ctrl_c_returns_what_has_been_drawn(monkeypatch):
-    from graphuq.inference import run
-
     original, calls = run._block, []
 
     def interrupted(*arguments):
@@ -358,10 +371,8 @@ def test_rules_and_samplers_of_another_kind_are_refused():
         sample(PRIOR, MODEL, PCN)
     with pytest.raises(TypeError, match="sampler takes a sampler such as"):
         sample(PRIOR, MODEL, "nuts")
-    halves = type("Halves", (), {name: staticmethod(lambda *given: None) for name in ("prepare", "init", "step")})
-    with pytest.raises(
-        TypeError, match=r"a Halves has no warm_step and no draw\. One whose warm-up adapts nothing"
-    ):
+    halves = type("Halves", (), {name: staticmethod(lambda *given: None) for name in ("prepare", "init")})
+    with pytest.raises(TypeError, match="a Halves has no step and no draw"):
         sample(PRIOR, MODEL, halves())
     with pytest.raises(ValueError, match="a finite number, 0 or above"):
         TimeLimit(-1)

@@ -100,8 +100,8 @@ def test_what_is_constant_in_all_chains_does_not_count():
 class NeverCrosses(PCN):
     """Rejects what would change the side of a label: every chain stays in the pattern of signs it started in."""
 
-    def step(self, key, state, problem):
-        new, info = super().step(key, state, problem)
+    def step(self, key, state, problem, warm):
+        new, info = super().step(key, state, problem, warm)
         crossed = jnp.any((problem.field(new.z) >= 0) != (problem.field(state.z) >= 0))
         return new._replace(
             z=jnp.where(crossed, state.z, new.z), potential=jnp.where(crossed, state.potential, new.potential)

@@ -80,9 +80,9 @@ def test_seen_from_a_reference_it_is_the_same():
 def test_chains_take_the_same_steps():
     with jax.enable_x64(True):
         target = Target.of(Linear(B), MODEL, "float64")
-        keys, ends = jax.random.split(jax.random.key(0), 7), []
+        seeds, ends = np.arange(14, dtype=np.uint32).reshape(7, 2), []
         for each in (target, Target(target.field, target.phi)):
-            state = _init(PCN(0.05), keys, jnp.asarray(Z), each)
-            ends.append(_block(PCN(0.05), False, 1, 200, keys, state, each)[0].z)
+            state = _init(PCN(0.05), seeds, jnp.asarray(Z), each)
+            ends.append(_block(PCN(0.05), 1, 200, False, seeds, state, each)[0].z)
     assert not np.allclose(ends[0], Z)
     np.testing.assert_allclose(*ends, rtol=1e-8)

@@ -33,7 +33,7 @@ class EllipticalSlice:
         """The initial state, at z."""
         return elliptical_slice.init(z, lambda z: -problem.potential(z))
 
-    def step(self, key: jax.Array, state: Any, problem: Target) -> tuple[Any, Info]:
+    def step(self, key: jax.Array, state: Any, problem: Target, warm: bool | jax.Array) -> tuple[Any, Info]:
         """One step: shrink the bracket of angles until a point lies on the slice."""
         kernel = elliptical_slice.build_kernel(jnp.ones_like(state.position), jnp.zeros_like(state.position))
         # Subtract Phi at the current z: relative to a huge Phi the slice level would be lost to rounding.
@@ -41,8 +41,6 @@ class EllipticalSlice:
         shifted = state._replace(logdensity=jnp.zeros_like(current))
         state, info = kernel(key, shifted, lambda z: current - problem.potential(z))
         return state, Info(jnp.ones((), state.position.dtype), jnp.asarray(info.subiter, jnp.int32))
-
-    warm_step = step  # there is nothing to adapt
 
     def draw(self, state: Any, problem: Target) -> jax.Array:
         """The position."""
@@ -81,18 +79,15 @@ def _init(self: NUTS | HMC, key: jax.Array, z: jax.Array, problem: Target) -> Gr
     return GradientState(hmc.init(z, _log_density(problem)), averaging)
 
 
-def _step(self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target) -> tuple[GradientState, Info]:
-    """One trajectory with the averaged step size of the warm-up."""
-    return self.move(key, state, problem, state.averaging.log_step_size_avg)
-
-
-def _warm_step(
-    self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target
+def _step(
+    self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target, warm: bool | jax.Array
 ) -> tuple[GradientState, Info]:
-    """One trajectory, followed by a dual-averaging update of the step size."""
-    state, info = self.move(key, state, problem, state.averaging.log_step_size)
+    """One trajectory with the averaged step size of the warm-up, in which dual averaging updates it."""
+    old = state.averaging
+    state, info = self.move(key, state, problem, jnp.where(warm, old.log_step_size, old.log_step_size_avg))
     _, update, _ = dual_averaging_adaptation(self.target_acceptance)
-    return state._replace(averaging=update(state.averaging, info.acceptance)), info
+    new = jax.lax.cond(warm, update, lambda old, _: old, old, info.acceptance)
+    return state._replace(averaging=new), info
 
 
 def _draw(self: NUTS | HMC, state: GradientState, problem: Target) -> jax.Array:
@@ -118,7 +113,7 @@ class NUTS:
         _check_settings(self)
         put(self, max_doublings=expect_whole(self.max_doublings, "max_doublings"))
 
-    prepare, init, step, warm_step, draw = _prepare, _init, _step, _warm_step, _draw
+    prepare, init, step, draw = _prepare, _init, _step, _draw
 
     def move(
         self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array
@@ -157,7 +152,7 @@ class HMC:
             max_steps=expect_whole(self.max_steps, "max_steps"),
         )
 
-    prepare, init, step, warm_step, draw = _prepare, _init, _step, _warm_step, _draw
+    prepare, init, step, draw = _prepare, _init, _step, _draw
 
     def move(
         self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array

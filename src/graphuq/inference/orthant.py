@@ -23,7 +23,7 @@ from graphuq.inference.target import Target
 from graphuq.models.base import labels_of, signs
 
 _JITTER = 0.2  # relative jitter of the trajectory time, so that no direction returns to its start every time
-_GROWTH = 0.25  # target of the adaptation, see `Orthant.warm_step`
+_GROWTH = 0.25  # target of the adaptation, see `Orthant.step`
 _MANY, _DENSE = 100, 10  # labels, and labels per mode; with fewer, shortening trajectories does not pay
 _BATCH = 256  # columns of the Gram matrix computed together
 _LARGEST_GRAM = 2**30  # bytes; columns of a larger one are computed when needed
@@ -252,13 +252,10 @@ class Orthant:
             x = jnp.concatenate([z, eta.ravel()])
         return OrthantState(x, jnp.log(jnp.asarray(self.time, z.dtype)), jnp.zeros((), z.dtype))
 
-    def step(self, key: jax.Array, state: OrthantState, problem: Cut) -> tuple[OrthantState, Info]:
-        """One trajectory."""
-        state, info, _ = self._move(key, state, problem)
-        return state, info
-
-    def warm_step(self, key: jax.Array, state: OrthantState, problem: Cut) -> tuple[OrthantState, Info]:
-        """One trajectory, followed by a Robbins-Monro update of its time towards a growth of `_GROWTH`.
+    def step(
+        self, key: jax.Array, state: OrthantState, problem: Cut, warm: bool | jax.Array
+    ) -> tuple[OrthantState, Info]:
+        """One trajectory, followed in the warm-up by a Robbins-Monro update of its time towards a growth of `_GROWTH`.
 
         The growth is ``d log D / d log time``, where D is the squared distance from start to end orthogonal to the
         start. It is 2 for straight motion, 1 for a random walk, and 0 where a longer trajectory leads no further.
@@ -266,9 +263,9 @@ class Orthant:
         state, info, growth = self._move(key, state, problem)
         if not self.adapt or len(problem.scale) < max(_MANY, _DENSE * problem.one.n_latent):
             return state, info
-        n = state.n_adapted + 1
-        log_time = state.log_time + n**-0.6 * (growth - _GROWTH)
-        return state._replace(log_time=jnp.minimum(log_time, math.log(self.time)), n_adapted=n), info
+        n = state.n_adapted + warm
+        log_time = jnp.minimum(state.log_time + n**-0.6 * (growth - _GROWTH), math.log(self.time))
+        return state._replace(log_time=jnp.where(warm, log_time, state.log_time), n_adapted=n), info
 
     def draw(self, state: OrthantState, problem: Cut) -> jax.Array:
         """z, without the noise."""

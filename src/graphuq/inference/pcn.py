@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,8 +54,10 @@ class PCN:
         log_beta = jnp.log(jnp.asarray(self.beta, z.dtype))
         return PCNState(z, problem.potential(z), log_beta, jnp.zeros((), z.dtype))
 
-    def step(self, key: jax.Array, state: PCNState, problem: Target) -> tuple[PCNState, Info]:
-        """One step with fixed beta (lines 5 to 7)."""
+    def step(
+        self, key: jax.Array, state: PCNState, problem: Target, warm: bool | jax.Array
+    ) -> tuple[PCNState, Info]:
+        """One step (lines 5 to 7), followed in the warm-up by a Robbins-Monro update of log beta."""
         key_xi, key_accept = jax.random.split(key)
         beta = jnp.exp(state.log_beta)
         xi = jax.random.normal(key_xi, state.z.shape, state.z.dtype)
@@ -64,17 +67,13 @@ class PCN:
         accept = jax.random.uniform(key_accept, (), state.z.dtype) < acceptance  # line 7
         z = jnp.where(accept, z, state.z)
         potential = jnp.where(accept, potential, state.potential)
-        return state._replace(z=z, potential=potential), Info(acceptance, jnp.ones((), jnp.int32))
-
-    def warm_step(self, key: jax.Array, state: PCNState, problem: Target) -> tuple[PCNState, Info]:
-        """One step, followed by a Robbins-Monro update of log beta."""
-        state, info = self.step(key, state, problem)
+        state, info = state._replace(z=z, potential=potential), Info(acceptance, jnp.ones((), jnp.int32))
         if self.target_acceptance is None:
             return state, info
-        n = state.n_adapted + 1
+        n = state.n_adapted + warm
         # Gains n^-0.6 forget the initial beta yet converge; beta = 1 proposes independent draws from the prior.
-        log_beta = state.log_beta + n**-0.6 * (info.acceptance - self.target_acceptance)
-        log_beta = jnp.clip(log_beta, jnp.log(1e-4), 0.0)
+        log_beta = state.log_beta + n**-0.6 * (acceptance - self.target_acceptance)
+        log_beta = jnp.where(warm, jnp.clip(log_beta, math.log(1e-4), 0.0), state.log_beta)
         return state._replace(log_beta=log_beta, n_adapted=n), info
 
     def draw(self, state: PCNState, problem: Target) -> jax.Array:

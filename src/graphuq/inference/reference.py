@@ -150,13 +150,11 @@ class Referenced:
         shrink = jnp.sqrt(zeta.size / jnp.maximum(zeta @ zeta, zeta.size))
         return self.inner.init(key, shrink * zeta, problem.inner)
 
-    def warm_step(self, key: jax.Array, state: Any, problem: ReferencedProblem) -> tuple[Any, Info]:
-        """One step of the inner sampler's warm-up."""
-        return self.inner.warm_step(key, state, problem.inner)
-
-    def step(self, key: jax.Array, state: Any, problem: ReferencedProblem) -> tuple[Any, Info]:
+    def step(
+        self, key: jax.Array, state: Any, problem: ReferencedProblem, warm: bool | jax.Array
+    ) -> tuple[Any, Info]:
         """One step of the inner sampler."""
-        return self.inner.step(key, state, problem.inner)
+        return self.inner.step(key, state, problem.inner, warm)
 
     def draw(self, state: Any, problem: ReferencedProblem) -> jax.Array:
         """``z = m + L zeta``."""

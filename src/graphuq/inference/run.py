@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
@@ -69,7 +70,8 @@ def sample(
         sampler: the sampler; by default the model's own: `Orthant` for probit and level-set,
             `Referenced(Tempered())` for Ginzburg-Landau, `NUTS` for a custom model that names none.
         n_steps: steps of each chain after the warm-up; every `thin`-th is kept as a draw.
-        n_warmup: steps of each chain before that, in which the sampler may adapt; rounded up to a multiple of 5.
+        n_warmup: steps of each chain before that, in which the sampler may adapt; rounded up to
+            full blocks, a twentieth of `n_steps` or a fifth of `n_warmup`.
         thin: keep one draw every `thin` steps.
         n_chains: number of independent chains, vectorized into one computation.
         seed: the same seed gives the same draws.
@@ -104,9 +106,9 @@ def sample(
     with jax.enable_x64(dtype == "float64"):
         target = Target.of(whitening.field(dtype), model, dtype, progress)
         target.check()
-        chains = _Chains(sampler, sampler.prepare(target), jax.random.key(seed), n_chains, n_warmup, thin)
-        z = starting_points(start, jax.random.fold_in(chains.key, 0), target, model, whitening, n_chains)
-        state = _init(sampler, chains.keys(1), z, chains.problem)
+        chains = _Chains(sampler, sampler.prepare(target), seed, n_chains, n_warmup, thin)
+        z = starting_points(start, np.random.default_rng((seed, 0)), target, model, whitening, n_chains)
+        state = _init(sampler, chains.seeds(1), z, chains.problem)
         identity = {
             "model": f"{type(model).__module__}.{type(model).__qualname__}",
             "settings of the sampler": checkpoint and fingerprint(sampler),
@@ -200,28 +202,40 @@ class _Chains:
 
     sampler: Sampler
     problem: Any
-    key: jax.Array
+    seed: int
     n_chains: int
     n_warmup: int
     thin: int
 
-    def keys(self, number: int) -> jax.Array:
-        """One key per chain; number 1 is for the initial states, 2 and up for the blocks."""
-        return jax.random.split(jax.random.fold_in(self.key, number), self.n_chains)
+    def seeds(self, number: int) -> NDArray[np.uint32]:
+        """One seed per chain; number 1 is for the initial states, 2 and up for the blocks.
 
-    @property
-    def warmup_block(self) -> int:
-        """Steps in a block of the warm-up."""
-        return -(-self.n_warmup // N_WARMUP_BLOCKS)
+        From NumPy, since every small function of JAX compiles.
+        """
+        rng = np.random.default_rng((self.seed, number))
+        return rng.integers(2**32, size=(self.n_chains, 2), dtype=np.uint32)
 
-    def advance(self, state: Any, log: Log) -> tuple[Any, jax.Array]:
+    def warmup(self, block_size: int) -> tuple[int, int, int]:
+        """Number of blocks of the warm-up, and draws per block and steps per draw.
+
+        Where that is neither far more nor far fewer steps, they have the shape of later blocks, for which the same
+        compiled program then serves.
+        """
+        n_steps = block_size * self.thin
+        if n_steps <= self.n_warmup <= N_BLOCKS * n_steps:
+            return -(-self.n_warmup // n_steps), block_size, self.thin
+        n_blocks = min(N_WARMUP_BLOCKS, self.n_warmup)
+        return n_blocks, -(-self.n_warmup // max(n_blocks, 1)), 1
+
+    def advance(self, state: Any, log: Log) -> tuple[Any, NDArray[Any]]:
         """Run one block and append it to the log; return the new states and the acceptance."""
-        warm = log.n_blocks < N_WARMUP_BLOCKS and self.n_warmup > 0
-        size, gap = (self.warmup_block, 1) if warm else (log.block_size, self.thin)
-        keys = self.keys(2 + log.n_blocks)
-        state, draws, info = _block(self.sampler, warm, size, gap, keys, state, self.problem)
+        n_blocks, *shape = self.warmup(log.block_size)
+        warm = log.n_blocks < n_blocks
+        n_draws, thin = shape if warm else (log.block_size, self.thin)
+        seeds = self.seeds(2 + log.n_blocks)
+        state, draws, info = _block(self.sampler, n_draws, thin, warm, seeds, state, self.problem)
         log.append(state, None if warm else {"z": draws, **info._asdict()})
-        return state, info.acceptance
+        return state, np.asarray(info.acceptance)
 
 
 def _run(
@@ -242,8 +256,8 @@ def _run(
                     phase = "sampling, at most" if stops else "sampling"
                     _show(bar, phase, min(so_far.n_steps, n_steps), n_steps, so_far, acceptance)
                 else:
-                    size = chains.warmup_block
-                    _show(bar, "warm-up", log.n_blocks * size, N_WARMUP_BLOCKS * size, so_far, acceptance)
+                    n_blocks, size, thin = chains.warmup(log.block_size)
+                    _show(bar, "warm-up", log.n_blocks * size * thin, n_blocks * size * thin, so_far, acceptance)
         except KeyboardInterrupt:
             if not log.n_draws:
                 raise
@@ -251,7 +265,7 @@ def _run(
     return "the last step"
 
 
-def _show(bar: Any, phase: str, n: int, total: int, so_far: Progress, acceptance: jax.Array) -> None:
+def _show(bar: Any, phase: str, n: int, total: int, so_far: Progress, acceptance: NDArray[Any]) -> None:
     """Update the progress bar; its clock excludes the first block of each phase, which includes compilation."""
     postfix = {"acceptance": f"{float(np.mean(acceptance)):.2f}"}
     if so_far.n_steps:
@@ -265,36 +279,29 @@ def _show(bar: Any, phase: str, n: int, total: int, so_far: Progress, acceptance
 
 
 @partial(jax.jit, static_argnums=0)
-def _init(sampler: Sampler, keys: jax.Array, z: jax.Array, problem: Any) -> Any:
+def _init(sampler: Sampler, seeds: Any, z: jax.Array, problem: Any) -> Any:
     """Return the initial state of every chain."""
-    return jax.vmap(sampler.init, in_axes=(0, 0, None))(keys, z, problem)
+    return jax.vmap(sampler.init, in_axes=(0, 0, None))(jax.random.wrap_key_data(seeds), z, problem)
 
 
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def _block(
-    sampler: Sampler, warm: bool, n_draws: int, thin: int, keys: jax.Array, state: Any, problem: Any
+    sampler: Sampler, n_draws: int, thin: int, warm: bool, seeds: Any, state: Any, problem: Any
 ) -> tuple[Any, jax.Array, Any]:
-    """Run `n_draws` times `thin` steps of every chain; return final states, draws and the mean `Info` per draw."""
-    return _steps(sampler, warm, _step_keys(keys, n_draws, thin), state, problem)
+    """Run `n_draws` times `thin` steps of every chain; return final states, draws and the mean `Info` per draw.
 
-
-@partial(jax.jit, static_argnums=(1, 2))
-def _step_keys(keys: jax.Array, n_draws: int, thin: int) -> jax.Array:
-    """Keys of the steps of every chain, shape (n_chains, n_draws, thin).
-
-    Apart from `_steps`, so that it is compiled once for all problems.
+    Whether they belong to the warm-up is traced: one compiled program serves both.
     """
-    of_draws = jax.vmap(partial(jax.random.split, num=n_draws))(keys)
-    return jax.vmap(jax.vmap(partial(jax.random.split, num=thin)))(of_draws)
 
+    def one_step(at: Any, _: None) -> tuple[Any, Any]:
+        seed, state = at
+        state, info = sampler.step(jax.random.wrap_key_data(seed), state, problem, warm)
+        return (seed + jnp.array([0, 1], jnp.uint32), state), info
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _steps(sampler: Sampler, warm: bool, keys: jax.Array, state: Any, problem: Any) -> tuple[Any, jax.Array, Any]:
-    """`_block` with the keys of all steps."""
-    move = sampler.warm_step if warm else sampler.step
+    def one_draw(at: Any, _: None) -> tuple[Any, Any]:
+        at, info = jax.lax.scan(one_step, at, length=thin)
+        return at, (sampler.draw(at[1], problem), jax.tree.map(lambda x: x.mean(axis=0), info))
 
-    def one_draw(state: Any, keys: jax.Array) -> tuple[Any, Any]:
-        state, info = jax.lax.scan(lambda state, key: move(key, state, problem), state, keys)
-        return state, (sampler.draw(state, problem), jax.tree.map(lambda x: x.mean(axis=0), info))
-
-    state, (draws, info) = jax.vmap(partial(jax.lax.scan, one_draw))(state, keys)
+    chain = partial(jax.lax.scan, one_draw, length=n_draws)
+    (_, state), (draws, info) = jax.vmap(chain)((seeds, state))
     return state, draws, info

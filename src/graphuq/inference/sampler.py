@@ -21,7 +21,7 @@ class Sampler(Protocol):
     """A Markov kernel for a `Target`, written for one chain; `jax.vmap` runs many.
 
     A sampler is a frozen dataclass of settings. Its methods are pure functions; all that changes is in the state,
-    including adapted quantities such as a step size, which only `warm_step` may change, never `step`.
+    including adapted quantities such as a step size, which only steps of the warm-up may change.
     """
 
     def prepare(self, target: Target) -> Any:
@@ -32,12 +32,11 @@ class Sampler(Protocol):
         """The initial state, at z."""
         ...
 
-    def warm_step(self, key: jax.Array, state: Any, problem: Any) -> tuple[Any, Info]:
-        """One step of the warm-up, which may adapt the sampler."""
-        ...
+    def step(self, key: jax.Array, state: Any, problem: Any, warm: bool | jax.Array) -> tuple[Any, Info]:
+        """One step of a kernel that leaves the target invariant; in the warm-up it may also adapt the sampler.
 
-    def step(self, key: jax.Array, state: Any, problem: Any) -> tuple[Any, Info]:
-        """One step of a kernel that leaves the target invariant."""
+        `warm` is traced, so that one compiled program serves both: select by `jnp.where`.
+        """
         ...
 
     def draw(self, state: Any, problem: Any) -> jax.Array:

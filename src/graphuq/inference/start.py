@@ -22,7 +22,7 @@ MISFIT = 0.1
 
 def starting_points(
     start: str | NDArray[Any],
-    key: jax.Array,
+    rng: np.random.Generator,
     target: Target,
     model: Model,
     whitening: Whitening,
@@ -32,7 +32,7 @@ def starting_points(
     dtype = jax.tree.leaves(target.field)[0].dtype
     if isinstance(start, str):
         if start == "prior":
-            return jax.random.normal(key, (n_chains, target.n_latent), dtype)
+            return jnp.asarray(rng.standard_normal((n_chains, target.n_latent)), dtype)
         if start == "labels":
             if not model.offers("y"):
                 raise TypeError(f"{type(model).__name__} has no labels y to start from: use start='prior'.")

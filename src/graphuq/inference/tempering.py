@@ -89,14 +89,16 @@ class Tempered:
             n_steps=jnp.zeros((), jnp.int32),
         )
 
-    def step(self, key: jax.Array, state: TemperedState, problem: Target) -> tuple[TemperedState, Info]:
-        """Move every replica, then propose exchanges."""
-        state, _, exchange = self._advance(key, state, problem)
-        return state, self._info(exchange)
-
-    def warm_step(self, key: jax.Array, state: TemperedState, problem: Target) -> tuple[TemperedState, Info]:
-        """One step, followed by a Robbins-Monro update of the step sizes and, after each round, of the ladder."""
+    def step(
+        self, key: jax.Array, state: TemperedState, problem: Target, warm: bool | jax.Array
+    ) -> tuple[TemperedState, Info]:
+        """Move every replica, then propose exchanges, see `_adapted` for the warm-up."""
         state, acceptance, exchange = self._advance(key, state, problem)
+        info = Info(exchange.mean(), jnp.asarray(self.n_rungs * self.n_leapfrog, jnp.int32))
+        return jax.lax.cond(warm, self._adapted, lambda state, *_: state, state, acceptance, exchange), info
+
+    def _adapted(self, state: TemperedState, acceptance: jax.Array, exchange: jax.Array) -> TemperedState:
+        """The state after a Robbins-Monro update of the step sizes and, after each round, of the ladder."""
         n = state.n_steps
         # Gains n^-0.6 forget the initial step sizes yet converge.
         log_step = state.log_step + n.astype(state.z.dtype) ** -0.6 * (acceptance - self.target_acceptance)
@@ -105,7 +107,7 @@ class Tempered:
         )
         # Rounds double in length: rejections on each ladder are averaged over twice the steps of the one before.
         end_of_round = (n & (n - 1)) == 0
-        return jax.lax.cond(end_of_round, _respace, lambda state: state, state), self._info(exchange)
+        return jax.lax.cond(end_of_round, _respace, lambda state: state, state)
 
     def draw(self, state: TemperedState, problem: Target) -> jax.Array:
         """The replica at t = 1, whose law is the target."""
@@ -158,9 +160,6 @@ class Tempered:
             return Phase(z, momentum - step / 2 * t * gradient, potential, gradient)
 
         return jax.lax.fori_loop(0, self.n_leapfrog, leapfrog, start)
-
-    def _info(self, exchange: jax.Array) -> Info:
-        return Info(exchange.mean(), jnp.asarray(self.n_rungs * self.n_leapfrog, jnp.int32))
 
 
 def exchange_probability(ladder: jax.Array, potential: jax.Array) -> jax.Array:
