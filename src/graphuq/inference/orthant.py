@@ -235,20 +235,17 @@ class Orthant:
         )
 
     def init(self, key: jax.Array, z: jax.Array, problem: Cut) -> OrthantState:
-        """The initial state, at z; the noise is drawn such that every label is on its right side."""
+        """The initial state, at z; the noise is such that every label is on its right side."""
         x = z
         if problem.noise is not None:
-            u = problem.one(z.reshape(problem.n_fields, -1))
+            u = problem.one(z.reshape(problem.n_fields, -1)) / problem.noise
             if problem.n_fields == 1:
                 side = jnp.sign(problem.scale)
-                eta = side * _normal_above(key, -side * u[0] / problem.noise)
-            else:  # the noise of the other fields is unconstrained
-                key_own, key_others = jax.random.split(key)
-                eta = jax.random.normal(key_others, u.shape, z.dtype)
+                eta = side * _above(-side * u)
+            else:
                 own = jnp.arange(problem.n_fields)[:, None] == problem.y
-                rival = jnp.max(jnp.where(own, -jnp.inf, u / problem.noise + eta), axis=0)
-                least = rival - jnp.sum(jnp.where(own, u, 0), axis=0) / problem.noise
-                eta = jnp.where(own, _normal_above(key_own, least), eta)
+                rival = jnp.max(jnp.where(own, -jnp.inf, u), axis=0)
+                eta = jnp.where(own, _above(rival - jnp.sum(jnp.where(own, u, 0), axis=0)), 0)
             x = jnp.concatenate([z, eta.ravel()])
         return OrthantState(x, jnp.log(jnp.asarray(self.time, z.dtype)), jnp.zeros((), z.dtype))
 
@@ -327,9 +324,6 @@ def _off_the_wall(u: jax.Array, right: jax.Array) -> jax.Array:
     return jnp.where(right, jnp.maximum(u, _NEAREST), jnp.minimum(u, -_NEAREST))
 
 
-def _normal_above(key: jax.Array, least: jax.Array) -> jax.Array:
-    """Draw standard normals above `least`; if `least` >= 4, from the density ``t exp(-t^2 / 2)`` they approach."""
-    key_near, key_far = jax.random.split(key)
-    near = jax.random.truncated_normal(key_near, jnp.minimum(least, 4), jnp.inf, least.shape, least.dtype)
-    far = jnp.sqrt(least**2 + 2 * jax.random.exponential(key_far, least.shape, least.dtype))
-    return jnp.where(least < 4, near, far)
+def _above(least: jax.Array) -> jax.Array:
+    """About the mean of a standard normal above `least`, and at least 0 (Birnbaum 1942)."""
+    return (least + jnp.sqrt(least**2 + 4)) / 2
