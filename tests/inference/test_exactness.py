@@ -12,6 +12,7 @@ import pytest
 from experiments.refractive import Refractive
 
 from graphuq import prior as priors
+from graphuq.inference import run
 from graphuq.inference.diagnostics import standard_error
 from graphuq.inference.gradient import HMC, NUTS, EllipticalSlice
 from graphuq.inference.orthant import Orthant
@@ -285,10 +286,19 @@ def test_a_model_of_ones_own():
 
 
 @pytest.mark.filterwarnings("ignore:Not converged")
+def test_one_compilation_serves_other_numbers_of_modes():
+    """The components of a mixture differ in them: spare coordinates are drawn, and change nothing."""
+    compiled, settings = run._block._cache_size(), {"n_steps": 200, "n_warmup": 10, "n_chains": 16}
+    sample(PRIORS["full"], MODELS["probit_3"], Orthant(time=1.5), **settings)
+    found = sample(PRIORS["project"], MODELS["probit_3"], Orthant(time=1.5), **settings)
+    assert run._block._cache_size() == compiled + 1
+    assert found.z.shape == (16, 200, 3 * 2)
+    assert worst_z_score(found, "project", "probit_3") < 5
+
+
+@pytest.mark.filterwarnings("ignore:Not converged")
 def test_one_compilation_serves_other_labels():
     """Labels and gamma are traced: a sweep over them does not compile again."""
-    from graphuq.inference import run
-
     prior, sampler = PRIORS["full"], PCN(beta=0.7, target_acceptance=None)
     settings = {"n_steps": 200, "n_warmup": 0, "n_chains": 4}
     sample(prior, Probit([4, 21], [1, 0], gamma=0.5), sampler, **settings)

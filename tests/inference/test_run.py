@@ -76,7 +76,7 @@ def test_one_compilation_serves_the_warm_up_and_the_draws():
 @pytest.mark.parametrize("thin", [1, 3])
 def test_the_warm_up_has_as_many_steps_as_asked_for_or_a_few_more(thin):
     for n_warmup in (0, 1, 4, 49, 150, 151, 500, 3000, 3001, 10_000):
-        n_blocks, n_draws, gap = run._Chains(PCN(), None, 0, 8, n_warmup, thin).warmup(50)
+        n_blocks, n_draws, gap = run._Chains(PCN(), None, 0, 8, n_warmup, thin, (1, 3)).warmup(50)
         assert n_warmup <= n_blocks * n_draws * gap < n_warmup + max(5, n_draws * gap)
         assert n_blocks <= 60
 

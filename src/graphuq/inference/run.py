@@ -22,10 +22,11 @@ from graphuq.inference.checkpoint import Log, fingerprint
 from graphuq.inference.contradictions import needs_double_precision
 from graphuq.inference.diagnostics import split_r_hat
 from graphuq.inference.independence import sample_independently
+from graphuq.inference.orthant import Orthant
 from graphuq.inference.sampler import Info, Sampler
 from graphuq.inference.start import starting_points
 from graphuq.inference.stopping import EffectiveSize, Progress, Stop, TimeLimit
-from graphuq.inference.target import Target
+from graphuq.inference.target import Linear, Target
 from graphuq.inference.whiten import Whitening, check_problem, whiten
 from graphuq.memory import check_room
 from graphuq.models.base import Model
@@ -37,6 +38,9 @@ N_BLOCKS = 20
 N_WARMUP_BLOCKS = 5
 # `sample_enough` draws until this holds (Vehtari, Gelman, Simpson, Carpenter, Buerkner 2021).
 ENOUGH = EffectiveSize(target=400.0, r_hat=1.01)
+# With at most so many labels, as many coordinates are drawn as there are labels, so that one compiled program serves
+# all components of a mixture, some of which have fewer modes.
+PADDED_LABELS = 64
 # Too few independent draws are repeated with this thinning, which is still faster than compiling a sampler.
 LONGER = 20
 # Upper limit on the compiled sampler's steps, as a multiple of `n_steps`.
@@ -104,9 +108,13 @@ def sample(
     settings = {"sampler": repr(sampler), "seed": seed, "n_warmup": n_warmup, "thin": thin, "dtype": dtype}
     began = time.perf_counter()
     with jax.enable_x64(dtype == "float64"):
-        target = Target.of(whitening.field(dtype), model, dtype, progress)
+        field = whitening.field(dtype)
+        if isinstance(sampler, Orthant) and isinstance(field, Linear):
+            field = field.padded(min(len(whitening.nodes), PADDED_LABELS))
+        target = Target.of(field, model, dtype, progress)
         target.check()
-        chains = _Chains(sampler, sampler.prepare(target), seed, n_chains, n_warmup, thin)
+        shape = model.n_fields, whitening.n_latent
+        chains = _Chains(sampler, sampler.prepare(target), seed, n_chains, n_warmup, thin, shape)
         z = starting_points(start, np.random.default_rng((seed, 0)), target, model, whitening, n_chains)
         state = _init(sampler, chains.seeds(1), z, chains.problem)
         identity = {
@@ -206,6 +214,7 @@ class _Chains:
     n_chains: int
     n_warmup: int
     thin: int
+    shape: tuple[int, int]  # number of fields, and of coordinates of each that matter
 
     def seeds(self, number: int) -> NDArray[np.uint32]:
         """One seed per chain; number 1 is for the initial states, 2 and up for the blocks.
@@ -234,7 +243,8 @@ class _Chains:
         n_draws, thin = shape if warm else (log.block_size, self.thin)
         seeds = self.seeds(2 + log.n_blocks)
         state, draws, info = _block(self.sampler, n_draws, thin, warm, seeds, state, self.problem)
-        log.append(state, None if warm else {"z": draws, **info._asdict()})
+        fields = np.asarray(draws).reshape(*draws.shape[:2], self.shape[0], -1)[..., : self.shape[1]]
+        log.append(state, None if warm else {"z": fields.reshape(*draws.shape[:2], -1), **info._asdict()})
         return state, np.asarray(info.acceptance)
 
 

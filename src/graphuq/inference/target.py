@@ -23,6 +23,11 @@ class Linear:
         """Length of z."""
         return self.matrix.shape[1]
 
+    def padded(self, n_latent: int) -> Linear:
+        """The same map of at least so many coordinates, the last of which do not matter."""
+        spare = max(0, n_latent - self.n_latent)
+        return Linear(jnp.asarray(np.pad(self.matrix, ((0, 0), (0, spare)))))
+
     def __call__(self, z: jax.Array) -> jax.Array:
         """``B z``, computed as ``z^T B^T`` so that vmapped chains become the rows of one matrix product."""
         return z @ self.matrix.T
