@@ -60,7 +60,7 @@ class GradientState(NamedTuple):
 def _prepare(self: NUTS | HMC, target: Target) -> Target:
     """Return the target itself; refuse one whose Phi varies while its gradient is zero."""
     dtype = jax.tree.leaves(target)[0].dtype
-    z = jax.random.normal(jax.random.key(0), (32, target.n_latent), dtype)
+    z = jnp.asarray(np.random.default_rng(0).standard_normal((32, target.n_latent)), dtype)
     potential, gradient = jax.lax.map(jax.value_and_grad(target.potential), z)
     if np.ptp(potential) > 0 and not np.any(gradient):
         raise TypeError(
