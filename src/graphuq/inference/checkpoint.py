@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from graphuq._expect import expect_path
 from graphuq.files import InUseError, lock
 
-MAGIC = b"graphuq checkpoint 5\n"
+MAGIC = b"graphuq checkpoint 6\n"
 BLOCK_SIZE = "draws a block"
 HEAD = struct.Struct("<QQI")  # number, length and checksum of the record that follows, see `_checksum`
 
