@@ -291,7 +291,11 @@ def _show(bar: Any, phase: str, n: int, total: int, so_far: Progress, acceptance
 @partial(jax.jit, static_argnums=0)
 def _init(sampler: Sampler, seeds: Any, z: jax.Array, problem: Any) -> Any:
     """Return the initial state of every chain."""
-    return jax.vmap(sampler.init, in_axes=(0, 0, None))(jax.random.wrap_key_data(seeds), z, problem)
+    return jax.vmap(sampler.init, in_axes=(0, 0, None))(_key(seeds), z, problem)
+
+
+# Whatever kind of keys JAX is set to: seeds are those of this one.
+_key = partial(jax.random.wrap_key_data, impl="threefry2x32")
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -305,7 +309,7 @@ def _block(
 
     def one_step(at: Any, _: None) -> tuple[Any, Any]:
         seed, state = at
-        state, info = sampler.step(jax.random.wrap_key_data(seed), state, problem, warm)
+        state, info = sampler.step(_key(seed), state, problem, warm)
         return (seed + jnp.array([0, 1], jnp.uint32), state), info
 
     def one_draw(at: Any, _: None) -> tuple[Any, Any]:

@@ -69,7 +69,10 @@ class EffectiveSize:
         # Batch means are cheap and rarely off by a factor of two: run the full diagnosis only near the target.
         if not np.all(draws.var(axis=(0, 1)) >= 0.5 * self.target * error**2):
             return False
-        return self.holds(diagnose(draws)) and self.holds(diagnose(progress.watched(with_phi=True)))
+        if not self.holds(diagnose(draws)):
+            return False
+        phi = progress.watched(with_phi=True)[..., draws.shape[2] :]  # last, since it compiles
+        return not phi.size or self.holds(diagnose(phi))
 
     def holds(self, found: Diagnostics) -> bool:
         """Whether these diagnostics meet the rule."""
