@@ -5,6 +5,7 @@ import sys
 import time
 import warnings
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,17 +13,18 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from graphuq.inference import run, stopping
+from graphuq.inference import run
 from graphuq.inference.checkpoint import CheckpointError
 from graphuq.inference.diagnostics import diagnose, split_r_hat, standard_error
 from graphuq.inference.ep import Gaussian
+from graphuq.inference.orthant import Orthant
 from graphuq.inference.pcn import PCN
 from graphuq.inference.reference import Referenced
 from graphuq.inference.run import sample
 from graphuq.inference.stopping import EffectiveSize, SteadyMean, TimeLimit
 from graphuq.inference.whiten import whiten
 from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
-from graphuq.posterior import load
+from graphuq.posterior import draws, load
 from tests.oracles import four_priors, random_spectrum
 
 PRIOR = four_priors(random_spectrum(seed=2))["full"]
@@ -127,13 +129,20 @@ def test_a_run_goes_on_until_phi_has_settled_too(settled, monkeypatch):
     """Phi is among what is judged at the end: runs must not end by the rule, and then be said to have ended too early."""
     u = np.random.default_rng(0).standard_normal((8, 1000, 3))
     phi = u[..., :1] + (0 if settled else np.arange(8)[:, None, None])
+    drawn = SimpleNamespace(diagnostics=lambda: diagnose(np.concatenate([u, phi], axis=2)))
+    assert EffectiveSize().reached(SimpleNamespace(watched=lambda: u, drawn=lambda: drawn)) == settled
 
-    def watched(*run, with_phi=True):
-        return (np.concatenate([u, phi], axis=2) if with_phi else u), [], None
 
-    monkeypatch.setattr(stopping, "quantities", watched)
-    so_far = stopping.Progress(None, None, {"z": None}, 1, 0.0)
-    assert EffectiveSize().reached(so_far) == settled
+def test_a_run_is_diagnosed_once_for_its_end_and_its_verdict(monkeypatch):
+    n_draws, bare = [], draws.diagnose
+    monkeypatch.setattr(
+        draws, "diagnose", lambda z, *args, **more: n_draws.append(z.shape[1]) or bare(z, *args, **more)
+    )
+    posterior = sample(PRIOR, MODEL, Orthant(), n_steps=4000, n_chains=4, stop=EffectiveSize(100))
+    assert posterior.settings["stopped_by"] == repr(EffectiveSize(100))
+    assert posterior.diagnostics().converged
+    assert n_draws[-1] == posterior.n_draws
+    assert len(set(n_draws)) == len(n_draws)
 
 
 def test_steady_mean_is_the_rule_of_the_paper():
@@ -171,6 +180,7 @@ def test_a_time_limit_leaves_the_warm_up_whole(tmp_path, reference):
 
 KILLED = """
 import sys, numpy as np
+from graphuq.inference.orthant import Orthant
 from graphuq.inference.pcn import PCN
 from graphuq.inference.run import sample
 from tests.inference.test_run import MODEL, PRIOR, QUICK

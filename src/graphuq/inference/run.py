@@ -23,7 +23,7 @@ from graphuq.inference.contradictions import needs_double_precision
 from graphuq.inference.diagnostics import split_r_hat
 from graphuq.inference.independence import sample_independently
 from graphuq.inference.orthant import Orthant
-from graphuq.inference.sampler import Info, Sampler
+from graphuq.inference.sampler import Sampler
 from graphuq.inference.start import starting_points
 from graphuq.inference.stopping import EffectiveSize, Progress, Stop, TimeLimit
 from graphuq.inference.target import Linear, Target
@@ -126,12 +126,10 @@ def sample(
             **settings,
         }
         with Log(checkpoint, identity, block_size=-(-n_draws // N_BLOCKS)) as log:
-            so_far = Progress(whitening, model, log, thin, began)
+            so_far = Progress(whitening, model, log, thin, began, n_draws)
             stopped_by = _run(chains, log.state_like(state), so_far, n_draws, stops, progress)
-    settings |= {"prior": prior.name, "stopped_by": stopped_by, "seconds": so_far.seconds}
-    # The last block may overshoot `n_draws`.
-    arrays = {name: log[name][:, :n_draws] for name in ("z", *Info._fields)}
-    posterior = Draws(whitening, model, **arrays, settings=settings)
+    posterior = so_far.drawn()
+    posterior.settings.update(settings, prior=prior.name, stopped_by=stopped_by, seconds=so_far.seconds)
     diagnostics = posterior.diagnostics()
     if not diagnostics.converged:
         warn(str(diagnostics), ConvergenceWarning)

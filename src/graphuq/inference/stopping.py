@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from graphuq._expect import expect_number
 from graphuq.inference.checkpoint import Log
-from graphuq.inference.diagnostics import Diagnostics, diagnose, standard_error
+from graphuq.inference.diagnostics import Diagnostics, standard_error
+from graphuq.inference.sampler import Info
 from graphuq.inference.watch import quantities
 from graphuq.inference.whiten import Whitening
 from graphuq.models.base import Model
+from graphuq.posterior.draws import Draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +28,8 @@ class Progress:
     log: Log
     thin: int
     began: float
+    most_draws: int
+    _drawn: dict[int, Draws] = field(default_factory=dict)
 
     @property
     def n_steps(self) -> int:
@@ -37,9 +41,18 @@ class Progress:
         """Time since the start, including the warm-up."""
         return time.perf_counter() - self.began
 
-    def watched(self, *, with_phi: bool = False) -> NDArray[Any]:
-        """The monitored quantities, shape (n_chains, n_draws, n_quantities)."""
-        return quantities(self.whitening, self.model, self.log["z"], with_phi=with_phi)[0]
+    def watched(self) -> NDArray[Any]:
+        """The monitored quantities but Phi, shape (n_chains, n_draws, n_quantities)."""
+        return quantities(self.whitening, self.model, self.log["z"], with_phi=False)[0]
+
+    def drawn(self) -> Draws:
+        """The draws so far, at most `most_draws` of each chain; the same object as long as there are no more."""
+        n_draws = min(self.log.n_draws, self.most_draws)  # the last block may overshoot
+        if n_draws not in self._drawn:
+            arrays = {name: self.log[name][:, :n_draws] for name in ("z", *Info._fields)}
+            self._drawn.clear()
+            self._drawn[n_draws] = Draws(self.whitening, self.model, **arrays, settings={})
+        return self._drawn[n_draws]
 
 
 class Stop(Protocol):
@@ -69,14 +82,15 @@ class EffectiveSize:
         # Batch means are cheap and rarely off by a factor of two: run the full diagnosis only near the target.
         if not np.all(draws.var(axis=(0, 1)) >= 0.5 * self.target * error**2):
             return False
-        if not self.holds(diagnose(draws)):
-            return False
-        phi = progress.watched(with_phi=True)[..., draws.shape[2] :]  # last, since it compiles
-        return not phi.size or self.holds(diagnose(phi))
+        return self.settled(progress.drawn().diagnostics())
+
+    def settled(self, found: Diagnostics) -> bool:
+        """Whether R-hat and the effective draws meet the rule."""
+        return bool(found.ess_bulk.min() >= self.target and found.worst_r_hat < self.r_hat)
 
     def holds(self, found: Diagnostics) -> bool:
-        """Whether these diagnostics meet the rule."""
-        return bool(found.ess_bulk.min() >= self.target and found.worst_r_hat < self.r_hat and found.balanced)
+        """Whether these diagnostics meet the rule, and the chains cover all parts of the posterior."""
+        return self.settled(found) and found.balanced
 
 
 @dataclass(frozen=True)
