@@ -33,6 +33,15 @@ def test_knn_is_its_definition(method, tau, n_neighbors, n_features):
     np.testing.assert_allclose(A.weights.toarray(), naive_knn(X, n_neighbors, tau), atol=1e-10)
 
 
+def test_ties_do_not_depend_on_the_order_in_memory():
+    X = np.random.default_rng(0).integers(0, 9, (300, 4)) / 10  # numbers of one digit have many equal distances
+    turned, new = np.asfortranarray(X), X[:50] + 0.05  # as a data frame gives them
+    for settings in ({}, {"robust": True}, {"n_components": 3}):
+        A, B = (graph.knn(table, n_neighbors=5, **settings) for table in (X, turned))
+        assert (A.weights != B.weights).nnz == 0
+        assert (A.to_new(new) != A.to_new(np.asfortranarray(new))).nnz == 0
+
+
 def test_an_edge_wanted_from_one_side_keeps_its_full_weight():
     X = np.array([[0.0], [1.0], [2.5]])
     A = graph.knn(X, n_neighbors=1, weights=1.0).weights.toarray()

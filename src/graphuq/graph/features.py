@@ -196,6 +196,9 @@ def _check_table(X: MatrixLike, *, n_rows: int, sparse: bool) -> Matrix:
             "takes it, or pass X.toarray()."
         )
     table = to_float(X)
+    if isinstance(table, np.ndarray):
+        # rounding depends on the order in memory, and decides between equal distances
+        table = np.asarray(table, order="C")
     if table.ndim != 2 or table.shape[0] < n_rows or table.shape[1] < 1:
         raise ValueError(
             f"X must be a table of features, one row a node, with at least {n_rows} rows and 1 column, "
