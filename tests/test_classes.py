@@ -86,9 +86,15 @@ def test_classes_keep_their_kind():
 
 def test_gaps_leave_whole_numbers_what_they_are():
     """NumPy makes floats of them, in which these two are the same."""
-    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    pandas, polars, pyarrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
     y = [2**60 + 1, None, 2**60 + 2]
-    for column in (pandas.Series(y, dtype="Int64"), pandas.Series(pandas.Categorical(y)), polars.Series(y)):
+    arrow = pyarrow.array(y), pyarrow.chunked_array([y]), pyarrow.array(y).dictionary_encode()
+    for column in (
+        pandas.Series(y, dtype="Int64"),
+        pandas.Series(pandas.Categorical(y)),
+        polars.Series(y),
+        *arrow,
+    ):
         labels = read_labels(column)
         assert (labels.classes.tolist(), labels.nodes.tolist()) == ([2**60 + 1, 2**60 + 2], [0, 2])
     assert read_labels(polars.Series([1.0, None, 2.0])).classes.dtype == float
