@@ -18,6 +18,8 @@ COLUMNS = {
     "text": np.array(["a", "", "b", ""]),
     "text beside -1": np.array(["a", -1, "b", -1]),
     "text beside NaN": np.array(["a", np.nan, "b", np.nan]),
+    "text of any length": np.array(["a", np.nan, "b", ""], dtype=np.dtypes.StringDType()),
+    "text of any length with None": np.array(["a", None, "b", None], dtype=np.dtypes.StringDType(na_object=None)),
     "masked text": np.ma.masked_array(["a", "a", "b", "a"], mask=[0, 1, 0, 1]),
     "objects with None": np.array(["a", None, "b", None], dtype=object),
     "objects with NaN": np.array(["a", np.nan, "b", np.nan], dtype=object),

@@ -77,6 +77,8 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
     if hasattr(dtype, "na_value") or (hasattr(dtype, "is_integer") and dtype.is_integer() and y.null_count()):
         # pandas extension and polars integer dtypes: missing values would convert booleans and integers to floats
         y = np.fromiter(y, dtype=object, count=len(y))
+    elif getattr(dtype, "kind", "") == "T":  # NumPy's text of any length
+        y = y.astype(object) if hasattr(dtype, "na_object") else np.array(y.tolist())
     elif str(getattr(y, "type", "")).startswith(("int", "uint", "dictionary")):  # pyarrow's, for the same reason
         y = y.to_pylist()
     if isinstance(y, np.ma.MaskedArray):
