@@ -230,7 +230,8 @@ def test_the_temperature_finds_how_far_probabilities_were_sharpened():
 
 def test_the_temperature_is_bounded_and_a_belief_holds_it_back():
     right = np.tile([0.6, 0.3, 0.1], (10, 1))
-    assert np.isclose(calibration.temperature(right, np.zeros(10, int)), 0.05, rtol=1e-3)
+    for certain in (right, np.tile([0.99, 0.005, 0.005], (10, 1)), np.eye(3)[np.zeros(10, int)]):
+        assert np.isclose(calibration.temperature(certain, np.zeros(10, int)), 0.05, rtol=1e-3)
     assert np.isclose(calibration.temperature(right, np.full(10, 2)), 20, rtol=1e-3)
     held = [calibration.temperature(right, np.zeros(10, int), spread=spread) for spread in (1e-4, 0.3, 1.0)]
     assert np.isclose(held[0], 1, atol=1e-3)

@@ -218,11 +218,12 @@ def temperature(
     p, column = _check(probability, truth)
     log_p = np.log(np.maximum(p, SMALLEST_PROBABILITY))
     log_p -= log_p.max(axis=1, keepdims=True)
-    own = _of_truth(log_p, column)
+    own, others = _of_truth(log_p, column), log_p.copy()
+    np.put_along_axis(others, log_p.argmax(axis=1)[:, None], -np.inf, axis=1)
 
     def loss(log_t: float) -> float:
         beta = math.exp(-log_t)
-        log_sum = np.log(np.exp(beta * log_p).sum(axis=1))
+        log_sum = np.log1p(np.exp(beta * others).sum(axis=1))  # of a certain row it is far below 1e-16
         return float(np.sum(log_sum - beta * own)) + ((log_t - math.log(median)) / spread) ** 2 / 2
 
     ends = (math.log(LOWEST_TEMPERATURE), math.log(HIGHEST_TEMPERATURE))
