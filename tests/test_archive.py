@@ -33,6 +33,21 @@ def test_what_will_not_fit_is_told_with_its_size(path, monkeypatch, read):
         read(path)
 
 
+def test_a_file_replaced_while_it_is_read_is_not_mixed_with_the_next(path, monkeypatch):
+    archive.write(next_one := path.with_name("next.npz"), "x 1", {}, {"x": np.ones(100_000)})
+    read_header = archive._read_header
+
+    def replaced(*given):
+        if next_one.exists():
+            next_one.replace(path)
+        return read_header(*given)
+
+    monkeypatch.setattr(archive, "_read_header", replaced)
+    x = archive.read(path, "x 1", "an x", mapped=("x",))[1]["x"]
+    assert x.filename == str(path)
+    np.testing.assert_array_equal(x, np.arange(1e5))
+
+
 def test_objects_in_a_model_are_told_as_such(tmp_path):
     np.savez(tmp_path / "x.npz", facts=np.array([{}], object))
     with pytest.raises(

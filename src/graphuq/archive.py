@@ -93,8 +93,8 @@ def read_npz(path: Path, *, mapped: Container[str] = ()) -> Arrays:
     if not os.path.isfile(path) and os.path.exists(path) and not os.path.isdir(path):
         raise ValueError("it is no regular file")  # reading a pipe would block forever
     arrays: Arrays = {}
-    # opened here because np.load leaves a damaged file open
-    with open(path, "rb") as stream, zipfile.ZipFile(stream) as members:
+    # opened here because np.load leaves a damaged file open; by its text, which np.memmap keeps as its name
+    with open(str(path), "rb") as stream, zipfile.ZipFile(stream) as members:
         check_members(members, apart=mapped)
         for name in members.namelist():
             if not name.endswith(".npy"):
@@ -104,7 +104,7 @@ def read_npz(path: Path, *, mapped: Container[str] = ()) -> Arrays:
             with members.open(entry) as member:
                 layout = _read_header(member, entry)
                 if name in mapped and entry.compress_type == zipfile.ZIP_STORED:
-                    arrays[name] = _map(path, stream, entry.header_offset, member.tell(), *layout)
+                    arrays[name] = _map(stream, entry.header_offset, member.tell(), *layout)
                     continue
             with members.open(entry) as member:
                 arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
@@ -113,14 +113,15 @@ def read_npz(path: Path, *, mapped: Container[str] = ()) -> Arrays:
     return arrays
 
 
-def _map(
-    path: Path, stream: IO[bytes], header_offset: int, npy_header: int, shape: Any, fortran: bool, dtype: Any
-) -> NDArray[Any]:
-    """Memory-map an array, which starts after the ZIP header of its member and its NPY header."""
+def _map(stream: Any, header_offset: int, npy_header: int, shape: Any, fortran: bool, dtype: Any) -> NDArray[Any]:
+    """Memory-map an array, which starts after the ZIP header of its member and its NPY header.
+
+    Of the open file: another may have taken its place meanwhile.
+    """
     stream.seek(header_offset)
     name, extra = struct.unpack_from("<HH", stream.read(30), 26)
     start = header_offset + 30 + name + extra + npy_header
-    return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
+    return np.memmap(stream, dtype, "r", start, shape, "F" if fortran else "C")
 
 
 def check_members(members: zipfile.ZipFile, *, apart: Container[str] = ()) -> None:
