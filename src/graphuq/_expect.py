@@ -206,11 +206,11 @@ def expect_number(value: Any, name: str, *, zero: bool = False) -> float:
     return number
 
 
-def expect_scale(value: Any, name: str) -> float:
+def expect_scale(value: Any, name: str, most: float = LARGEST_SCALE) -> float:
     """Validate a positive number whose square and reciprocal neither overflow nor underflow."""
     number = expect_number(value, name)
-    if not 1 / LARGEST_SCALE <= number <= LARGEST_SCALE:
-        raise SettingError(name, f"must lie between {1 / LARGEST_SCALE:g} and {LARGEST_SCALE:g}, got {number:g}.")
+    if not 1 / LARGEST_SCALE <= number <= most:
+        raise SettingError(name, f"must lie between {1 / LARGEST_SCALE:g} and {most:g}, got {number:g}.")
     return number
 
 

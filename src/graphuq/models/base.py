@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from graphuq.inference.sampler import Sampler
     from graphuq.learning.hyperprior import Hyperprior
 
+# Largest gamma or epsilon: fields are of order one, and chains square these numbers in single precision.
+LARGEST_NUMBER = 1e15
+
 
 class Walls(NamedTuple):
     """A likelihood that depends only on the sign of a noisy field, or on the order of several noisy fields.
@@ -237,7 +240,7 @@ def check_label_model(model: Any) -> None:
     for name in model.numbers:
         if not is_traced(value := getattr(model, name)):
             number = value.item() if isinstance(value, jax.Array) and value.ndim == 0 else value
-            put(model, **{name: expect_scale(number, name)})
+            put(model, **{name: expect_scale(number, name, LARGEST_NUMBER)})
     if model.nodes is None and model.y is None:
         return
     if model.n_fields is not None and (is_traced(model.nodes) or is_traced(model.y)):
