@@ -86,3 +86,10 @@ def test_whole_numbers_are_classes_however_they_are_written(tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(["x,kind,truth", *lines]))
     with pytest.raises(ValueError, match=r"'truth' holds '3\.1', and no row has that class"):
         read_data(Question(tmp_path / "t.csv", "kind", truth="truth"))
+
+
+def test_a_table_of_one_row_is_refused_in_our_words(tmp_path):
+    (tmp_path / "t.csv").write_text("a,kind\n1,x\n")
+    for any_labels in (False, True):
+        with pytest.raises(ValueError, match=r"^t\.csv has one row, and a graph needs two\.$"):
+            read_data(Question(tmp_path / "t.csv", "kind"), any_labels=any_labels)
