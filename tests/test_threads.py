@@ -76,6 +76,14 @@ def test_what_goes_wrong_in_a_thread_is_told_and_the_threads_restored():
     assert numbers() == {3}
 
 
+def test_a_user_that_ctrl_c_kept_from_leaving_does_not_count():
+    blas_threads(0).__enter__()
+    assert numbers() == {1}
+    with blas_threads(0):
+        pass
+    assert numbers() == {3}
+
+
 @pytest.mark.parametrize("cut_short", ["on the way in", "on the way out"])
 def test_ctrl_c_leaves_no_limit_behind(cut_short, monkeypatch):
     """Whatever the interrupt cut short is repaired by the next use."""

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
+from weakref import WeakSet
 
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
@@ -27,33 +28,31 @@ def _blas() -> Any:
 
 
 class _OneThread:
-    """Reentrant limit to one BLAS thread, lifted when the last user leaves: the setting is process-wide.
+    """Limit to one BLAS thread, lifted when the last user leaves: the setting is process-wide.
 
-    What was set before is forgotten only once it is set again, so that the next use repairs what Ctrl-C cut short.
+    The next use repairs what Ctrl-C cut short: what was set before is forgotten only once it is set again, and a user
+    that could not leave is forgotten with the frame that held it.
     """
 
-    def __init__(self) -> None:
-        self._lock, self._inside = Lock(), 0
-        self._before: list[tuple[Any, int]] = []  # libraries and their numbers of threads
+    _lock = Lock()
+    _inside: ClassVar[WeakSet[_OneThread]] = WeakSet()
+    _before: ClassVar[list[tuple[Any, int]]] = []  # libraries and their numbers of threads
 
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
-                self._before = self._before or [(each, each.num_threads) for each in _blas().lib_controllers]
+                _OneThread._before = self._before or [(each, each.num_threads) for each in _blas().lib_controllers]
                 for library, _ in self._before:
                     library.set_num_threads(1)
-            self._inside += 1
+            self._inside.add(self)
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
-            self._inside -= 1
+            self._inside.discard(self)
             if not self._inside:
                 for library, n_threads in self._before:
                     library.set_num_threads(n_threads)
-                self._before = []
-
-
-_ONE = _OneThread()
+                _OneThread._before = []
 
 
 def blas_threads(n_multiplications: float) -> AbstractContextManager[Any]:
@@ -61,7 +60,7 @@ def blas_threads(n_multiplications: float) -> AbstractContextManager[Any]:
 
     There, synchronization costs more than threads gain, most of all on a busy machine.
     """
-    return nullcontext() if n_multiplications > MANY_MULTIPLICATIONS else _ONE
+    return nullcontext() if n_multiplications > MANY_MULTIPLICATIONS else _OneThread()
 
 
 @cache
