@@ -287,6 +287,7 @@ PYTHON = [
     ("graph.precomputed(np.full((3, 3), np.nan))", "Weights must be finite"),
     ("graph.precomputed([['a', 'b'], ['b', 'a']])", "Weights must be real numbers, got <U1"),
     ("graph.precomputed(np.zeros((3, 3)))", "3 of 3 nodes are isolated"),
+    ("laplacian.unnormalized(A.weights * 1e300)", "too much to square: divide all weights by the largest"),
     ("graph.precomputed(A.weights * 1e-320)", "too little to divide by: divide all weights by the largest"),
     ("graph.precomputed(A.weights * 1.7e308)", "so large that their sum is infinite"),
     ("graph.precomputed(np.ones((1, 1)))", "A graph needs at least two nodes"),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csgraph, csr_array, diags_array
 
-from graphuq._expect import expect, expect_field
+from graphuq._expect import LARGEST_SCALE, expect, expect_field
 from graphuq.graph import Graph, as_graph
 from graphuq.graph.features import Array, Matrix, MatrixLike
 from graphuq.tall import row_blocks
@@ -49,6 +49,10 @@ def normalized(A: Graph | MatrixLike) -> Laplacian:
 def unnormalized(A: Graph | MatrixLike) -> Laplacian:
     """Unnormalized Laplacian ``L = D - A`` of a graph or a weight matrix A."""
     graph = as_graph(A)
+    if graph.degrees.max() > LARGEST_SCALE:
+        raise ValueError(
+            f"Weights of a node add up to {graph.degrees.max():.3g}, too much to square: divide all weights by the largest."
+        )
     return _laplacian(graph, graph.degrees, np.ones(graph.n_nodes), normalized=False)
 
 
