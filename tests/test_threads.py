@@ -112,7 +112,7 @@ def test_ctrl_c_leaves_no_limit_behind(cut_short, monkeypatch):
     ("module", "many", "solve"),
     [
         (features, 2e3, lambda X: features.principal(X, X.mean(axis=0), 2)),  # after a product of 3e3
-        (lapack, 1e5, lambda X: lapack.dense(laplacian.normalized(graph.gaussian(X, tau=1.0)))),
+        (lapack, 1e3, lambda X: lapack.dense(laplacian.normalized(graph.gaussian(X, tau=1.0)))),
     ],
 )
 def test_eigenproblems_of_few_rows_have_one_thread(module, many, solve, monkeypatch):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
-from graphuq._threads import blas_threads
+from graphuq._threads import blas_threads, eigen_threads
 from graphuq.graph.features import principal
 from graphuq.graph.units import in_units, to_dense, with_units
 from graphuq.tall import Tall, row_blocks
@@ -126,7 +126,7 @@ def _bending(chosen: Array, linear: Array) -> tuple[Array, Array, Array, Array]:
     """`landmarks`, `turn`, `center` and `rate`, from the linear columns of the landmarks and of all rows."""
     rate = np.array([BENDING / cdist(linear, chosen, "cityblock").mean()])
     landmarks = rate * chosen
-    with blas_threads(len(landmarks) ** 3):
+    with eigen_threads(len(landmarks)):
         values, vectors = eigh(np.exp(-cdist(landmarks, landmarks, "cityblock")))
     kept = np.flatnonzero(values > 1e-8 * values[-1])[::-1][:N_BENT]
     turn = vectors[:, kept] / np.sqrt(values[kept])

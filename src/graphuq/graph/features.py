@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError, eigh, qr, svd
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from graphuq._expect import RowError, expect_count, expect_numbers
-from graphuq._threads import blas_threads
+from graphuq._threads import blas_threads, eigen_threads
 from graphuq.graph.units import in_units, to_dense, units_of
 
 Array: TypeAlias = NDArray[np.float64]
@@ -137,7 +137,7 @@ def _leading(symmetric: Array, n_kept: int) -> Array:
         vectors = np.zeros((n, n_kept))
         vectors[used] = _leading(symmetric[np.ix_(used, used)], n_kept)
         return vectors
-    with blas_threads(n**3):
+    with eigen_threads(n):
         try:
             vectors = eigh(symmetric, subset_by_index=[n - n_kept, n - 1])[1]
         except LinAlgError:  # LAPACK may fail on a subset of very many equal eigenvalues

@@ -20,7 +20,7 @@ from graphuq._expect import (
     expect_seed,
 )
 from graphuq._recipe import recipe
-from graphuq._threads import blas_threads
+from graphuq._threads import eigen_threads
 from graphuq.graph.distances import squared_distances
 from graphuq.graph.features import (
     Array,
@@ -181,7 +181,7 @@ def nystrom(
         Z = features.points[chosen]
     if landmarks == "kmeans":
         Z = centers_of_sample(Z, n_landmarks, seed=seed)
-    with blas_threads(len(Z) ** 3):
+    with eigen_threads(len(Z)):
         S, U = eigh(affinity(squared_distances(Z, Z), tau, tau))
     kept = _SINGULAR * S[-1] < S
     to_factor = Landmarks(replace(features, points=Z), tau, U[:, kept] / np.sqrt(S[kept]))

@@ -14,7 +14,7 @@ from scipy.linalg import eigh
 from scipy.special import log_expit
 
 from graphuq import _accelerator
-from graphuq._threads import blas_threads
+from graphuq._threads import blas_threads, eigen_threads
 from graphuq.inference.marginals import labeled_probability, moments, positive, sign_probability
 from graphuq.inference.sites import Sites
 from graphuq.inference.span import Matrix, Vector, span
@@ -102,7 +102,7 @@ class EP:
 
         For a smooth prior r is far smaller than the number of labels.
         """
-        with blas_threads(self.root.shape[0] ** 3):
+        with eigen_threads(self.root.shape[0]):
             variances, vectors = eigh(self.root @ self.root.T, check_finite=False)
         touched = np.abs(1 - variances) > UNTOUCHED
         return self.basis @ vectors[:, touched], variances[touched]

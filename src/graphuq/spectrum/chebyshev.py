@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from graphuq._expect import expect, expect_count, expect_seed
 from graphuq._progress import progress_bar
-from graphuq._threads import blas_threads
+from graphuq._threads import eigen_threads
 from graphuq._warn import warn
 from graphuq.laplacian import Laplacian
 from graphuq.large import sums
@@ -256,7 +256,7 @@ def _rayleigh_ritz(place: Any, W: Any, LW: Any) -> tuple[Any, Array, Array]:
 def _solve_projected(gram: Array, projected: Array) -> tuple[Array, Array]:
     """Ritz values and coefficients U of `_rayleigh_ritz`, from ``W^T W`` and ``W^T L W``."""
     # NumPy only: SciPy may carry a second BLAS, and two thread pools used in turn wait for each other
-    with blas_threads(len(gram) ** 3):
+    with eigen_threads(len(gram)):
         inverse = np.linalg.inv(np.linalg.cholesky(gram))
         values, U = np.linalg.eigh(inverse @ projected @ inverse.T)
         return values, inverse.T @ U

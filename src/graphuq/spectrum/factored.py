@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import svds
 
 from graphuq._expect import expect, expect_count, expect_whole
-from graphuq._threads import blas_threads
+from graphuq._threads import eigen_threads
 from graphuq.graph import LowRankGraph
 from graphuq.graph.features import less_rank_one
 from graphuq.large.passes import summed
@@ -69,7 +69,7 @@ def low_rank(
     G, raised, raised_twice = summed(rows, products, shown=progress, desc="spectrum")
     length = np.sqrt(G[0, 0])
     without_q0 = np.vstack([-G[0, 1:] / G[0, 0], np.eye(rank)])  # R @ without_q0 is exactly orthogonal to q_0
-    with blas_threads(rank**3):
+    with eigen_threads(rank):
         squares, U = eigh(without_q0.T @ G @ without_q0)
     kept = np.flatnonzero(squares > _NOTHING)[::-1]  # largest first
     n_found = 1 + kept.size

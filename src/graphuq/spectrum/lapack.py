@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from graphuq._expect import expect, expect_count
-from graphuq._threads import blas_threads
+from graphuq._threads import eigen_threads
 from graphuq.laplacian import Laplacian
 from graphuq.memory import check_room
 from graphuq.spectrum.result import Spectrum, assemble, null_space
@@ -38,6 +38,6 @@ def dense(L: Laplacian, *, n_modes: int | None = None) -> Spectrum:
     shifted = (above * Z) @ Z.T
     shifted += L.matrix if isinstance(L.matrix, np.ndarray) else L.matrix.toarray()
     chosen: Any = {"driver": "evd"} if n_modes == n_nodes else {"subset_by_index": [0, n_other - 1]}
-    with blas_threads(n_nodes**3):
+    with eigen_threads(n_nodes):
         values, vectors = eigh(shifted.T, overwrite_a=True, check_finite=False, **chosen)
     return assemble(L, Z, values[:n_other], vectors[:, :n_other], "dense")
