@@ -125,12 +125,19 @@ def test_effective_size_ends_a_run_early():
 
 
 @pytest.mark.parametrize("settled", [False, True])
-def test_a_run_goes_on_until_phi_has_settled_too(settled, monkeypatch):
+def test_a_run_goes_on_until_phi_has_settled_too(settled):
     """Phi is among what is judged at the end: runs must not end by the rule, and then be said to have ended too early."""
     u = np.random.default_rng(0).standard_normal((8, 1000, 3))
     phi = u[..., :1] + (0 if settled else np.arange(8)[:, None, None])
     drawn = SimpleNamespace(diagnostics=lambda: diagnose(np.concatenate([u, phi], axis=2)))
     assert EffectiveSize().reached(SimpleNamespace(watched=lambda: u, drawn=lambda: drawn)) == settled
+
+
+def test_all_draws_of_long_chains_count_towards_their_end():
+    """Only some of them are diagnosed at the end: a rule that asks for more than these must hold at some time."""
+    u = np.random.default_rng(0).standard_normal((2, 2 * draws.MOST_DIAGNOSED, 1))
+    drawn = SimpleNamespace(diagnostics=lambda: diagnose(u[:, ::2]))
+    assert EffectiveSize(60_000).reached(SimpleNamespace(watched=lambda: u, drawn=lambda: drawn))
 
 
 def test_a_run_is_diagnosed_once_for_its_end_and_its_verdict(monkeypatch):

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from graphuq._expect import expect_number
 from graphuq.inference.checkpoint import Log
-from graphuq.inference.diagnostics import Diagnostics, standard_error
+from graphuq.inference.diagnostics import Diagnostics, diagnose, standard_error
 from graphuq.inference.sampler import Info
 from graphuq.inference.watch import quantities
 from graphuq.inference.whiten import Whitening
 from graphuq.models.base import Model
-from graphuq.posterior.draws import Draws
+from graphuq.posterior.draws import MOST_DIAGNOSED, Draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,10 @@ class EffectiveSize:
         # Batch means are cheap and rarely off by a factor of two: run the full diagnosis only near the target.
         if not np.all(draws.var(axis=(0, 1)) >= 0.5 * self.target * error**2):
             return False
-        return self.settled(progress.drawn().diagnostics())
+        found = progress.drawn().diagnostics()
+        if found.worst_r_hat < self.r_hat and draws.shape[1] > MOST_DIAGNOSED:
+            found = diagnose(draws)  # of which all count
+        return self.settled(found)
 
     def settled(self, found: Diagnostics) -> bool:
         """Whether R-hat and the effective draws meet the rule."""
