@@ -21,7 +21,7 @@ from graphuq.inference.orthant import Orthant
 from graphuq.inference.pcn import PCN
 from graphuq.inference.reference import Referenced
 from graphuq.inference.run import sample
-from graphuq.inference.stopping import EffectiveSize, SteadyMean, TimeLimit
+from graphuq.inference.stopping import EffectiveSize, Progress, SteadyMean, TimeLimit
 from graphuq.inference.whiten import whiten
 from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
 from graphuq.posterior import draws, load
@@ -138,6 +138,21 @@ def test_all_draws_of_long_chains_count_towards_their_end():
     u = np.random.default_rng(0).standard_normal((2, 2 * draws.MOST_DIAGNOSED, 1))
     drawn = SimpleNamespace(diagnostics=lambda: diagnose(u[:, ::2]))
     assert EffectiveSize(60_000).reached(SimpleNamespace(watched=lambda: u, drawn=lambda: drawn))
+
+
+def test_draws_so_far_are_let_go_before_they_are_put_together_anew():
+    class Blocks(dict):
+        n_draws = 8
+
+        def __getitem__(self, name):
+            assert not progress._drawn
+            return np.zeros((2, self.n_draws, 3))
+
+    progress = Progress(whiten(PRIOR, MODEL.nodes), MODEL, Blocks(), 1, 0.0, 100)
+    first = progress.drawn()
+    assert progress.drawn() is first
+    progress.log.n_draws = 16
+    assert progress.drawn().n_draws == 16
 
 
 def test_a_run_is_diagnosed_once_for_its_end_and_its_verdict(monkeypatch):

@@ -49,8 +49,8 @@ class Progress:
         """The draws so far, at most `most_draws` of each chain; the same object as long as there are no more."""
         n_draws = min(self.log.n_draws, self.most_draws)  # the last block may overshoot
         if n_draws not in self._drawn:
+            self._drawn.clear()  # first, or there would be a third copy of the draws
             arrays = {name: self.log[name][:, :n_draws] for name in ("z", *Info._fields)}
-            self._drawn.clear()
             self._drawn[n_draws] = Draws(self.whitening, self.model, **arrays, settings={})
         return self._drawn[n_draws]
 
