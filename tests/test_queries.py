@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_circles
 
-from graphuq import GraphClassifier, datasets, graph, laplacian, models, prior, queries, sample, spectrum
+from graphuq import (
+    GraphClassifier,
+    datasets,
+    graph,
+    laplacian,
+    models,
+    prior,
+    queries,
+    sample,
+    spectrum,
+    uncertainty,
+)
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.queries import choosing
 from graphuq.queries.choosing import N_SPREAD, expected_loss
@@ -413,6 +424,13 @@ def test_candidates_of_one_field_need_no_corrected_marginals():
     np.testing.assert_array_equal(choosing._roughly(several, several.probability), several.probability())
     with pytest.raises(pytest.fail.Exception):
         queries.next_queries(posterior, strategy="margin", probability=lambda: pytest.fail("needed"))
+
+
+def test_rows_after_the_first_hundred_are_the_least_certain_of_the_others():
+    posterior = problem(2, n=400)
+    chosen = queries.next_queries(posterior, 300)
+    rest = np.setdiff1d(np.arange(400), np.append(chosen[:100], posterior.model.nodes))
+    np.testing.assert_array_equal(chosen[100:], uncertainty.ranked(posterior.probability(), rest)[:200])
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 8])

@@ -107,7 +107,8 @@ def next_queries(
         return most_telling(best.prior, noise, open_rows, n_rows, known=labeled, summed=summed)
     if strategy in ("margin", "entropy"):
         return _least_sure(posterior, _given(posterior, probability), open_rows, n_rows, strategy, seed)
-    p = _roughly(posterior, probability)
+    # The rows after the first 100 are ranked by the probabilities themselves.
+    p = (_roughly if n_rows <= N_WEIGHED else _given)(posterior, probability)
     n_greedy = min(n_rows, N_WEIGHED)
     pool = _candidates(p, open_rows, n_greedy, seed)
     first = pool[_batch(posterior, p, pool, n_greedy, strategy, seed)[0]]
