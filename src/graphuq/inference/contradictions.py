@@ -1,10 +1,10 @@
 """Draws of chains and pairs of rows with contradictory labels in; whether the chains are stuck there out.
 
 Labels contradict each other if they differ in nearly equal rows, or agree in nearly opposite ones, as two clusters
-are under a prior without the constant. Both are right only in a thin slab of the prior. The slab may be a millionth wide and still
-hold most of the posterior, if wrong labels cost enough: chains that have not found it agree with each other and
-are wrong, and chains inside do not leave it. R-hat cannot detect this; one further move across the slab, from the
-draws, can.
+are under a prior without the constant. Both are right only in a thin slab of the prior. The slab may be a millionth
+wide and still hold most of the posterior, if wrong labels cost enough: chains that have not found it agree with each
+other and are wrong, and chains inside do not leave it. R-hat cannot detect this; one further move across the slab,
+from the draws, can.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Contradictions(NamedTuple):
 def contradictions(prior: GaussianPrior, model: Model) -> Contradictions:
     """Pair each label with the one that contradicts it most, if any does; return at most MOST_PAIRS pairs.
 
-    That is the most correlated row of another class, or the most anticorrelated one of its own. The pairs are spread
-    evenly over the ranks of the correlation and include the closest pair.
+    That is the most correlated row of another class, or the most anticorrelated one of its own. The pairs are
+    spread evenly over the ranks of the correlation and include the closest pair.
     """
     none = np.empty(0, dtype=np.int64)
     if not model.offers("y") or model.sees_all_nodes:
@@ -66,10 +66,16 @@ def contradictions(prior: GaussianPrior, model: Model) -> Contradictions:
     nearest, correlation = np.zeros(len(nodes), dtype=np.int64), np.full(len(nodes), -np.inf)
     rows = prior.rows(nodes) / np.maximum(deviation, 1e-150)[:, None]
     scaled = rows * (prior.variances - prior.tail_variance)
-    for first in range(0, len(nodes), BLOCK):
-        block = slice(first, first + BLOCK)
-        opposed = np.where(y[block, None] == y, -1, 1) * (scaled[block] @ rows.T)
-        nearest[block], correlation[block] = opposed.argmax(axis=1), opposed.max(axis=1)
+    order = np.argsort(y, kind="stable")
+    rows, scaled = rows[order], scaled[order]
+    for mine in np.split(np.arange(len(y)), np.flatnonzero(np.diff(y[order])) + 1):
+        for first in range(mine[0], mine[-1] + 1, BLOCK):
+            block = slice(first, min(first + BLOCK, mine[-1] + 1))
+            opposed = scaled[block] @ rows.T
+            same = opposed[:, mine[0] : mine[-1] + 1]
+            np.negative(same, out=same)
+            nearest[order[block]] = order[opposed.argmax(axis=1)]
+            correlation[order[block]] = opposed.max(axis=1)
     near = np.flatnonzero(correlation > NEAR)
     near = near[np.argsort(-correlation[near], kind="stable")]
     one = near[np.linspace(0, len(near) - 1, min(MOST_PAIRS, len(near))).astype(int)]

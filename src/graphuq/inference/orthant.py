@@ -326,4 +326,4 @@ def _off_the_wall(u: jax.Array, right: jax.Array) -> jax.Array:
 
 def _above(least: jax.Array) -> jax.Array:
     """About the mean of a standard normal above `least`, and at least 0 (Birnbaum 1942)."""
-    return (least + jnp.sqrt(least**2 + 4)) / 2
+    return (least + jnp.hypot(least, 2)) / 2

@@ -115,7 +115,7 @@ def sample(
         target.check()
         shape = model.n_fields, whitening.n_latent
         chains = _Chains(sampler, sampler.prepare(target), seed, n_chains, n_warmup, thin, shape)
-        z = starting_points(start, np.random.default_rng((seed, 0)), target, model, whitening, n_chains)
+        z = starting_points(start, chains.rng(0), target, model, whitening, n_chains)
         state = _init(sampler, chains.seeds(1), z, chains.problem)
         identity = {
             "model": f"{type(model).__module__}.{type(model).__qualname__}",
@@ -214,13 +214,16 @@ class _Chains:
     thin: int
     shape: tuple[int, int]  # number of fields, and of coordinates of each that matter
 
-    def seeds(self, number: int) -> NDArray[np.uint32]:
-        """One seed per chain; number 1 is for the initial states, 2 and up for the blocks.
+    def rng(self, number: int) -> np.random.Generator:
+        """Number 0 is for the starting points, 1 for the initial states, 2 and up for the blocks.
 
-        From NumPy, since every small function of JAX compiles.
+        Of NumPy, since every small function of JAX compiles; another one than that of the bare seed, which users have.
         """
-        rng = np.random.default_rng((self.seed, number))
-        return rng.integers(2**32, size=(self.n_chains, 2), dtype=np.uint32)
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(number,)))
+
+    def seeds(self, number: int) -> NDArray[np.uint32]:
+        """One seed per chain."""
+        return self.rng(number).integers(2**32, size=(self.n_chains, 2), dtype=np.uint32)
 
     def warmup(self, block_size: int) -> tuple[int, int, int]:
         """Number of blocks of the warm-up, and draws per block and steps per draw.

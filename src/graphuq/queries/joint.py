@@ -34,7 +34,8 @@ HEAVY, MOST_COMPONENTS, MOST_COMPONENTS_MANY = 0.9, 4, 2
 # Sampler draws used: an uninformative answer then seems to change a row by 1 / sqrt(n_draws) standard deviations.
 N_DRAWS = 768
 # With several fields only the most probable answers are considered, in `next_queries` and in `expected_gain`, and of
-# those none that is UNLIKELY. The others are treated as uninformative, which hardly affects the choice of a row but lowers the expected gain.
+# those none that is UNLIKELY. The others are treated as uninformative, which hardly affects the choice of a row but
+# lowers the expected gain.
 N_ANSWERS, N_ANSWERS_TOLD, UNLIKELY = 4, 10, 2e-3
 # Rank of the variance reduction by an answer, and the minimum fraction of a variance that remains.
 N_DIRECTIONS, LEAST_LEFT = 3, 0.05
@@ -170,7 +171,7 @@ def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, 
     with blas_threads(n_rows * len(asked) * n_classes**2 * fit.shared.shape[2]):
         cross = cross_covariance(posterior, rows, asked)
     chance = np.take_along_axis(moved.probability, moved.answer, 1)
-    likely = chance > UNLIKELY
+    likely = chance >= np.minimum(UNLIKELY, chance[:, :1])  # the first one at least
     means = np.empty((np.count_nonzero(likely), n_rows, n_classes), np.float32)
     variances, first = np.empty_like(means), 0
     push, root = moved.push.astype(np.float32), moved.root.astype(np.float32)
