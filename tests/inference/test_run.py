@@ -168,7 +168,7 @@ def test_a_run_is_diagnosed_once_for_its_end_and_its_verdict(monkeypatch):
 
 
 def test_steady_mean_is_the_rule_of_the_paper():
-    posterior = sample(PRIOR, MODEL, PCN(), n_steps=20_000, n_chains=4, stop=SteadyMean(0.02, window=2000))
+    posterior = sample(PRIOR, MODEL, PCN(), n_steps=20_000, n_chains=4, seed=1, stop=SteadyMean(0.02, window=2000))
     u = posterior.whitening.mean(posterior.z.reshape(-1, 3), np.arange(30)).reshape(4, -1, 30)
     n = posterior.n_draws
     assert 4000 <= n < 20_000
