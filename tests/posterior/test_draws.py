@@ -83,12 +83,13 @@ def test_one_compilation_serves_any_few_rows():
 
 
 def test_draws_are_diagnosed_once(monkeypatch):
-    """Not again by `sample_enough` after `sample`, nor by a report; other draws are diagnosed anew."""
+    """Not again by `sample` after a look at whether to stop, by `sample_enough`, nor by a report; others are anew."""
     asked = []
-    monkeypatch.setattr("graphuq.posterior.draws.missed", lambda *run: asked.append(run) or (0.0, -1))
+    monkeypatch.setattr("graphuq.posterior.draws.missed", lambda *run: asked.append(run[2].shape[1]) or (0.0, -1))
     found = sample_enough(PRIORS["project"], LevelSet(NODES, Y, gamma=0.5), n_steps=200, n_chains=4)
     assert found.diagnostics() is found.diagnostics()
-    assert len(asked) == 1
+    assert asked[-1] == found.n_draws
+    assert len(set(asked)) == len(asked)
     fewer = replace(found, z=found.z[:, ::2])
     assert fewer.diagnostics().ess_bulk[0] != found.diagnostics().ess_bulk[0]
     again = pickle.loads(pickle.dumps(found))  # noqa: S301

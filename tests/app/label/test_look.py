@@ -83,7 +83,7 @@ def test_what_changed_is_told(tmp_path):
     before = known("x,y,kind\n1,2,\n3,4,a\n", drop=["z"])
     assert differences(before, known("x,y,kind\r\n1,2,\r\n3,4,a\r\n", drop=["z"])) == []
     assert differences(before, known("x,y,kind\n1,2,\n3,5,a\n", drop=["z"])) == ["cells of 'y' changed"]
-    assert differences(before, known("x,y,kind\n1,2,\n", drop=["z"])) == ["it had 2 rows and has 1"]
+    assert differences(before, known("x,y,kind\n1,2,\n3,4,a\n5,6,\n", drop=["z"])) == ["it had 2 rows and has 3"]
     assert differences(before, known("x,w,kind\n1,2,\n3,4,a\n", drop=["z"])) == [
         "it is now without column 'y'",
         "it is now with the new column 'w'",
