@@ -66,8 +66,8 @@ def blas_threads(n_multiplications: float) -> AbstractContextManager[Any]:
 def eigen_threads(n_rows: int) -> AbstractContextManager[Any]:
     """Context that limits BLAS to one thread for an eigenproblem of up to 4,000 rows.
 
-    Two threads have little to share there: on two quiet cores they save a fifth to a third, and where one other program
-    runs they take three to seven times as long.
+    Two threads have little to share there: at best they saved a fifth (1,500 rows), and where one other program ran they
+    took three to seven times as long (1,500 to 3,000 rows).
     """
     return blas_threads(n_rows**3 / 64)
 
