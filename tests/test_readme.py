@@ -40,43 +40,39 @@ def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
             exec(compile(block, page, "exec"), names)
 
 
-def test_the_recipe_for_pictures_runs(tmp_path, monkeypatch):
-    from matplotlib.image import imsave
+def exported(archive, number):
+    """The tasks that the command for this archive exports, which the code of that number on the page makes."""
     from typer.testing import CliRunner
 
     from graphuq.app.cli import app
+
+    text = (ROOT / "docs/labelling.md").read_text(encoding="utf-8")
+    code = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[number]
+    exec(compile(code, "labelling.md", "exec"), {})
+    [command] = re.findall(rf"^    graphuq (label {re.escape(archive)} .*)", text, re.MULTILINE)
+    done = CliRunner().invoke(app, [*command.split(), "--export", "labels.json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(Path("labels.json").read_text())
+
+
+def test_the_recipe_for_pictures_runs(tmp_path, monkeypatch):
+    from matplotlib.image import imsave
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pictures").mkdir()
     for k in range(12):
         imsave(tmp_path / "pictures" / f"{k}.png", np.roll(np.eye(20), k % 3, axis=0))
-    text = (ROOT / "docs/labelling.md").read_text(encoding="utf-8")
-    code, _ = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    exec(compile(code, "labelling.md", "exec"), {})
-    [command] = re.findall(r"^    graphuq (label shapes.npz .*)", text, re.MULTILINE)
-    done = CliRunner().invoke(app, [*command.split(), "--export", "labels.json"])
-    assert done.exit_code == 0, done.output
-    tasks = json.loads((tmp_path / "labels.json").read_text())
+    tasks = exported("shapes.npz", 0)
     assert tasks[1]["data"] == {"row": "1.png", "cells": {"picture": "1.png"}}
 
 
 def test_the_recipe_for_texts_runs(tmp_path, monkeypatch):
-    from typer.testing import CliRunner
-
-    from graphuq.app.cli import app
-
     monkeypatch.chdir(tmp_path)
     words = [f"w{k % 7} w{k % 5} w{k % 3} w{k} and w{k + 1}" for k in range(30)]
     (tmp_path / "tickets.csv").write_text(
         "\n".join(["ticket,text", *(f"T{k},{each}" for k, each in enumerate(words))])
     )
-    text = (ROOT / "docs/labelling.md").read_text(encoding="utf-8")
-    _, code = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    exec(compile(code, "labelling.md", "exec"), {})
-    [command] = re.findall(r"^    graphuq (label tickets.npz .*)", text, re.MULTILINE)
-    done = CliRunner().invoke(app, [*command.split(), "--export", "labels.json"])
-    assert done.exit_code == 0, done.output
-    tasks = json.loads((tmp_path / "labels.json").read_text())
+    tasks = exported("tickets.npz", 1)
     assert tasks[1]["data"] == {"row": "T1", "cells": {"text": words[1]}}
 
 
