@@ -210,3 +210,23 @@ def test_trajectories_of_few_labels_are_not_shortened():
     problem = PROBLEMS["Probit, modes: two cliques 1e-06 wide, gamma 0.001"]
     posterior = sample(problem.prior, problem.model, Orthant(), **LENGTH)
     assert posterior.diagnostics().ess_bulk.min() > 2000
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_each_label_is_paired_with_the_one_that_contradicts_it_most(n_classes, monkeypatch):
+    """Against all pairs, one by one, and the width against the dense covariance; in blocks that end within a class."""
+    monkeypatch.setattr(contradictions, "BLOCK", 7)
+    monkeypatch.setattr(contradictions, "NEAR", 0.8)
+    rng = np.random.default_rng(n_classes)
+    mu0 = GaussianPrior(rng.standard_normal((60, 4)), np.array([2.0, 1.0, 0.5, 0.3]), 0.01)
+    nodes, y = rng.permutation(60)[:40], rng.integers(0, n_classes, 40)
+    found = contradictions.contradictions(mu0, LevelSet(nodes, y, gamma=0.5, n_classes=n_classes))
+    C = mu0.covariance(nodes, nodes)
+    deviation = np.sqrt(np.diag(C))
+    opposed = np.where(y[:, None] == y, -1.0, 1.0) * C / np.outer(deviation, deviation)
+    np.fill_diagonal(opposed, -1)
+    assert len(found.one) == contradictions.MOST_PAIRS
+    assert opposed[found.one[0]].max() == opposed.max()
+    for one, other, width in zip(*found, strict=True):
+        assert opposed[one, other] == pytest.approx(opposed[one].max())
+        assert width == pytest.approx(np.sqrt(2 - 2 * opposed[one, other]), rel=1e-6)
