@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.neighbors import BallTree
 
 from graphuq import graph
 from graphuq.datasets import mnist
@@ -172,3 +173,37 @@ def test_approximate_search_from_cells_smaller_than_K(monkeypatch):
 def test_approximate_search_on_digits():
     X = graph.features.prepare(mnist().X[:8000].astype(float), 50).points
     assert recall(approximate_neighbors(X, 20, seed=0), exact_neighbors(X, 20)) > 0.95
+
+
+def by_ball_tree(points, n):
+    return BallTree(points).query(points, n, return_distance=False)
+
+
+def without_themselves(points, n):
+    squared = naive_squared_distances(points, points)
+    np.fill_diagonal(squared, np.inf)
+    return np.argsort(squared, axis=1)[:, :n]
+
+
+@pytest.mark.parametrize("search", [by_ball_tree, without_themselves])
+def test_neighbors_may_come_from_an_index_of_another_library(search):
+    X = points(300, 6)
+    given, own = graph.knn(X, n_neighbors=7, method=search), graph.knn(X, n_neighbors=7, method="exact")
+    assert abs(given.weights - own.weights).max() < 1e-12
+    np.testing.assert_array_equal(given.to_new(X[:5] + 0.1).toarray(), own.to_new(X[:5] + 0.1).toarray())
+
+
+@pytest.mark.parametrize(
+    ("found", "error", "message"),
+    [
+        (lambda points, n: np.zeros((len(points), n - 1), int), TypeError, "the indices of 4 points near each"),
+        (lambda points, n: np.zeros((len(points), n)), TypeError, "got float64"),
+        (lambda points, n: np.tile([0, 1, 2, -1], (len(points), 1)), ValueError, "for point 0 it returned"),
+        (lambda points, n: np.tile([0, 1, 2, len(points)], (len(points), 1)), ValueError, "4 different points"),
+        (lambda points, n: np.tile([0, 1, 1, 2], (len(points), 1)), ValueError, "let it search more"),
+    ],
+    ids=["too few", "no indices", "missing", "outside", "twice"],
+)
+def test_neighbors_of_another_library_are_checked(found, error, message):
+    with pytest.raises(error, match=message):
+        graph.knn(points(20, 3), n_neighbors=3, method=found)

@@ -29,6 +29,7 @@ from graphuq.estimator.rows import average_equal, read_features, warn_of_order, 
 from graphuq.estimator.settings import shows_bars
 from graphuq.files import made_folder, refuse_foreign, whole_file
 from graphuq.large.passes import check_finite, each_block
+from graphuq.large.stores import create_zarr
 from graphuq.learning.evidence import learned_basis
 from graphuq.memory import check_disk, check_room
 from graphuq.posterior.base import Classes
@@ -356,14 +357,8 @@ def _zarr_writer(
     folder: Path, classes: NDArray[Any], n_rows: int, chunk: int
 ) -> Callable[[int, slice, Array], None]:
     """A writer of a Zarr array, shape (n_rows, n_classes), whose attributes name the classes."""
-    zarr = needed("zarr", "Zarr arrays need zarr")
-    from zarr.codecs import ZstdCodec
-
     (folder / "zarr.json").unlink(missing_ok=True)  # it has no checksum, so write it again
-    shape, chunks = (n_rows, len(classes)), (chunk, len(classes))
-    settings: Any = {"dtype": "float64", "fill_value": float("nan")}
-    compressor = ZstdCodec(checksum=True)
-    array = zarr.create_array(folder, shape=shape, chunks=chunks, compressors=compressor, **settings)
+    array = create_zarr(folder, (n_rows, len(classes)), chunk)
     array.attrs["classes"] = plain(classes)
 
     def write_block(number: int, rows: slice, probability: Array) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, eye_array
 from scipy.spatial import KDTree
 
@@ -37,7 +37,7 @@ def knn(
     *,
     n_neighbors: int = 20,
     weights: Literal["self_tuning"] | float = "self_tuning",
-    method: Literal["auto", "exact", "approximate"] = "auto",
+    method: Literal["auto", "exact", "approximate"] | Callable[[Array, int], ArrayLike] = "auto",
     n_components: int | None = None,
     robust: bool = False,
     unit_length: bool = False,
@@ -58,6 +58,8 @@ def knn(
         weights: "self_tuning", or a number tau for ``exp(-|x_i - x_j|^2 / (2 tau^2))``.
         method: neighbor search. "approximate" misses about one neighbor in a hundred of images, and more of points
             that fill many dimensions evenly; "auto" is exact up to 30,000 nodes, or in up to 8 dimensions.
+            Alternatively a function that asks an index of your own: of the points (after scaling and projection)
+            and a number n, it returns the indices of the n nearest points of each, itself among them or not.
         n_components: project the features to this many principal components first.
         robust: compare the features in compressed robust units (`graph.units`) instead of as given.
         unit_length: scale every row to length 1, before and after it is centered and projected: distances then
@@ -68,7 +70,8 @@ def knn(
     here = not isinstance(X, Tall)
     X = check_features(X, n_components=n_components)
     n_neighbors = expect_count(n_neighbors, "n_neighbors", X.shape[0] - 1, "the number of other nodes")
-    expect_one_of(method, ("auto", "exact", "approximate"), "method")
+    if not callable(method):
+        expect_one_of(method, ("auto", "exact", "approximate"), "method")
     seed = expect_seed(seed)
     expect_flag(self_weights, "self_weights")
     expect_flag(robust, "robust")
@@ -84,7 +87,9 @@ def knn(
     if method == "auto":
         small = len(points) <= _EXACT_UP_TO or points.shape[1] <= _TREE_UP_TO
         method = "exact" if small else "approximate"
-    if method == "exact":
+    if callable(method):
+        neighbors = _neighbors_by(method, points, n_neighbors)
+    elif method == "exact":
         (neighbors,) = sums.once(lambda: (exact_neighbors(points, n_neighbors),), "exact", points, n_neighbors)
     else:
         neighbors = approximate_neighbors(points, n_neighbors, seed=seed, here=here)
@@ -112,6 +117,25 @@ def exact_neighbors(points: Array, n_neighbors: int) -> Indices:
     else:
         found = Search.of(points).nearest(points, n_neighbors + 1)
     return _others(found, np.arange(len(points)))
+
+
+def _neighbors_by(search: Callable[[Array, int], ArrayLike], points: Array, n_neighbors: int) -> Indices:
+    """Indices of K other points near each point, by a function that searches an index of the caller's."""
+    found, shape = np.asarray(search(points, n_neighbors + 1)), (len(points), n_neighbors + 1)
+    if found.shape != shape or found.dtype.kind not in "iu":
+        raise TypeError(
+            f"method must return the indices of {shape[1]} points near each, whole numbers of the shape {shape}, got "
+            f"{found.dtype} of the shape {found.shape}."
+        )
+    ordered = np.sort(found, axis=1)
+    wrong = (ordered[:, 0] < 0) | (ordered[:, -1] >= len(points)) | (np.diff(ordered) == 0).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"method must find {shape[1]} different points for each of {len(points):,}, and for point {row} it returned "
+            f"{found[row].tolist()}: let it search more of its index."
+        )
+    return _others(found.astype(np.intp), np.arange(len(points)))
 
 
 def _others(found: Indices, nodes: Indices) -> Indices:

@@ -1,17 +1,24 @@
-"""The path of an NPY file, a Zarr folder or Parquet files in; a matrix to be read in blocks, or an error, out."""
+"""The path of an NPY file, a Zarr folder or Parquet files in; a matrix to be read in blocks, or an error, out.
+
+Also the way back: a matrix in; a Zarr array on disk out.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from graphuq._expect import why
+from graphuq._expect import expect_path, why
 from graphuq._needed import needed
 from graphuq.archive import told_if_damaged
+from graphuq.files import whole_folder
+from graphuq.large.passes import each_block
+from graphuq.memory import check_disk
 from graphuq.tall import Array, Index, Tall, delayed, merged, numbered, tall
 
 PARQUET = (".parquet", ".pq")
@@ -64,6 +71,42 @@ def check_chunks(array: Any) -> None:
             f"{array.fill_value}: it was not written to its end. If those numbers are meant, write it with "
             "write_empty_chunks."
         )
+
+
+def create_zarr(path: Path, shape: tuple[int, int], chunk: int, dtype: DTypeLike = np.float64) -> Any:
+    """Create a Zarr array of numbers with checksums, in chunks of `chunk` rows and all columns."""
+    zarr = needed("zarr", "Zarr arrays need zarr")
+    from zarr.codecs import ZstdCodec
+
+    settings: Any = {"dtype": np.dtype(dtype).name, "fill_value": float("nan")}
+    compressor = ZstdCodec(checksum=True)
+    return zarr.create_array(path, shape=shape, chunks=(chunk, shape[1]), compressors=compressor, **settings)
+
+
+def write_zarr(X: Any, path: str | os.PathLike[str], *, progress: bool | None = None) -> Tall:
+    """Write a matrix to a new Zarr array, block by block; return it as read from there.
+
+    Args:
+        X: an array, or anything that `tall` opens; single precision stays single.
+        path: name of the folder, which must not exist; it appears when the last block is written.
+        progress: whether to show a progress bar; by default, if this takes long.
+    """
+    path = expect_path(path)
+    if path.exists():
+        raise ValueError(f"{path} exists already: choose another name, or remove it first.")
+    dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
+    rows = tall(X).evenly()
+    slices = rows.slices()
+    check_disk(path, float(np.dtype(dtype).itemsize) * rows.shape[0] * rows.shape[1], "The Zarr array")
+    with whole_folder(path) as part:
+        array = create_zarr(part, rows.shape, slices[0].stop, dtype)
+        for block, values in zip(slices, each_block(rows, _unchanged, shown=progress, desc="rows"), strict=True):
+            array[block] = values
+    return tall(path)
+
+
+def _unchanged(rows: slice, X: Array) -> Array:
+    return X
 
 
 def _of_parquet(files: list[Path]) -> Tall:

@@ -86,6 +86,13 @@ class Spectrum:
         attributes: dict[str, Any] = {**arrays, **facts}
         return cls(**attributes)
 
+    def to_zarr(self, path: str | os.PathLike[str], *, progress: bool | None = None) -> Spectrum:
+        """Write the eigenvectors to a new Zarr array; return the same spectrum with its rows read from there."""
+        from graphuq.large.stores import write_zarr
+
+        rows: Any = write_zarr(self.vectors, path, progress=progress)
+        return replace(self, vectors=rows)
+
     def pack(self) -> tuple[dict[str, Any], archive.Arrays]:
         """All attributes by name: scalars and strings ("facts"), and arrays."""
         facts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _ARRAYS}
