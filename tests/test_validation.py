@@ -228,5 +228,5 @@ def test_what_is_refused():
     classifier = GraphClassifier(**QUICK).fit(FLOWERS.data, numbers())
     with pytest.raises(ValueError, match="No row of y has a class"):
         LabeledScorer()(classifier, FLOWERS.data[:3], [-1, -1, -1])
-    with pytest.raises(TypeError, match="sample_weight"):
-        GraphClassifier().fit(FLOWERS.data, numbers(), sample_weight=np.ones(150))
+    with pytest.raises(ValueError, match="sample_weight must be one number for each of 150 rows"):
+        GraphClassifier().fit(FLOWERS.data, numbers(), sample_weight=np.ones(3))

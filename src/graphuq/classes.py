@@ -12,7 +12,7 @@ from unicodedata import category, normalize
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import MarkWarning, expect_nodes, expect_whole_letters
+from graphuq._expect import MarkWarning, expect_nodes, expect_numbers, expect_whole_letters
 from graphuq._warn import warn
 
 # Marks of unlabeled rows in an array of text: NumPy converts -1 and NaN among text to the last two.
@@ -35,11 +35,13 @@ class Labels:
         classes: the sorted classes.
         nodes: indices of the labeled rows, shape (n_labeled,).
         y: their class indices, 0 to n_classes - 1, shape (n_labeled,).
+        weights: how precise each label is, 1 being usual, shape (n_labeled,); None if they do not differ.
     """
 
     classes: NDArray[Any]
     nodes: NDArray[np.int64]
     y: NDArray[np.int64]
+    weights: NDArray[np.float64] | None = None
 
     def __repr__(self) -> str:
         return f"Labels({len(self.nodes):,} rows, {self.n_classes:,} classes: {names_listed(self.classes)})"
@@ -169,7 +171,33 @@ def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
     labeled = np.flatnonzero(label >= 0)
     if len(np.unique(label[labeled])) < 2:
         raise ValueError("Only one class would stay labeled, and two are needed to tell apart.")
-    return Labels(labels.classes, labeled, label[labeled])
+    weights = None
+    if labels.weights is not None:  # a label that is new, or another, has the usual one
+        weight = np.ones(n_rows)
+        stays = label[labels.nodes] == labels.y
+        weight[labels.nodes[stays]] = labels.weights[stays]
+        weights = weight[labeled]
+    return Labels(labels.classes, labeled, label[labeled], weights)
+
+
+def weighted(labels: Labels, sample_weight: Any, n_rows: int) -> Labels:
+    """The labels with a weight for each row of the table; a label of weight 0 is left out."""
+    if sample_weight is None:
+        return labels
+    weights = np.asarray(expect_numbers(sample_weight, "sample_weight"))
+    if weights.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight must be one number for each of {n_rows:,} rows, got shape {weights.shape}."
+        )
+    weights = weights[labels.nodes]
+    if not (np.isfinite(weights).all() and (weights >= 0).all()):
+        raise ValueError("sample_weight of labeled rows must be finite numbers, 0 or above.")
+    kept = weights > 0
+    if (missing := np.setdiff1d(labels.y, labels.y[kept])).size:
+        raise ValueError(
+            f"All labels of class {labels.classes[missing[0]]!s} have zero sample_weight: a class needs one."
+        )
+    return Labels(labels.classes, labels.nodes[kept], labels.y[kept], weights[kept])
 
 
 def holds_mark(values: Any) -> bool:

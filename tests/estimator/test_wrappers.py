@@ -90,8 +90,8 @@ def test_codes_and_chains_are_refused():
     assert np.mean(ClassifierChain(quick()).fit(X, pairs).predict(X) == pairs) > 0.85
 
 
-def test_boosting_says_itself_that_it_needs_weights():
-    with pytest.raises(ValueError, match="doesn't support sample_weight"):
+def test_boosting_does_not_take_the_marks_for_a_class_in_silence():
+    with pytest.raises(ValueError, match="worse than random"):
         AdaBoostClassifier(quick()).fit(X, Y)
 
 

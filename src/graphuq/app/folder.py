@@ -214,7 +214,7 @@ def read(folder: Path, *, store: Any = None) -> Stored:
         basis = learned_basis(classifier._seen.columns, basis)
     posterior = unpack(facts["posterior"], parts["posterior"], basis=basis)
     model: Any = posterior.model
-    classifier.labels_ = Labels(classifier.classes_, model.nodes, model.y)
+    classifier.labels_ = Labels(classifier.classes_, model.nodes, model.y, model.weights)
     classifier.posterior_ = posterior
     classifier._cached = (posterior, rows["probability"], rows["error"]) if X is None else None
     return Stored(classifier, build("table"), facts["record"])

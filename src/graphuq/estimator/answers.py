@@ -283,7 +283,8 @@ def key(classifier: GraphClassifier, labels: Labels, X: Tall | None) -> str:
         if name != "verbose"
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    for array in (labels.nodes, labels.y, np.array(labels.classes.tolist(), dtype=str)):
+    weights = np.empty(0) if labels.weights is None else labels.weights
+    for array in (labels.nodes, labels.y, weights, np.array(labels.classes.tolist(), dtype=str)):
         digest.update(np.ascontiguousarray(array).tobytes())
     if X is None:
         digest.update(b"".join(classifier._seen.fingerprints))

@@ -51,7 +51,7 @@ class Inferred(NamedTuple):
 def model_of(classifier: GraphClassifier, labels: Labels) -> Model:
     """The model with its labels; raise an error if it does not support the settings."""
     template = unlabeled(classifier.model, classifier)
-    model = labeled(template, labels.nodes, labels.y, labels.n_classes)
+    model = labeled(template, labels.nodes, labels.y, labels.n_classes, labels.weights)
     if classifier.inference == "ep":
         model.sites()  # raises an error if there are none
     if classifier.prior == "learned" and model.offers("sites", "hyperprior"):
@@ -106,7 +106,7 @@ def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, l
             after = GaussianPosterior.of(before.prior, model_of(classifier, labels))
         return after if settled(after) and not samples else drawn(classifier, seen, after)
     template = before.model if can_relabel else unlabeled(classifier.model, classifier)
-    model = labeled(template, labels.nodes, labels.y, labels.n_classes)
+    model = labeled(template, labels.nodes, labels.y, labels.n_classes, labels.weights)
     return _sampled(classifier, seen, before.prior, model)
 
 
@@ -133,7 +133,7 @@ def _learned(
     units of probit's noise to the scale of the paper's priors, on which its wells lie.
     """
     learnable = model.offers("sites", "hyperprior")
-    source = model if learnable else labeled(Probit(), labels.nodes, labels.y, labels.n_classes)
+    source = model if learnable else labeled(Probit(), labels.nodes, labels.y, labels.n_classes, labels.weights)
     hyperprior, unit = source.hyperprior(), 1.0
     if not learnable:  # a constant alone would leave it nothing to move
         hyperprior = replace(hyperprior, constant_alone=None)

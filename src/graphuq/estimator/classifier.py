@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from graphuq import graph as graphs
 from graphuq import queries, uncertainty
 from graphuq._progress import stages_told
-from graphuq.classes import Labels, read_labels, relabel
+from graphuq.classes import Labels, read_labels, relabel, weighted
 from graphuq.estimator import answers
 from graphuq.estimator.beliefs import drawn, infer, model_of, with_labels, with_shares
 from graphuq.estimator.rows import read_features, warn_of_contradictions, warn_of_order, weights_of
@@ -45,8 +45,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     unknown (for text also ""). No class can be called -1.
 
     `fit` raises an error if a parameter is set that the other choices leave unused, such as `tau` without
-    prior="matern". Labels cannot be weighted: `fit` takes no `sample_weight`. To cross-validate, use `LabeledKFold`
-    and `LabeledScorer`.
+    prior="matern". To cross-validate, use `LabeledKFold` and `LabeledScorer`.
 
     Args:
         graph: similarity measure: "knn" (nearest neighbors, for any number of rows), "self_tuning" or "gaussian"
@@ -161,7 +160,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> GraphClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GraphClassifier:
         """Build the graph of all rows and the posterior given the labeled ones.
 
         Args:
@@ -169,6 +168,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
                 store (a Zarr or Dask array, a large memory-mapped file, a `tall.tall`) are read
                 block by block, on the cluster of an active Dask client or in this process; see `write_proba`.
             y: class of each labeled row; -1, NaN or None for the others, see `read_labels`.
+            sample_weight: how precise the label of each row is, shape (n_rows,); only those of labeled rows matter. A
+                label of weight w has the variance of the label noise divided by w: 1 is usual, a quarter doubles
+                its standard deviation, and 0 leaves the label out. For probit only. Labels that are added later
+                have the weight 1.
         """
         check_settings(self)
         refuse_unused(self)
@@ -178,7 +181,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         warn_of_order(X, y)
         X = read_rows(self, weights_of(self, X))
         check_consistent_length(X, y)
-        labels = read_labels(y)
+        labels = weighted(read_labels(y), sample_weight, X.shape[0])
         model_of(self, labels)  # fail early if the model does not support the settings
         known_shares(self, labels.classes)
         began = time.perf_counter()

@@ -101,6 +101,8 @@ def needs_double_precision(prior: GaussianPrior, model: Model) -> bool:
     if model.sees_all_nodes:
         return False
     noise, deviation = float(model.noise), np.sqrt(prior.marginal_variance(model.nodes).max())
+    if model.weights is not None:
+        noise /= np.sqrt(model.weights.max())
     if 0 < noise < LEAST_NOISE * deviation:
         return True
     return bool(np.any(contradictions(prior, model).width < THINNEST_SLAB))

@@ -40,7 +40,7 @@ class Cut:
     where c is the label's class, except for k = c.
     """
 
-    one: Any  # z -> u of one field at the labeled nodes
+    one: Any  # z -> u of one field at the labeled nodes, times the factors of the labels
     scale: jax.Array  # (n_labeled,), one over the deviation of g; with the sign of the label if there is one field
     noise: jax.Array | None  # standard deviation of the noise, or None
     y: jax.Array  # (n_labeled,), classes
@@ -220,10 +220,10 @@ class Orthant:
         model = target.model
         walls = model.walls()
         dtype = jax.tree.leaves(target.field)[0].dtype
-        y, n_fields = jnp.asarray(labels_of(model), jnp.int32), target.field.n_fields
+        y, n_fields, one = jnp.asarray(labels_of(model), jnp.int32), target.field.n_fields, target.field.one
         return _normalized(
             Cut(
-                one=target.field.one,
+                one=one if walls.scale is None else one.scaled(jnp.asarray(walls.scale, dtype)),
                 scale=signs(y).astype(dtype) if n_fields == 1 else jnp.ones(y.shape, dtype),
                 noise=jnp.asarray(walls.noise, dtype) if walls.noise else None,
                 y=y,

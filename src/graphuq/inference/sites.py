@@ -27,6 +27,11 @@ class Match(NamedTuple):
     shift: Vector
 
 
+def scaled(factor: NDArray[Any], scale: Vector | None) -> NDArray[Any]:
+    """The rows of a matrix, one for each label, times factors."""
+    return factor if scale is None else factor * scale[:, None]
+
+
 @dataclass(frozen=True, eq=False)
 class Sites:
     """The likelihood of one-field probit and level-set: the sign of u plus noise, flipped with some probability.
@@ -45,6 +50,8 @@ class Sites:
         tail: variance of ``u_j - f_j``.
         noise_slope: derivative of `noise` with respect to gamma.
         flip_slope: derivative of `log_flip` with respect to gamma.
+        scale: factor of u at each label, shape (n_labeled,), if labels differ in precision; all else is of this
+            multiple of u.
     """
 
     y: Vector
@@ -53,6 +60,7 @@ class Sites:
     tail: float = 0.0
     noise_slope: float = 0.0
     flip_slope: float = 0.0
+    scale: Vector | None = None
 
     @classmethod
     def level_set(cls, y: Vector, gamma: float) -> Sites:
@@ -67,7 +75,7 @@ class Sites:
         """Run expectation propagation, see `ep.propagate`."""
         from graphuq.inference.ep import propagate
 
-        return propagate(factor, self, **settings)
+        return propagate(scaled(factor, self.scale), self, **settings)
 
     def match(self, mean: Vector, variance: Vector) -> Match:
         """Moments of ``N(f; mean, variance) P(y | f)`` in closed form, accurate far in the tail.
@@ -104,7 +112,7 @@ class Sites:
 
     def log_likelihood(self, u: NDArray[Any]) -> NDArray[Any]:
         """``log P(y_j | u_j)``, labels along the last axis."""
-        side = self.y * u
+        side = self.y * (u if self.scale is None else self.scale * u)
         log_right = log_ndtr(side / np.sqrt(self.noise)) if self.noise > 0 else np.where(side >= 0, 0.0, -np.inf)
         return np.asarray(self._flipped(log_right))
 

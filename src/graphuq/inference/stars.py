@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import _accelerator
-from graphuq.inference.sites import Match, Sites
+from graphuq.inference.sites import Match, Sites, scaled
 from graphuq.inference.span import Matrix, Vector
 from graphuq.inference.sweeps import OfSites, inverse_root, with_cavities
 from graphuq.tall import row_blocks
@@ -49,6 +49,7 @@ class StarSites:
         noise: variance of the noise of each field.
         log_flip: log of delta.
         noise_slope, flip_slope: derivatives of `noise` and `log_flip` with respect to their model parameters.
+        scale: factor of the fields of each label, as of `Sites`.
     """
 
     labels: Whole
@@ -57,6 +58,7 @@ class StarSites:
     log_flip: float = -np.inf
     noise_slope: float = 0.0
     flip_slope: float = 0.0
+    scale: Vector | None = None
 
     def own(self) -> NDArray[np.bool_]:
         """Mask of the field of each node's label, its own field, shape (n_classes, n_labeled)."""
@@ -66,7 +68,7 @@ class StarSites:
         """Run expectation propagation, see `star_ep.propagate`."""
         from graphuq.inference.star_ep import propagate
 
-        return propagate(factor, self, **settings)
+        return propagate(scaled(factor, self.scale), self, **settings)
 
     def half_space(self) -> Sites:
         """The likelihood of ``d = g_c - g_k`` for one k."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -28,6 +29,10 @@ class Linear:
         spare = max(0, n_latent - self.n_latent)
         return Linear(jnp.asarray(np.pad(self.matrix, ((0, 0), (0, spare)))))
 
+    def scaled(self, scale: jax.Array) -> Linear:
+        """The map to u times a factor at each node."""
+        return Linear(self.matrix * scale[:, None])
+
     def __call__(self, z: jax.Array) -> jax.Array:
         """``B z``, computed as ``z^T B^T`` so that vmapped chains become the rows of one matrix product."""
         return z @ self.matrix.T
@@ -46,12 +51,16 @@ class LinearWithTail:
     factor: jax.Array  # (n_seen, n_modes)
     q0: jax.Array  # (n_seen,)
     unseen: jax.Array  # sqrt(1 - |q0|^2), which cannot be had from rounded q0
-    tail: jax.Array  # standard deviation of the tail
+    tail: jax.Array  # standard deviation of the tail, of all nodes or of each
 
     @property
     def n_latent(self) -> int:
         """Length of z."""
         return self.factor.shape[1] + self.factor.shape[0] + 1
+
+    def scaled(self, scale: jax.Array) -> LinearWithTail:
+        """The map to u times a factor at each node."""
+        return replace(self, factor=self.factor * scale[:, None], tail=self.tail * scale)
 
     def __call__(self, z: jax.Array) -> jax.Array:
         """Evaluate the formula above; leading axes of z are batch axes."""

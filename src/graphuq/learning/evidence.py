@@ -16,7 +16,7 @@ from graphuq.inference.star_ep import Fit
 from graphuq.inference.whiten import OnModes
 from graphuq.large.side_by_side import beside, first_one
 from graphuq.learning.hyperprior import GAMMA, MISTAKES, Family, Hyperparameters, Hyperprior
-from graphuq.models.base import LEARNED_FIELDS, Model, expect_fields, labels_of, remade
+from graphuq.models.base import LEARNED_FIELDS, Model, expect_fields, labels_of, relabeled, remade
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
 from graphuq.spectrum.result import Spectrum
@@ -104,7 +104,7 @@ class Problem:
             return self
         order = np.random.default_rng(0).permutation(y.size)
         kept = np.union1d(order[:most], order[np.unique(y[order], return_index=True)[1]])
-        few = remade(self.model, nodes=self.model.nodes[kept], y=y[kept])
+        few = relabeled(self.model, self.model.nodes[kept], y[kept])
         return replace(self, rows=self.rows[kept], model=few)
 
     def gradient(self, point: Point) -> Array:

@@ -33,11 +33,13 @@ class Walls(NamedTuple):
         noise: standard deviation of the Gaussian noise added to every field first.
         height: increase of Phi for each field that is larger than the label's own; infinite forbids the crossing.
         leader_only: whether only the largest field matters, so that all ranks after the first cost the same.
+        scale: factor of the fields of each label, shape (n_labeled,), or None.
     """
 
     noise: float
     height: float
     leader_only: bool
+    scale: Any = None
 
 
 class Curvature(NamedTuple):
@@ -64,6 +66,7 @@ class Model(ABC):
         numbers: names of the parameters that `GraphClassifier` reports, such as "gamma".
         noise: standard deviation of the noise that is added to u before it is labeled.
         mistake_rate: probability that a label differs from the class of its node, noise included.
+        weights: how precise each label is, 1 being usual, if it has a weight.
         sees_all_nodes: whether `phi` takes u at every node instead of u[nodes].
         labels_are_real: whether the label of a node is u itself rather than its sign.
     """
@@ -77,6 +80,7 @@ class Model(ABC):
     numbers: tuple[str, ...] = ()
     noise: Any = 0.0
     mistake_rate: Any = 0.0
+    weights: Any = None
     sees_all_nodes: bool = False
     labels_are_real: bool = False
 
@@ -140,6 +144,8 @@ class Model(ABC):
 
 # A context variable because, unlike the filters of `warnings`, it is local to each thread.
 _MUTED: ContextVar[bool] = ContextVar("muted", default=False)
+# Weights of labels beyond these would be lost to rounding, or have no effect.
+LEAST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
 LEARNED_FIELDS = ("nodes", "y", "gamma")  # dataclass fields required for learning the noise
 
 
@@ -150,10 +156,17 @@ def labels_of(model: Any) -> NDArray[np.int64]:
     return np.asarray(model.y)
 
 
-def labeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64], n_classes: int) -> Model:
+def labeled(
+    model: Any,
+    nodes: NDArray[np.int64],
+    y: NDArray[np.int64],
+    n_classes: int,
+    weights: NDArray[np.float64] | None = None,
+) -> Model:
     """Attach labels to a model without any, such as ``Probit(gamma=0.2)``, or call a class or function with them.
 
-    A class or function is called with nodes and y, and also with `n_classes` if it has such a parameter.
+    A class or function is called with nodes and y, with `n_classes` if it has such a parameter, and with `weights` if
+    labels have some.
     """
     is_template = is_dataclass(model) and not isinstance(model, type)
     source: Any = type(model) if is_template else model
@@ -161,7 +174,14 @@ def labeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64], n_classe
         raise TypeError(
             f"model takes a name, a model such as Probit(gamma=0.2), or a class of one, got {called(model)}."
         )
-    settings = {"n_classes": n_classes} if "n_classes" in signature(source).parameters else {}
+    parameters = signature(source).parameters
+    settings: dict[str, Any] = {"n_classes": n_classes} if "n_classes" in parameters else {}
+    if weights is not None:
+        if "weights" not in parameters:
+            raise TypeError(
+                f"{source.__name__} takes no weights of labels: use Probit, or leave out sample_weight."
+            )
+        settings["weights"] = weights
     made: Any = replace(model, nodes=nodes, y=y, **settings) if is_template else source(nodes, y, **settings)
     expect_model(made)
     if made.n_classes != n_classes:
@@ -197,6 +217,19 @@ def remade(model: Any, **others: Any) -> Any:
     """A copy of the model with other labels or parameters, without repeating the warnings about its labels."""
     with warned_before():
         return replace(model, **others)
+
+
+def relabeled(model: Any, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Any:
+    """A copy of the model with other labels; those that stay keep their weights, and others have the weight 1."""
+    if model.weights is None:
+        return remade(model, nodes=nodes, y=y)
+    known = dict(zip(_pairs(model.nodes, model.y), model.weights, strict=True))
+    return remade(model, nodes=nodes, y=y, weights=np.array([known.get(pair, 1.0) for pair in _pairs(nodes, y)]))
+
+
+def _pairs(nodes: ArrayLike, y: ArrayLike) -> list[tuple[int, int]]:
+    """Labels as pairs of node and class; -1 and 0 are the same class."""
+    return list(zip(np.asarray(nodes).tolist(), np.maximum(y, 0).tolist(), strict=True))
 
 
 def with_numbers(model: Any, numbers: dict[str, float]) -> Model:
@@ -257,7 +290,23 @@ def check_label_model(model: Any) -> None:
         )
     if model.n_classes is None:
         _warn_of_gaps(y)
+    if model.weights is not None:
+        put(model, weights=_check_weights(model.weights, len(np.atleast_1d(model.nodes)), len(nodes)))
     put(model, nodes=nodes, y=y, n_classes=n_classes, n_fields=n_fields)
+
+
+def _check_weights(weights: ArrayLike, n_given: int, n_labeled: int) -> NDArray[np.float64]:
+    """Validate the weights of labels."""
+    found = np.asarray(expect_numbers(weights, "weights"))
+    if found.shape != (n_given,):
+        raise ValueError(
+            f"weights must be one number for each of the {n_given:,} labels, got shape {found.shape}."
+        )
+    if n_labeled < n_given:
+        raise ValueError("A node is repeated: with weights, give every node one label.")
+    if not ((found >= LEAST_WEIGHT) & (found <= LARGEST_WEIGHT)).all():
+        raise ValueError(f"Weights of labels must lie between {LEAST_WEIGHT:g} and {LARGEST_WEIGHT:g}.")
+    return found
 
 
 def _warn_of_gaps(y: NDArray[np.int64]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -47,12 +47,16 @@ class Probit(Model):
     rank m (rank 0 has the largest g) with probability ``r^m / sum_i r^i``, ``r = delta / (1 - delta)``: a mistaken
     label most likely names the runner-up. delta = 0 is the paper's probit model; gamma -> 0 with delta > 0 is its
     level-set model.
+
+    Labels may differ in precision: that of a label of weight w is that of the noise ``gamma / sqrt(w)``, as if
+    ``sqrt(w) u`` were seen with the noise gamma.
     """
 
     nodes: NDArray[np.int64] | None = None
     y: NDArray[np.int64] | None = None
     gamma: float = 0.1
     delta: float = 0.0
+    weights: NDArray[np.float64] | None = None
     n_classes: int | None = static(default=None)
     n_fields: int | None = static(default=None)
     # Static, so that Phi needs no terms for mistakes where there are none; delta itself is traced, since the components
@@ -89,6 +93,8 @@ class Probit(Model):
 
     def log_likelihood(self, u: jax.Array) -> jax.Array:
         """The log likelihood of each label, shape (n_labeled,)."""
+        if self.weights is not None:
+            u = (u.T * jnp.sqrt(jnp.asarray(self.weights))).T
         if self.n_fields == 1:
             return self._mistaken(log_normal_cdf(u * signs(self.y) / self.gamma))
         y = jnp.asarray(self.y)[:, None]
@@ -141,7 +147,13 @@ class Probit(Model):
     def walls(self) -> Walls:
         """Walls of the noisy fields, which only mistakes can cross."""
         delta = float(self.delta)
-        return Walls(float(self.gamma), math.log((1 - delta) / delta) if delta else math.inf, leader_only=False)
+        height = math.log((1 - delta) / delta) if delta else math.inf
+        return Walls(float(self.gamma), height, leader_only=False, scale=self._scale)
+
+    @property
+    def _scale(self) -> NDArray[np.float64] | None:
+        """The factor of each label's fields by which its noise becomes gamma."""
+        return None if self.weights is None else np.sqrt(self.weights)
 
     def sites(self) -> Sites | StarSites:
         """Sites on one field, or on the star of differences between the label's field and the others."""
@@ -149,13 +161,15 @@ class Probit(Model):
         from graphuq.inference.stars import StarSites
 
         gamma, log_flip = float(self.gamma), math.log(self.delta) if self.has_mistakes else -math.inf
+        noise: Any = {"noise": gamma**2, "log_flip": log_flip, "noise_slope": 2 * gamma, "scale": self._scale}
         if self.n_fields == 1:
-            return Sites(np.asarray(signs(self.y), float), gamma**2, log_flip, noise_slope=2 * gamma)
-        return StarSites(np.asarray(self.y), int(self.n_classes or 0), gamma**2, log_flip, noise_slope=2 * gamma)
+            return Sites(np.asarray(signs(self.y), float), **noise)
+        return StarSites(np.asarray(self.y), int(self.n_classes or 0), **noise)
 
     def curvature(self) -> Curvature:
         """At most one over the noise variance; convex without mistakes."""
-        return Curvature(1 / float(self.gamma) ** 2, convex=not self.has_mistakes)
+        largest = 1.0 if self.weights is None else float(self.weights.max())
+        return Curvature(largest / float(self.gamma) ** 2, convex=not self.has_mistakes)
 
     def default_sampler(self) -> Sampler:
         """`Orthant`: exact trajectories."""

@@ -21,7 +21,7 @@ from graphuq._expect import expect_path
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, whiten
 from graphuq.models import MODELS
-from graphuq.models.base import Model, expect_model, remade, warned_before, with_numbers
+from graphuq.models.base import Model, expect_model, relabeled, warned_before, with_numbers
 from graphuq.posterior.base import Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
@@ -31,7 +31,7 @@ from graphuq.prior import GaussianPrior
 FORMAT = "graphuq posterior 4"
 KINDS: dict[str, Any] = {each.__name__: each for each in MODELS.values()}
 SOURCES = ("drawn from", "learned")  # the source of draws, and of a mixture whose labels changed
-_ARRAYS = ("nodes", "y")  # array fields of a model
+_ARRAYS = ("nodes", "y", "weights")  # array fields of a model
 _LEARNED = ("gamma", "delta", "noise")  # parameters that may differ between the components of a mixture
 
 Arrays = archive.Arrays
@@ -66,7 +66,11 @@ def _expect_same(model: Any, facts: dict[str, Any], arrays: Arrays) -> None:
     for name, setting in given.items():
         if (kind or name not in _LEARNED) and (value := getattr(model, name, None)) != setting:
             raise ValueError(f"The file holds a model with {name} = {setting}, and the one given has {value}.")
-    for name, what in (("nodes", "labeled nodes"), ("y", "classes of the labels")):
+    for name, what in (
+        ("nodes", "labeled nodes"),
+        ("y", "classes of the labels"),
+        ("weights", "weights of the labels"),
+    ):
         stored: Any = arrays.get(f"model {name}")
         if stored is not None and not np.array_equal(stored, getattr(model, name, [])):
             raise ValueError(
@@ -83,6 +87,8 @@ def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, A
         arrays["basis"] = basis = _whole_basis(_priors(posterior))
     if model.offers("y"):
         arrays["model y"] = np.asarray(model.y)
+    if model.weights is not None:
+        arrays["model weights"] = np.asarray(model.weights)
     facts: dict[str, Any] = {"components": []}
     if isinstance(posterior, Mixture):
         arrays["weights"] = posterior.weights
@@ -195,13 +201,14 @@ def _unpack_one(
 ) -> Draws | GaussianPosterior:
     if facts["model"] in KINDS:
         with warned_before():
-            model = KINDS[facts["model"]](arrays["nodes"], arrays["y"], **facts["model settings"])
+            given = {name: arrays[name] for name in _ARRAYS if name in arrays}
+            model = KINDS[facts["model"]](**given, **facts["model settings"])
     elif model is None:
         raise TypeError(f"The file holds a model of your own, {facts['model']}: give it as model=.")
     else:
         model = with_numbers(model, facts["model settings"])
         if not np.array_equal(model.nodes, arrays["nodes"]):  # of a mixture before its labels changed
-            model = remade(model, nodes=arrays["nodes"], y=arrays["y"])
+            model = relabeled(model, arrays["nodes"], arrays["y"])
     variances = arrays["variances"]
     first = int(facts["first column"])
     columns = basis[:, first : first + variances.size]

@@ -16,7 +16,7 @@ from graphuq.inference.largest import rows_at_once
 from graphuq.inference.star_ep import Fit
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
-from graphuq.models.base import Model, expect_fields, remade
+from graphuq.models.base import Model, expect_fields, relabeled
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import (
     LEAST_PROBABILITY,
@@ -97,7 +97,7 @@ class GaussianPosterior(Alone):
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> GaussianPosterior:
         """The posterior given other labels, same prior and noise, warm-started at the unchanged sites."""
         expect_fields(self.model, "nodes", "y")
-        model = remade(self.model, nodes=nodes, y=y)
+        model = relabeled(self.model, nodes, y)
         nodes, y = model.nodes, np.asarray(model.y)
         expect_in_graph(nodes, self.n_nodes)
         same = np.flatnonzero(np.isin(nodes, self.model.nodes))
@@ -110,7 +110,7 @@ class GaussianPosterior(Alone):
         new = np.setdiff1d(np.arange(len(nodes)), same[unchanged])
         if new.size:
             new_nodes = nodes[new]
-            sites = remade(model, nodes=new_nodes, y=y[new]).sites()
+            sites = relabeled(model, new_nodes, y[new]).sites()
             first = fit.first_sites(sites, *self.whitening.conditional(new_nodes))
             precision[new], shift[new] = first
         start = Start(precision, shift)
