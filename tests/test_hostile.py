@@ -393,7 +393,6 @@ PYTHON = [
     ("graphuq.Orthant(max_bounces=X)", "max_bounces must be a whole number, got a ndarray"),
     ("graphuq.Tempered(n_rungs=1)", "n_rungs must be a whole number of at least 2, got 1"),
     ("graphuq.Tempered(target_acceptance=X)", "target_acceptance must be a number in (0, 1), got a ndarray"),
-    ("graphuq.HMC(path_length=0)", f"path_length {NUMBER} 0"),
     ("graphuq.PCN(target_acceptance=S)", "target_acceptance must be a number in (0, 1), got a Spectrum"),
     ("graphuq.sample(MU, M, n_steps=9, progress='no')", "progress must be True, False or None, got 'no'"),
     ("spectrum.low_rank(graph.cosine(abs(X)), progress=X)", "progress must be True, False or None, got a ndarray"),
