@@ -429,7 +429,6 @@ PYTHON = [
         "calibration.accuracy(pd.DataFrame(HALF).astype('Float64').mask(HALF > 0), [0, 1, 1])",
         "must be real numbers",
     ),
-    ("calibration.reliability(HALF, [0, 1, 1], bins=3)", "bins must be 'width' or 'mass', got 3"),
     (
         "calibration.reliability(HALF, [0, 1, 1], n_bins=2**70)",
         "n_bins must be a whole number between 1 and 1000000",
