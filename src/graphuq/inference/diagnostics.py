@@ -50,11 +50,6 @@ class Diagnostics:
         return float(np.max(self.r_hat))
 
     @property
-    def worst_ess(self) -> float:
-        """The smallest effective sample size, over bulk and tail."""
-        return float(min(self.ess_bulk.min(), self.ess_tail.min()))
-
-    @property
     def converged(self) -> bool:
         """Whether the chains agree and have enough effective draws for an average to be meaningful."""
         return bool(self.mixed and self.balanced and self.diverging <= DIVERGING_LIMIT)
