@@ -439,7 +439,6 @@ PYTHON = [
         "truth must be a column number, 0 to 1, got <U1. np.searchsorted(",
     ),
     ("calibration.accuracy([0.5, 0.5], ['a', 'b'])", "truth must be -1 or +1 (or 0 or 1), got <U1. "),
-    ("baselines.harmonic(A, [0, 20], [0, 1], noise=1e-320)", "noise must lie between 1e-9 and 1e9"),
     ("baselines.harmonic(A, [0, 20], [0, 1], n_classes=2.5)", "n_classes must be a whole number, got 2.5"),
     (
         "baselines.poisson(A, A, [0, 1])",
