@@ -115,8 +115,8 @@ def sample(
         state = _init(sampler, chains.seeds(1), z, chains.problem)
         identity = {
             "model": f"{type(model).__module__}.{type(model).__qualname__}",
-            "settings of the sampler": checkpoint and fingerprint(sampler),
-            "prior and labels": checkpoint and fingerprint((target.field.one, model)),
+            "settings of the sampler": checkpoint and fingerprint(getattr(sampler, "__dict__", sampler)),
+            "prior and labels": checkpoint and fingerprint((target.field.one, vars(model))),
             "n_chains": n_chains,
             **settings,
         }
