@@ -240,9 +240,6 @@ PYTHON = [
     ("graph.gaussian(X, tau=10**400)", f"tau {NUMBER} 1000"),
     ("graph.gaussian([[10**400, 1], [1, 1]], tau=1)", "X must be real numbers, got object"),
     ("graph.gaussian(STUBBORN, tau=1)", "X must be real numbers, got a Stubborn"),
-    ("graph.gaussian(X, tau=1, self_weights=np.ones(40))", "self_weights must be True or False, got a ndarray"),
-    ("graph.self_tuning(X, n_neighbors=3, self_weights='no')", "self_weights must be True or False, got 'no'"),
-    ("graph.knn(X, n_neighbors=3, self_weights=None)", "self_weights must be True or False, got None"),
     (
         "graph.knn(X, n_neighbors=3, weights=A)",
         'weights must be "self_tuning" or a number tau above 0, got a Graph',
