@@ -395,7 +395,6 @@ PYTHON = [
     ("graphuq.sample(MU, M, n_chains=True)", "n_chains must be a whole number, got True"),
     ("graphuq.sample(MU, M, n_steps=np.array(2))", "n_steps must be a whole number, got a ndarray"),
     ("graphuq.sample(MU, M, n_steps=9, checkpoint=3)", "checkpoint must be the name of a file, got 3"),
-    ("graphuq.find_mode(MU, M, seed='a')", "seed must be a whole number, got 'a'"),
     ("graphuq.find_mode(MU, M, method=A)", "method must be 'auto', 'newton' or 'gradient_flow', got a Graph"),
     ("graphuq.learn(S, M, more=3)", "more must be a function from a spectrum to a longer one, or None, got 3"),
     ("graphuq.learn(S, M, average='no')", "average must be True or False, got 'no'"),
