@@ -341,8 +341,6 @@ PYTHON = [
     ("graphuq.find_mode(MU, M, beta='a')", f"beta {NUMBER} 'a'"),
     ("graphuq.find_mode(MU, M, n_steps=1.5)", "n_steps must be a whole number, got 1.5"),
     ("graphuq.find_mode(MU, [M, M])", "model must be a model with labels"),
-    ("baselines.mbo(A, [0, 20], [0, 1], n_rounds='a')", "n_rounds must be a whole number, got 'a'"),
-    ("baselines.mbo(A, [0, 20], [0, 1], fidelity=0)", f"fidelity {NUMBER} 0"),
     ("calibration.apply_temperature(HALF, 'a')", f"temperature {NUMBER} 'a'"),
     ("calibration.reliability(HALF, [0, 1, 1], n_bins=1.5)", "n_bins must be a whole number, got 1.5"),
     ("graphuq.TimeLimit('a')", "seconds must be a finite number, 0 or above, got 'a'"),

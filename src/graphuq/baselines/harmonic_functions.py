@@ -10,7 +10,7 @@ from graphuq.baselines.linear_system import solve_positive
 from graphuq.baselines.volumes import balance
 from graphuq.graph import Graph
 from graphuq.graph.features import Array, MatrixLike
-from graphuq.laplacian import connected_components, unnormalized
+from graphuq.laplacian import unnormalized
 
 
 def harmonic(
@@ -36,17 +36,16 @@ def harmonic(
             predicted classes have these shares.
     """
     graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_shares)
-    n_components, component = connected_components(graph)
-    n_reached = np.unique(component[nodes]).size
-    if n_reached < n_components:
+    L = unnormalized(graph)
+    n_missed = L.n_components - np.unique(L.components[nodes]).size
+    if n_missed:
         raise ValueError(
-            f"{n_components - n_reached} of {n_components} components of the graph have no label, so u is not "
+            f"{n_missed} of {L.n_components} components of the graph have no label, so u is not "
             "determined there. Label a node in each, or join more neighbors."
         )
-    L = unnormalized(graph).matrix
     u = np.zeros((graph.n_nodes, Y.shape[1]))
     u[nodes] = Y
     free = np.setdiff1d(np.arange(graph.n_nodes), nodes)
     if free.size:
-        u[free] = solve_positive(L[free][:, free], -(L @ u)[free])
+        u[free] = solve_positive(L.matrix[free][:, free], -(L.matrix @ u)[free])
     return u if shares is None else u + balance(u, shares)
