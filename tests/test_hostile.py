@@ -447,7 +447,6 @@ PYTHON = [
     ("graph.knn(X, n_neighbors=True)", "n_neighbors must be a whole number, got True"),
     ("graph.knn(X, n_neighbors=3, method=S)", "method must be 'auto', 'exact' or 'approximate', got a Spectrum"),
     ("graph.knn(X, n_neighbors=3, seed='a')", "seed must be a whole number, got 'a'"),
-    ("graph.nystrom(X, tau=1, n_landmarks=5, landmarks='k')", "landmarks must be 'kmeans' or 'random', got 'k'"),
     ("graph.nystrom(X, tau=1, n_landmarks=5, seed=1.5)", "seed must be a whole number, got 1.5"),
     ("fit(X=S)", "X must be a table of real numbers, got a Spectrum"),
     (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
@@ -15,7 +15,6 @@ from graphuq._expect import (
     SettingError,
     expect_count,
     expect_flag,
-    expect_one_of,
     expect_scale,
     expect_seed,
 )
@@ -112,7 +111,6 @@ def nystrom(
     *,
     tau: float,
     n_landmarks: int = 500,
-    landmarks: Literal["kmeans", "random"] = "kmeans",
     n_components: int | None = None,
     robust: bool = False,
     seed: int = 0,
@@ -128,8 +126,7 @@ def nystrom(
     Args:
         X: features, shape (n_nodes, n_features).
         tau: length scale: the distance at which nodes still count as similar; `width` of `GraphClassifier`.
-        n_landmarks: number of landmarks; more are more accurate.
-        landmarks: "kmeans" for cluster centers, "random" for randomly chosen nodes.
+        n_landmarks: number of landmarks, centers of k-means; more are more accurate.
         n_components, robust: see `knn`.
         seed: seed for choosing the landmarks.
         progress: whether to show a progress bar, for features in a store, which are read once.
@@ -142,13 +139,9 @@ def nystrom(
         X = check_features(X, n_components=n_components)
     tau = expect_scale(tau, "tau")
     n_landmarks = expect_count(n_landmarks, "n_landmarks", X.shape[0], "the number of nodes")
-    expect_one_of(landmarks, ("kmeans", "random"), "landmarks")
     expect_flag(robust, "robust")
     seed = expect_seed(seed)
-    if landmarks == "kmeans":
-        chosen = kmeans_sample(X.shape[0], n_landmarks, seed=seed)
-    else:
-        chosen = np.random.default_rng(seed).choice(X.shape[0], n_landmarks, replace=False)
+    chosen = kmeans_sample(X.shape[0], n_landmarks, seed=seed)
     if isinstance(X, Tall):
         try:
             features = prepare(check_features(X.rows(chosen)), None)
@@ -158,8 +151,7 @@ def nystrom(
     else:
         features = prepare(X, n_components, robust=robust)
         Z = features.points[chosen]
-    if landmarks == "kmeans":
-        Z = centers_of_sample(Z, n_landmarks, seed=seed)
+    Z = centers_of_sample(Z, n_landmarks, seed=seed)
     with eigen_threads(len(Z)):
         S, U = eigh(affinity(squared_distances(Z, Z), tau, tau))
     kept = _SINGULAR * S[-1] < S
