@@ -381,7 +381,6 @@ PYTHON = [
     ("models.Probit([0, 1], [0, 1], n_fields=1.0)", "n_fields must be a whole number, got 1.0"),
     ("models.Probit(np.ma.array([0, 1], mask=[0, 1]), [0, 1])", "nodes has masked entries, 1 of 2"),
     ("graphuq.Orthant(time='a')", "time must be a number in (0, 2.5], got 'a'"),
-    ("graphuq.Orthant(adapt='no')", "adapt must be True or False, got 'no'"),
     ("graphuq.Orthant(max_bounces=X)", "max_bounces must be a whole number, got a ndarray"),
     ("graphuq.Tempered(n_rungs=1)", "n_rungs must be a whole number of at least 2, got 1"),
     ("graphuq.Tempered(target_acceptance=X)", "target_acceptance must be a number in (0, 1), got a ndarray"),
