@@ -135,7 +135,6 @@ def test_risk_coverage_by_hand():
     curve = calibration.risk_coverage([0.9, 0.8, 0.2, 0.6], [1, 1, 1, -1])
     assert np.allclose(curve.coverage, [0.25, 0.5, 0.75, 1])
     assert np.allclose(curve.accuracy, [1, (1 + 0.5) / 2, 2 / 3, 2 / 4])
-    assert np.isclose(curve.area, 1 - np.mean([1, 0.75, 2 / 3, 0.5]))
     assert curve.at(0.5) == curve.accuracy[1]
     assert curve.at(0.51) == curve.accuracy[2]
     assert curve.at(1.0) == calibration.accuracy([0.9, 0.8, 0.2, 0.6], [1, 1, 1, -1])

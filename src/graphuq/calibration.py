@@ -62,12 +62,10 @@ class RiskCoverage:
         coverage: the share of nodes kept, ``k / n_nodes`` for k = 1 .. n_nodes.
         accuracy: the share of correct predictions among the k nodes with the highest confidence, averaged over all
             orders of nodes with equal confidence.
-        area: mean of ``1 - accuracy`` over the curve; 0 is best.
     """
 
     coverage: Array = field(repr=False)
     accuracy: Array = field(repr=False)
-    area: float
 
     def at(self, coverage: float) -> float:
         """The accuracy when the smallest number of nodes with at least this share, in (0, 1], is kept."""
@@ -160,7 +158,7 @@ def risk_coverage(probability: ArrayLike, truth: ArrayLike) -> RiskCoverage:
     share = np.bincount(group, weights=right) / counts
     k = np.arange(1, len(right) + 1)
     kept = np.cumsum(np.repeat(share, counts)) / k
-    return RiskCoverage(k / len(right), kept, float(np.mean(1 - kept)))
+    return RiskCoverage(k / len(right), kept)
 
 
 def error_detection_auroc(probability: ArrayLike, truth: ArrayLike) -> float:
