@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -277,19 +278,35 @@ def class_weights(probability: ArrayLike, shares: ArrayLike) -> Array:
 def summary(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> Summary:
     """All measures of this module at once."""
     p, column = _check(probability, truth)
-    confidence, right = _confidence(p, column)
-    deviation = np.sqrt(np.sum(confidence * (1 - confidence)))
+    found = tally(p, column)
     return Summary(
         n_nodes=len(p),
         accuracy=accuracy(probability, truth),
-        promised=float(confidence.mean()),
-        z=float((right.sum() - confidence.sum()) / max(deviation, 1e-12)),
+        promised=found.promised / len(p),
+        z=found.z,
         log_loss=log_loss(probability, truth),
         brier=brier(probability, truth),
         error_detection_auroc=error_detection_auroc(probability, truth),
         reliability=reliability(probability, truth, n_bins=n_bins),
         risk_coverage=risk_coverage(probability, truth),
     )
+
+
+class Tally(NamedTuple):
+    """How many predictions are right, how many should be, its standard deviation, and the difference in units of it."""
+
+    right: float
+    promised: float
+    deviation: float
+    z: float
+
+
+def tally(p: Array, column: NDArray[np.int64]) -> Tally:
+    """Count right predictions from probabilities p, (n, K), given the column of the true class of each."""
+    confidence, right = _confidence(p, column)
+    n_right, promised = float(right.sum()), float(confidence.sum())
+    deviation = float(np.sqrt(np.sum(confidence * (1 - confidence))))
+    return Tally(n_right, promised, deviation, (n_right - promised) / max(deviation, 1e-12))
 
 
 def _columns(probability: ArrayLike) -> Array:
