@@ -86,7 +86,8 @@ def draw(prior: GaussianPrior, model: Model, sampler: Any = None, *, seed: int, 
 def measured(posterior: Draws) -> dict[str, float]:
     """Var(l) (3.2), the largest R-hat, and the fewest effective draws."""
     found = posterior.diagnostics()
-    return {"variance": posterior.mean_label_variance(), "r_hat": found.worst_r_hat, "ess": found.worst_ess}
+    ess = float(min(found.ess_bulk.min(), found.ess_tail.min()))
+    return {"variance": posterior.mean_label_variance(), "r_hat": found.worst_r_hat, "ess": ess}
 
 
 def probabilities(

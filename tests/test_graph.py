@@ -49,13 +49,6 @@ def test_weights_are_symmetric_with_zero_diagonal_and_known_degrees(make):
 
 
 @every_graph
-def test_self_weights_are_one_if_asked_for(make):
-    X = points()
-    difference = to_dense(make(X, self_weights=True).weights) - to_dense(make(X).weights)
-    np.testing.assert_array_equal(difference, np.eye(len(X)))
-
-
-@every_graph
 def test_permuted_nodes_permute_the_weights(make):
     X = points()
     order = np.random.default_rng(1).permutation(len(X))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from graphuq.estimator import GraphClassifier
     from graphuq.inference.ep import Gaussian
-    from graphuq.inference.gradient import HMC, NUTS, EllipticalSlice
+    from graphuq.inference.gradient import NUTS, EllipticalSlice
     from graphuq.inference.map import find_mode
     from graphuq.inference.orthant import Orthant
     from graphuq.inference.pcn import PCN
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "HMC": "inference.gradient",
     "NUTS": "inference.gradient",
     "PCN": "inference.pcn",
     "Draws": "posterior",
@@ -74,7 +73,7 @@ _HOMES = {
 
 # The names in _HOMES and the submodules, as a literal list that type checkers can read.
 __all__ = [
-    "HMC", "NUTS", "PCN", "Draws", "EffectiveSize", "EllipticalSlice", "Gaussian", "GaussianPosterior", "GraphClassifier",
+    "NUTS", "PCN", "Draws", "EffectiveSize", "EllipticalSlice", "Gaussian", "GaussianPosterior", "GraphClassifier",
     "Info", "LabeledKFold", "LabeledScorer", "Mixture", "Orthant", "Posterior", "Referenced", "Sampler", "SteadyMean",
     "Tempered", "TimeLimit", "baselines", "calibration", "datasets", "find_mode", "graph", "laplacian", "learn",
     "learning", "models", "posterior", "prior", "queries", "sample", "spectrum", "tall", "uncertainty", "validation",

@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
-from graphuq._expect import expect, expect_number, expect_numbers, expect_one_of, expect_whole
+from graphuq._expect import expect, expect_number, expect_numbers, expect_whole
 
 Array = NDArray[np.float64]
 
@@ -62,12 +63,10 @@ class RiskCoverage:
         coverage: the share of nodes kept, ``k / n_nodes`` for k = 1 .. n_nodes.
         accuracy: the share of correct predictions among the k nodes with the highest confidence, averaged over all
             orders of nodes with equal confidence.
-        area: mean of ``1 - accuracy`` over the curve; 0 is best.
     """
 
     coverage: Array = field(repr=False)
     accuracy: Array = field(repr=False)
-    area: float
 
     def at(self, coverage: float) -> float:
         """The accuracy when the smallest number of nodes with at least this share, in (0, 1], is kept."""
@@ -91,8 +90,7 @@ class Summary:
     log_loss: float
     brier: float
     error_detection_auroc: float
-    equal_width: Reliability
-    equal_mass: Reliability
+    reliability: Reliability
     risk_coverage: RiskCoverage
 
     @property
@@ -126,44 +124,23 @@ def brier(probability: ArrayLike, truth: ArrayLike) -> float:
     return float(distance.mean() / (2 if p.shape[1] == 2 else 1))
 
 
-def reliability(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10, bins: str = "width") -> Reliability:
+def reliability(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> Reliability:
     """The reliability diagram and the expected calibration error.
 
     Args:
         probability: of +1, or of every class.
         truth: the true classes.
-        n_bins: number of bins.
-        bins: "width" for bins of equal width between the least possible confidence 1 / n_classes and 1, or "mass"
-            for bins between quantiles of the confidence, with nearly equal counts. Equal confidences share a bin,
-            so there may be fewer of the latter.
+        n_bins: number of bins, of equal width between the least possible confidence 1 / n_classes and 1.
     """
     p, column = _check(probability, truth)
     expect_whole(n_bins, "n_bins", most=MOST_BINS)
-    expect_one_of(bins, ("width", "mass"), "bins")
     confidence, right = _confidence(p, column)
-    lowest = 1 / p.shape[1]
-    if bins == "width":
-        edges = np.linspace(lowest, 1, n_bins + 1)
-    else:  # upper edges are observed confidences, which keeps ties in one bin
-        upper = np.quantile(confidence, np.arange(1, n_bins + 1) / n_bins, method="inverted_cdf")
-        edges = np.append(lowest, np.unique(upper))
-    counts, sums = _binned(edges, confidence, right)
+    edges = np.linspace(1 / p.shape[1], 1, n_bins + 1)
+    which = np.searchsorted(edges[1:-1], confidence)
+    counts = np.bincount(which, minlength=n_bins)
+    sums = np.array([np.bincount(which, weights=each, minlength=n_bins) for each in (confidence, right)])
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
     return Reliability(edges, means[0], means[1], counts, float(np.abs(sums[0] - sums[1]).sum() / len(p)))
-
-
-def classwise_ece(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> float:
-    """The calibration error of each class's probability, averaged over classes (Kull et al. 2019).
-
-        mean_k sum_b counts_bk |frequency_bk - mean p_k in bin b| / n_nodes,
-
-    with bins of equal width from 0 to 1. Unlike `reliability` it includes the probabilities of classes that were
-    not predicted.
-    """
-    p, column = _check(probability, truth)
-    edges = np.linspace(0, 1, expect_whole(n_bins, "n_bins", most=MOST_BINS) + 1)
-    sums = [_binned(edges, p[:, k], column == k)[1] for k in range(p.shape[1])]
-    return float(np.mean([np.abs(each[0] - each[1]).sum() / len(p) for each in sums]))
 
 
 def confusion(probability: ArrayLike, truth: ArrayLike) -> NDArray[np.int64]:
@@ -182,7 +159,7 @@ def risk_coverage(probability: ArrayLike, truth: ArrayLike) -> RiskCoverage:
     share = np.bincount(group, weights=right) / counts
     k = np.arange(1, len(right) + 1)
     kept = np.cumsum(np.repeat(share, counts)) / k
-    return RiskCoverage(k / len(right), kept, float(np.mean(1 - kept)))
+    return RiskCoverage(k / len(right), kept)
 
 
 def error_detection_auroc(probability: ArrayLike, truth: ArrayLike) -> float:
@@ -301,20 +278,35 @@ def class_weights(probability: ArrayLike, shares: ArrayLike) -> Array:
 def summary(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> Summary:
     """All measures of this module at once."""
     p, column = _check(probability, truth)
-    confidence, right = _confidence(p, column)
-    deviation = np.sqrt(np.sum(confidence * (1 - confidence)))
+    found = tally(p, column)
     return Summary(
         n_nodes=len(p),
         accuracy=accuracy(probability, truth),
-        promised=float(confidence.mean()),
-        z=float((right.sum() - confidence.sum()) / max(deviation, 1e-12)),
+        promised=found.promised / len(p),
+        z=found.z,
         log_loss=log_loss(probability, truth),
         brier=brier(probability, truth),
         error_detection_auroc=error_detection_auroc(probability, truth),
-        equal_width=reliability(probability, truth, n_bins=n_bins, bins="width"),
-        equal_mass=reliability(probability, truth, n_bins=n_bins, bins="mass"),
+        reliability=reliability(probability, truth, n_bins=n_bins),
         risk_coverage=risk_coverage(probability, truth),
     )
+
+
+class Tally(NamedTuple):
+    """How many predictions are right, how many should be, its standard deviation, and the difference in units of it."""
+
+    right: float
+    promised: float
+    deviation: float
+    z: float
+
+
+def tally(p: Array, column: NDArray[np.int64]) -> Tally:
+    """Count right predictions from probabilities p, (n, K), given the column of the true class of each."""
+    confidence, right = _confidence(p, column)
+    n_right, promised = float(right.sum()), float(confidence.sum())
+    deviation = float(np.sqrt(np.sum(confidence * (1 - confidence))))
+    return Tally(n_right, promised, deviation, (n_right - promised) / max(deviation, 1e-12))
 
 
 def _columns(probability: ArrayLike) -> Array:
@@ -345,13 +337,6 @@ def _check(probability: ArrayLike, truth: ArrayLike) -> tuple[Array, NDArray[np.
     if unknown.any():
         raise ValueError(f"truth must be {allowed}, got {labels[unknown][0]:g}.")
     return p, (labels if by_class else labels != 1).astype(np.int64)
-
-
-def _binned(edges: Array, score: Array, hit: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Array]:
-    """Counts of nodes per bin, and the sums of their scores and of their hits, shape (2, n_bins)."""
-    which, n_bins = np.searchsorted(edges[1:-1], score), edges.size - 1
-    sums = [np.bincount(which, weights=x, minlength=n_bins) for x in (score, hit)]
-    return np.bincount(which, minlength=n_bins), np.array(sums)
 
 
 def _of_truth(p: Array, column: NDArray[np.int64]) -> Array:

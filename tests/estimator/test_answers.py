@@ -129,7 +129,7 @@ def test_rows_that_are_asked_for_again_and_again_are_read_once(tmp_path, monkeyp
     [
         {"graph": "nystrom", "width": 2.0},
         {
-            "graph": graph.nystrom(tau=2.0, n_landmarks=40, landmarks="random"),
+            "graph": graph.nystrom(tau=2.0, n_landmarks=40),
             "prior": "matern",
             "inference": "ep",
         },
@@ -137,7 +137,7 @@ def test_rows_that_are_asked_for_again_and_again_are_read_once(tmp_path, monkeyp
         {"graph": "cosine", "prior": "approximate", "inference": "ep"},  # a tail: labeled rows are not like others
         {"graph": "cosine", "prior": "matern", "inference": "sample", "n_steps": 20, "n_chains": 2},
     ],
-    ids=["nystrom", "random landmarks", "knn", "approximate", "draws"],
+    ids=["nystrom", "few landmarks", "knn", "approximate", "draws"],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_other_graphs_and_priors(settings, file):

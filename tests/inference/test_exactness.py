@@ -14,7 +14,7 @@ from experiments.refractive import Refractive
 from graphuq import prior as priors
 from graphuq.inference import run
 from graphuq.inference.diagnostics import standard_error
-from graphuq.inference.gradient import HMC, NUTS, EllipticalSlice
+from graphuq.inference.gradient import NUTS, EllipticalSlice
 from graphuq.inference.orthant import Orthant
 from graphuq.inference.pcn import PCN
 from graphuq.inference.reference import Referenced
@@ -54,7 +54,6 @@ SAMPLERS = {  # with steps that are left out and steps after them
     "orthant": (Orthant(), 20, 200),
     "elliptical_slice": (EllipticalSlice(), 20, 300),
     "nuts": (NUTS(step_size=0.3, max_doublings=4), 20, 60),
-    "hmc": (HMC(step_size=0.3, max_steps=20), 20, 60),
     "tempered": (LADDER, 50, 150),
     "referenced": (Referenced(PCN(beta=0.7)), 50, 300),
     "refractive": (Referenced(Refractive()), 20, 300),
@@ -65,8 +64,8 @@ TAKES = {
     "probit": ["pcn", "orthant", "nuts", "referenced"],
     "probit_with_mistakes": ["orthant", "referenced"],
     "level_set": ["pcn", "orthant", "elliptical_slice", "referenced", "refractive"],
-    "ginzburg_landau": ["pcn", "elliptical_slice", "nuts", "hmc", "tempered", "tempered_from_reference"],
-    "probit_3": ["pcn", "orthant", "hmc", "referenced"],
+    "ginzburg_landau": ["pcn", "elliptical_slice", "nuts", "tempered", "tempered_from_reference"],
+    "probit_3": ["pcn", "orthant", "nuts", "referenced"],
     "probit_with_mistakes_3": ["pcn", "orthant", "referenced"],
     "level_set_3": ["pcn", "orthant", "elliptical_slice"],
     "ginzburg_landau_3": ["pcn", "nuts", "tempered", "tempered_from_reference"],

@@ -123,7 +123,7 @@ def test_flipped_labels_flip_the_means(model, gamma):
 
 def test_giving_up_long_trajectories_keeps_the_posterior():
     patterns, expected = side_probabilities(B, Y, 1.2)
-    z, info, state = draws(Orthant(max_bounces=2, adapt=False), target(B, Y, LevelSet, 1.2))
+    z, info, state = draws(Orthant(max_bounces=2), target(B, Y, LevelSet, 1.2))
     assert 0.1 < info.acceptance.mean() < 0.9
     assert np.abs(z_scores(pattern_frequencies(z, B, patterns), expected)).max() < 5
     np.testing.assert_allclose(np.exp(state.log_time), np.pi / 2, rtol=1e-6)  # as was asked

@@ -23,7 +23,7 @@ from graphuq.inference.reference import Referenced
 from graphuq.inference.run import sample
 from graphuq.inference.stopping import EffectiveSize, Progress, SteadyMean, TimeLimit
 from graphuq.inference.whiten import whiten
-from graphuq.models import GinzburgLandau, LevelSet, Model, Probit
+from graphuq.models import LevelSet, Model, Probit
 from graphuq.posterior import draws, load
 from tests.oracles import four_priors, random_spectrum
 
@@ -99,22 +99,6 @@ def _target():
     from graphuq.inference.whiten import whiten
 
     return Target.of(whiten(PRIOR, MODEL.nodes).field("float32"), MODEL)
-
-
-def test_starts():
-    short = QUICK | {"n_steps": 1, "n_warmup": 0}
-    still = PCN(beta=1e-6, target_acceptance=None)
-    with pytest.warns(ConvergenceWarning, match="Cannot say"):
-        fitted = sample(PRIOR, MODEL, still, start="labels", **short)
-    u, signs = fitted.latent(MODEL.nodes), 2 * MODEL.y - 1
-    assert np.allclose(u, signs, atol=0.1)
-    with pytest.warns(ConvergenceWarning):
-        relaxed = sample(PRIOR, GinzburgLandau(MODEL.nodes, MODEL.y), still, start="labels", **short)
-    assert np.allclose(relaxed.latent(MODEL.nodes), signs, atol=0.1)
-    given = PRIOR.sample(8, seed=5)
-    with pytest.warns(ConvergenceWarning):
-        placed = sample(PRIOR, MODEL, still, start=given, **short)
-    assert np.allclose(placed.latent(MODEL.nodes)[:, 0], given[:, MODEL.nodes], atol=0.1)
 
 
 def test_effective_size_ends_a_run_early():
@@ -347,9 +331,6 @@ def test_ctrl_c_returns_what_has_been_drawn(monkeypatch):
         ({"thin": 0}, "thin must be a whole number of at least 1"),
         ({"n_warmup": -1}, "n_warmup must be a whole number of at least 0"),
         ({"thin": 401}, "would keep none"),
-        ({"start": "here"}, "start must be"),
-        ({"start": np.zeros(7)}, "start must be finite with shape"),
-        ({"start": np.full(30, np.nan)}, "start must be finite"),
         ({"dtype": "float16"}, "dtype must be"),
     ],
 )

@@ -203,7 +203,7 @@ def test_gradient_of_the_evidence(shape, log_flip):
     gamma, step = 0.4, 1e-4
 
     def fit(log_variances=0.0, gamma=gamma, log_flip=log_flip):
-        sites = StarSites(labels, shape[1], gamma**2, log_flip, noise_slope=2 * gamma, flip_slope=0.0)
+        sites = StarSites(labels, shape[1], gamma**2, log_flip, noise_slope=2 * gamma)
         return propagate(B * np.exp(np.asarray(log_variances) / 2), sites, tolerance=1e-11)
 
     def slope(**settings):
@@ -220,9 +220,6 @@ def test_gradient_of_the_evidence(shape, log_flip):
     np.testing.assert_allclose(gradient.gamma, slope(gamma=(gamma, 1.0)), atol=1e-6)
     if log_flip > -np.inf:
         np.testing.assert_allclose(gradient.log_flip, slope(log_flip=(log_flip, 1.0)), atol=1e-6)
-        flipped = replace(result, sites=replace(result.sites, noise_slope=0.0, flip_slope=2.0))
-        np.testing.assert_allclose(flipped.gradient().gamma, 2 * gradient.log_flip, rtol=1e-12)
-    assert gradient.tail == 0
 
 
 @pytest.mark.parametrize("log_flip", FLIPS)

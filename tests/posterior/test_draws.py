@@ -196,9 +196,7 @@ def test_each_component_of_a_mixture_keeps_its_own_noise(tmp_path):
     np.testing.assert_allclose(loaded.probability(), saved.probability(), atol=1e-9)
     parts = [GaussianPosterior.of(PRIORS["project"], Plain(gamma)) for gamma in (0.1, 0.7)]
     Mixture(tuple(parts), np.array([0.5, 0.5])).save(tmp_path / "plain.npz")
-    with pytest.raises(
-        TypeError, match=r"holds Plain with noise = 0\.7, and the model given has 0\.1: .* a dataclass"
-    ):
+    with pytest.raises(ValueError, match=r"holds a model with noise = 0\.7, and the one given has 0\.1"):
         load(tmp_path / "plain.npz", model=Plain(0.1))
     parts[0].save(tmp_path / "plain.npz")
     assert load(tmp_path / "plain.npz", model=Plain(0.1)).model.noise == 0.1

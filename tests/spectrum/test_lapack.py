@@ -7,7 +7,7 @@ from .problems import barely_joined, check_contract, complete, hypercube, points
 
 GRAPHS = {
     "gaussian": graph.gaussian(points(50), tau=1.0),
-    "gaussian with self-weights": graph.gaussian(points(50), tau=1.0, self_weights=True),
+    "gaussian with self-weights": graph.precomputed(graph.gaussian(points(50), tau=1.0).weights + np.eye(50)),
     "nearest neighbors": graph.knn(points(60), n_neighbors=5),
     "cycle": ring(24),
     "hypercube": hypercube(5),

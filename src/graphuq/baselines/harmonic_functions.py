@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import csr_array, diags_array
 
-from graphuq._expect import expect_number
 from graphuq.baselines.class_labels import read_problem
 from graphuq.baselines.linear_system import solve_positive
 from graphuq.baselines.volumes import balance
 from graphuq.graph import Graph
 from graphuq.graph.features import Array, MatrixLike
-from graphuq.laplacian import connected_components, unnormalized
+from graphuq.laplacian import unnormalized
 
 
 def harmonic(
@@ -22,14 +20,12 @@ def harmonic(
     *,
     n_classes: int | None = None,
     class_shares: ArrayLike | None = None,
-    noise: float | None = None,
 ) -> Array:
     """Harmonic functions, or Laplace learning, of Zhu, Ghahramani and Lafferty (2003): scores, (n_nodes, K).
 
-    With ``Y_jk = 1`` where the labeled node j has class k, and 0 elsewhere. Without noise (hard labels), ``u = Y``
-    at the labeled nodes and ``(D - A) u = 0`` at all others, so that u is the weighted mean over its neighbors.
-    With noise (soft labels), u minimizes ``<u, (D - A) u> / 2 + sum_j |u_j - Y_j|^2 / (2 noise^2)``, the sum over
-    labeled nodes. In both cases the scores of a node lie between 0 and 1 and sum to 1.
+    With ``Y_jk = 1`` where the labeled node j has class k, and 0 elsewhere: ``u = Y`` at the labeled nodes and
+    ``(D - A) u = 0`` at all others, so that u is the weighted mean over its neighbors. The scores of a node lie between
+    0 and 1 and sum to 1.
 
     Args:
         A: a graph, or a weight matrix. Sparse systems are solved by conjugate gradients.
@@ -38,34 +34,18 @@ def harmonic(
         n_classes: K, if some classes have no label.
         class_shares: share of the nodes in each class, (K,): constants are added to the columns so that the
             predicted classes have these shares.
-        noise: standard deviation of the noise in the labels Y, or None if they are exact.
     """
     graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_shares)
-    if noise is not None and not 1e-9 <= expect_number(noise, "noise") <= 1e9:
-        raise ValueError(f"noise must lie between 1e-9 and 1e9, got {noise}: None holds labels exactly.")
-    n_components, component = connected_components(graph)
-    n_reached = np.unique(component[nodes]).size
-    if n_reached < n_components:
+    L = unnormalized(graph)
+    n_missed = L.n_components - np.unique(L.components[nodes]).size
+    if n_missed:
         raise ValueError(
-            f"{n_components - n_reached} of {n_components} components of the graph have no label, so u is not "
+            f"{n_missed} of {L.n_components} components of the graph have no label, so u is not "
             "determined there. Label a node in each, or join more neighbors."
         )
-
-    # Solve for the correction to the field that is Y at labels and 0 elsewhere, which is stable for small noise.
-    L = unnormalized(graph).matrix
     u = np.zeros((graph.n_nodes, Y.shape[1]))
     u[nodes] = Y
-    force = -(L @ u)
-    if noise is None:
-        free = np.setdiff1d(np.arange(graph.n_nodes), nodes)
-        if free.size:
-            u[free] = solve_positive(L[free][:, free], force[free])
-    else:
-        precision = np.zeros(graph.n_nodes)
-        precision[nodes] = noise**-2
-        if isinstance(L, np.ndarray):
-            L[np.diag_indices(graph.n_nodes)] += precision
-        else:
-            L = csr_array(L + diags_array(precision))
-        u += solve_positive(L, force)
+    free = np.setdiff1d(np.arange(graph.n_nodes), nodes)
+    if free.size:
+        u[free] = solve_positive(L.matrix[free][:, free], -(L.matrix @ u)[free])
     return u if shares is None else u + balance(u, shares)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect_number, expect_whole
 from graphuq.baselines.class_labels import read_problem
 from graphuq.baselines.linear_system import solve_positive
 from graphuq.baselines.volumes import balance
 from graphuq.graph import Graph
 from graphuq.graph.features import Array, MatrixLike
 from graphuq.laplacian import Laplacian, unnormalized
+
+# Rounds of threshold dynamics, and diffusion steps before each thresholding, as in GraphLearning.
+N_ROUNDS, N_STEPS = 20, 40
 
 
 def poisson(
@@ -46,43 +48,33 @@ def mbo(
     *,
     n_classes: int | None = None,
     class_shares: ArrayLike | None = None,
-    fidelity: float = 1.0,
-    n_rounds: int = 20,
-    n_steps: int = 40,
 ) -> Array:
     """Poisson MBO of Calder, Cook, Thorpe and Slepcev (2020), Algorithm 2: scores, shape (n_nodes, K).
 
     The scheme of Merriman, Bence and Osher, with the sources b of `poisson`. Starting from the classes k_i
     predicted by `poisson`, repeat
 
-        ``u_i = e_{k_i}``, then ``u <- u - dt ((D - A) u - fidelity b)`` a few times, then
+        ``u_i = e_{k_i}``, then ``u <- u - dt ((D - A) u - b)`` a few times, then
         ``k_i = argmax_k (u_ik + p_k)``,
 
     until no class changes. The shifts p enforce the requested class sizes, as column weights do in that paper;
     they are 0 without `class_shares`. The step ``dt = 1 / max_i d_i`` keeps the diffusion stable. The scores are
-    the last ``u + p``. Defaults are those of GraphLearning.
+    the last ``u + p``.
 
     Args:
         A: a connected graph, or a weight matrix.
         nodes, y, n_classes, class_shares: see `harmonic`.
-        fidelity: weight of the labels relative to the graph.
-        n_rounds: maximum number of thresholdings.
-        n_steps: diffusion steps before each thresholding.
     """
     graph, nodes, Y, shares = read_problem(A, nodes, y, n_classes, class_shares)
-    expect_number(fidelity, "fidelity")
-    expect_whole(n_rounds, "n_rounds")
-    expect_whole(n_steps, "n_steps")
-
     L, b = unnormalized(graph), sources(nodes, Y, n_nodes=graph.n_nodes)
     dt = 1 / L.matrix.diagonal().max()
     corners, p = np.eye(Y.shape[1]), np.zeros(Y.shape[1])
     classes = potential(L, b).argmax(axis=1)
-    for _ in range(n_rounds):
+    for _ in range(N_ROUNDS):
         u, before = corners[classes], classes
-        for _ in range(n_steps):
+        for _ in range(N_STEPS):
             u -= dt * (L.matrix @ u)
-            u[nodes] += dt * fidelity * b[nodes]
+            u[nodes] += dt * b[nodes]
         if shares is not None:
             p = balance(u, shares, start=p)
         classes = (u + p).argmax(axis=1)

@@ -20,7 +20,6 @@ class Dataset:
         class_names: name of the class of each value in y.
         source: origin of the data, and what to cite.
         feature_names: names of the columns of X, if they have any.
-        image_shape: (height, width) if each row of X is an image.
         grid_shape: (height, width) if the rows of X are the pixels of one image.
     """
 
@@ -29,7 +28,6 @@ class Dataset:
     class_names: Mapping[int, str]
     source: str
     feature_names: tuple[str, ...] | None = None
-    image_shape: tuple[int, int] | None = None
     grid_shape: tuple[int, int] | None = None
 
 

@@ -47,7 +47,6 @@ def mnist() -> Dataset:
         y=labels.astype(np.int64),
         class_names={digit: str(digit) for digit in range(10)},
         source=_CITATION,
-        image_shape=(28, 28),
     )
 
 
@@ -82,7 +81,6 @@ def mnist_pair(first: int, second: int, *, n_per_digit: int | None = 2000, seed:
         y=np.where(labels[rows] == first, 1, -1),
         class_names={1: str(first), -1: str(second)},
         source=_CITATION,
-        image_shape=(28, 28),
     )
 
 

@@ -24,7 +24,6 @@ def self_tuning(
     n_components: int | None = None,
     robust: bool = False,
     unit_length: bool = False,
-    self_weights: bool = False,
 ) -> Graph:
     """Self-tuning weights of Zelnik-Manor and Perona (2004) between all pairs of nodes.
 
@@ -35,17 +34,17 @@ def self_tuning(
     Args:
         X: features, shape (n_nodes, n_features).
         n_neighbors: K.
-        n_components, robust, unit_length, self_weights: see `knn`.
+        n_components, robust, unit_length: see `knn`.
     """
     X = check_features(X, n_components=n_components)
     n_neighbors = expect_count(n_neighbors, "n_neighbors", X.shape[0] - 1, "the number of other nodes")
-    expect_flag(self_weights, "self_weights")
     features, A = _all_squared_distances(X, n_components, robust, unit_length)
     blocks = list(row_blocks(*A.shape))
     tau = np.concatenate([kth_distance(A[rows], n_neighbors) for rows in blocks])
     for rows in blocks:
         A[rows] = affinity(A[rows], tau[rows, None], tau)
-    return _graph(A, features, Kernel(tau, n_neighbors), self_weights)
+    np.fill_diagonal(A, 0.0)
+    return Graph(A, features, Kernel(tau, n_neighbors))
 
 
 @recipe
@@ -55,7 +54,6 @@ def gaussian(
     tau: float,
     n_components: int | None = None,
     robust: bool = False,
-    self_weights: bool = False,
 ) -> Graph:
     """Gaussian weights with a single length scale between all pairs of nodes.
 
@@ -64,15 +62,15 @@ def gaussian(
     Args:
         X: features, shape (n_nodes, n_features).
         tau: length scale: the distance at which nodes still count as similar; `width` of `GraphClassifier`.
-        n_components, robust, self_weights: see `knn`.
+        n_components, robust: see `knn`.
     """
     X = check_features(X, n_components=n_components)
     tau = expect_scale(tau, "tau")
-    expect_flag(self_weights, "self_weights")
     features, A = _all_squared_distances(X, n_components, robust)
     for rows in row_blocks(*A.shape):
         A[rows] = affinity(A[rows], tau, tau)
-    return _graph(A, features, Kernel(tau), self_weights)
+    np.fill_diagonal(A, 0.0)
+    return Graph(A, features, Kernel(tau))
 
 
 def _all_squared_distances(
@@ -94,8 +92,3 @@ def _all_squared_distances(
     symmetrize(squared)
     np.fill_diagonal(squared, np.inf)
     return features, squared
-
-
-def _graph(A: Array, features: Features, kernel: Kernel, self_weights: bool) -> Graph:
-    np.fill_diagonal(A, 1.0 if self_weights else 0.0)
-    return Graph(A, features, kernel)

@@ -71,11 +71,7 @@ class Pairs(NamedTuple):
     points: Indices
     nodes: Indices
     squared: Array  # squared distances
-    first: Indices  # index of the first pair of each point, (n_points,)
-
-    def nth(self, n: int) -> Indices:
-        """Index of the pair formed by each point and its n-th nearest node, counted from 0."""
-        return self.first + n
+    first: Indices  # index of the first pair of each point, that with its nearest node, (n_points,)
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,7 @@ class Kernel:
         assert self.n_neighbors is not None
         assert self.radii is not None
         i, j, squared = pairs.points, pairs.nodes, pairs.squared
-        kth = np.sqrt(squared[pairs.nth(self.n_neighbors - 1)])
+        kth = np.sqrt(squared[pairs.first + self.n_neighbors - 1])
         kth[kth == 0] = 1.0  # the point coincides with a node and will get that node's weights
         joined = squared <= (1 + _ROUNDING) * np.maximum(kth[i], self.radii[j]) ** 2
         i, j, squared = i[joined], j[joined], squared[joined]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
@@ -15,7 +15,6 @@ from graphuq._expect import (
     SettingError,
     expect_count,
     expect_flag,
-    expect_one_of,
     expect_scale,
     expect_seed,
 )
@@ -41,27 +40,6 @@ _ALL_PAIRS_UP_TO = 20_000  # number of nodes up to which the sign of every weigh
 _ROUNDING = 1e-12  # how far below zero rounding may put the cosine of a right angle
 
 
-class FeatureMap(Protocol):
-    """Map from raw features to rows of F, with products that need not form these rows."""
-
-    @property
-    def rank(self) -> int:
-        """Number of columns of F."""
-        ...
-
-    def __call__(self, X_new: MatrixLike) -> Any:
-        """Rows of F, shape (n_new, rank)."""
-        ...
-
-    def times(self, X: Any, M: Array) -> Any:
-        """Product ``F M``."""
-        ...
-
-    def total(self, X: Any) -> Array:
-        """Column sums ``F^T 1``."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class LowRankGraph:
     """Weights ``A = F F^T`` between all pairs of nodes, self-weights included, kept as the thin factor F.
@@ -76,7 +54,7 @@ class LowRankGraph:
 
     factor: Any
     total: Array
-    feature_map: FeatureMap
+    feature_map: UnitRows | Landmarks
     least_degree: float = 0.0
 
     def __repr__(self) -> str:
@@ -133,7 +111,6 @@ def nystrom(
     *,
     tau: float,
     n_landmarks: int = 500,
-    landmarks: Literal["kmeans", "random"] = "kmeans",
     n_components: int | None = None,
     robust: bool = False,
     seed: int = 0,
@@ -149,8 +126,7 @@ def nystrom(
     Args:
         X: features, shape (n_nodes, n_features).
         tau: length scale: the distance at which nodes still count as similar; `width` of `GraphClassifier`.
-        n_landmarks: number of landmarks; more are more accurate.
-        landmarks: "kmeans" for cluster centers, "random" for randomly chosen nodes.
+        n_landmarks: number of landmarks, centers of k-means; more are more accurate.
         n_components, robust: see `knn`.
         seed: seed for choosing the landmarks.
         progress: whether to show a progress bar, for features in a store, which are read once.
@@ -163,13 +139,9 @@ def nystrom(
         X = check_features(X, n_components=n_components)
     tau = expect_scale(tau, "tau")
     n_landmarks = expect_count(n_landmarks, "n_landmarks", X.shape[0], "the number of nodes")
-    expect_one_of(landmarks, ("kmeans", "random"), "landmarks")
     expect_flag(robust, "robust")
     seed = expect_seed(seed)
-    if landmarks == "kmeans":
-        chosen = kmeans_sample(X.shape[0], n_landmarks, seed=seed)
-    else:
-        chosen = np.random.default_rng(seed).choice(X.shape[0], n_landmarks, replace=False)
+    chosen = kmeans_sample(X.shape[0], n_landmarks, seed=seed)
     if isinstance(X, Tall):
         try:
             features = prepare(check_features(X.rows(chosen)), None)
@@ -179,8 +151,7 @@ def nystrom(
     else:
         features = prepare(X, n_components, robust=robust)
         Z = features.points[chosen]
-    if landmarks == "kmeans":
-        Z = centers_of_sample(Z, n_landmarks, seed=seed)
+    Z = centers_of_sample(Z, n_landmarks, seed=seed)
     with eigen_threads(len(Z)):
         S, U = eigh(affinity(squared_distances(Z, Z), tau, tau))
     kept = _SINGULAR * S[-1] < S
@@ -192,7 +163,7 @@ def nystrom(
     return LowRankGraph(factor, factor.sum(axis=0), to_factor, 1.0)
 
 
-def _total_and_sign(feature_map: FeatureMap, X: Array) -> tuple[Array, bool]:
+def _total_and_sign(feature_map: UnitRows | Landmarks, X: Array) -> tuple[Array, bool]:
     """Column sums ``F^T 1`` over these rows, and whether any entry of X is negative."""
     return feature_map.total(X), bool(X.min() < 0)
 

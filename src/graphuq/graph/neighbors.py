@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array, eye_array
+from scipy.sparse import csr_array
 from scipy.spatial import KDTree
 
 from graphuq._expect import expect, expect_count, expect_flag, expect_one_of, expect_scale, expect_seed
@@ -41,7 +41,6 @@ def knn(
     n_components: int | None = None,
     robust: bool = False,
     unit_length: bool = False,
-    self_weights: bool = False,
     seed: int = 0,
 ) -> Graph:
     """Sparse graph in which nodes i and j are joined if either is among the K nearest neighbors of the other.
@@ -64,7 +63,6 @@ def knn(
         robust: compare the features in compressed robust units (`graph.units`) instead of as given.
         unit_length: scale every row to length 1, before and after it is centered and projected: distances then
             compare directions, as is usual for word counts.
-        self_weights: whether ``a_ii`` is 1 instead of 0.
         seed: seed of the approximate search.
     """
     here = not isinstance(X, Tall)
@@ -73,7 +71,6 @@ def knn(
     if not callable(method):
         expect_one_of(method, ("auto", "exact", "approximate"), "method")
     seed = expect_seed(seed)
-    expect_flag(self_weights, "self_weights")
     expect_flag(robust, "robust")
     expect_flag(unit_length, "unit_length")
     if not isinstance(weights, str):
@@ -101,10 +98,7 @@ def knn(
     tau = _scales(points, radii) if isinstance(weights, str) else float(weights)
     tau_nodes = np.broadcast_to(tau, len(points))
     A = csr_array((affinity(squared, tau_nodes[i], tau_nodes[j]), (i, j)), shape=(len(points), len(points)))
-    A = A.maximum(A.T)
-    if self_weights:
-        A = A + eye_array(len(points))
-    A = csr_array(A)
+    A = csr_array(A.maximum(A.T))
     A.eliminate_zeros()  # weights that underflow are no edges
     return Graph(A, features, Kernel(tau, n_neighbors, radii))
 

@@ -87,7 +87,7 @@ class Graph:
         else:
             pairs = self._search.near(points, self.kernel.n_neighbors)
             weights = self.kernel.of_pairs(pairs, (len(points), self.n_nodes))
-            nearest, squared = pairs.nodes[pairs.nth(0)], pairs.squared[pairs.nth(0)]
+            nearest, squared = pairs.nodes[pairs.first], pairs.squared[pairs.first]
         tau = np.broadcast_to(self.kernel.tau, self.n_nodes)[nearest]
         share = np.exp(-np.square(np.sqrt(squared) / (_SAME * tau)))
         return Placement(self._as_nodes(weights, nearest, squared == 0), nearest, share)

@@ -7,16 +7,14 @@ process that writes a file holds a lock on it.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import FunctionType
+from pickle import PicklingError
 from typing import IO, Any
 
 import jax
@@ -102,43 +100,16 @@ class Log:
 
 
 def fingerprint(value: Any) -> str:
-    """Hash of an object's content: equal for equal numbers, strings and arrays in objects of the same classes."""
-    digest = hashlib.sha256()
+    """Hash of an object's content, by joblib: equal for equal numbers, strings and arrays in objects of the same classes."""
+    from joblib import hash  # type: ignore[import-untyped]
+
     try:
-        for part in _parts(value):
-            digest.update(b"%d " % len(part) + part)
-    except (TypeError, RecursionError) as error:
+        return str(hash(value, coerce_mmap=True))
+    except (TypeError, PicklingError) as error:
         raise CheckpointError(
-            f"What a checkpoint is of must consist of numbers, texts and arrays: {error}. Keep nothing else in the "
+            f"What a checkpoint is of must consist of numbers, texts and arrays: {error.args[0]}. Keep nothing else in the "
             "model and the sampler, or run without checkpoint."
         ) from None
-    return digest.hexdigest()[:16]
-
-
-def _parts(value: Any) -> Iterator[bytes]:
-    """Serialize an object recursively, as pickle would take it apart; functions and classes by their names."""
-    if isinstance(value, FunctionType) and "<" in value.__qualname__:
-        raise TypeError(f"the function {value.__qualname__} has no name to know it by")
-    by_name = isinstance(value, FunctionType | type)
-    named = value if by_name else type(value)
-    yield f"{named.__module__}.{named.__qualname__}".encode()
-    if by_name:
-        return
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        yield repr(value).encode()
-    elif isinstance(value, np.ndarray | np.generic | jax.Array) and value.dtype != object:
-        array = np.asarray(value)
-        yield f"{array.dtype}{array.shape}".encode()
-        yield array.tobytes()
-    else:
-        pieces = value.__reduce_ex__(2)
-        if isinstance(value, dict | list | tuple):
-            pieces = value.items() if isinstance(value, dict) else value
-        elif isinstance(value, np.ndarray):
-            pieces = value.tolist()
-        for piece in pieces:
-            yield from _parts(piece)
-        yield b"end"
 
 
 def _open(path: Path) -> IO[bytes]:

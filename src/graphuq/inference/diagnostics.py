@@ -32,7 +32,7 @@ class Diagnostics:
         nodes: node of each quantity, -1 if it belongs to none.
         shift: change of a class probability by one further move across contradictory labels, and the node of the
             largest change; see `contradictions.missed`.
-        diverging: share of trajectories of NUTS or HMC that diverged: the chains avoid a part of the posterior where
+        diverging: share of trajectories of NUTS that diverged: the chains avoid a part of the posterior where
             it is too narrow for their step size.
     """
 
@@ -48,11 +48,6 @@ class Diagnostics:
     def worst_r_hat(self) -> float:
         """The largest R-hat."""
         return float(np.max(self.r_hat))
-
-    @property
-    def worst_ess(self) -> float:
-        """The smallest effective sample size, over bulk and tail."""
-        return float(min(self.ess_bulk.min(), self.ess_tail.min()))
 
     @property
     def converged(self) -> bool:

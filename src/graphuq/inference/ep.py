@@ -50,7 +50,6 @@ class EvidenceGradient(NamedTuple):
     """Derivatives of the log evidence at the fixed point with respect to these parameters."""
 
     log_variances: Vector  # log v_j, where column j of B is sqrt(v_j) q_j; shape (n_latent,)
-    tail: float  # the variance of the tail
     gamma: float
     log_flip: float  # the log probability of a mistake, if gamma does not determine it
 
@@ -129,7 +128,6 @@ class EP:
         flips = sites.flip_gradient(self.cavity_mean, width - sites.tail)
         return EvidenceGradient(
             log_variances=(self.z_mean**2 + z_variance - 1) / 2 + heat * self.cut,
-            tail=heat,
             gamma=sites.noise_slope * heat + sites.flip_slope * flips,
             log_flip=flips,
         )

@@ -1,10 +1,9 @@
-"""Elliptical slice sampling, HMC and NUTS of BlackJAX as `Sampler`s: a whitened target in; a Markov chain out."""
+"""Elliptical slice sampling and NUTS of BlackJAX as `Sampler`s: a whitened target in; a Markov chain out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import pi
 from typing import Any, NamedTuple
 
 import jax
@@ -54,47 +53,6 @@ class GradientState(NamedTuple):
     averaging: Any  # BlackJAX's DualAveragingAdaptationState
 
 
-# Methods that NUTS and HMC share; these differ only in `move` and in their settings.
-
-
-def _prepare(self: NUTS | HMC, target: Target) -> Target:
-    """Return the target itself; refuse one whose Phi varies while its gradient is zero."""
-    dtype = jax.tree.leaves(target)[0].dtype
-    z = jnp.asarray(np.random.default_rng(0).standard_normal((32, target.n_latent)), dtype)
-    potential, gradient = jax.lax.map(jax.value_and_grad(target.potential), z)
-    if np.ptp(potential) > 0 and not np.any(gradient):
-        raise TypeError(
-            f"{type(self).__name__} follows the gradient of Phi, but Phi of this model is piecewise constant: its "
-            "gradient is zero. Use Orthant, EllipticalSlice or PCN."
-        )
-    return target
-
-
-def _init(self: NUTS | HMC, key: jax.Array, z: jax.Array, problem: Target) -> GradientState:
-    """The initial state, at z."""
-    init, _, _ = dual_averaging_adaptation(self.target_acceptance)
-    averaging = jax.tree.map(lambda x: jnp.asarray(x, z.dtype), init(self.step_size))
-    # If there is no warm-up, the initial step size is used throughout.
-    averaging = averaging._replace(log_step_size_avg=averaging.log_step_size)
-    return GradientState(hmc.init(z, _log_density(problem)), averaging)
-
-
-def _step(
-    self: NUTS | HMC, key: jax.Array, state: GradientState, problem: Target, warm: bool | jax.Array
-) -> tuple[GradientState, Info]:
-    """One trajectory with the averaged step size of the warm-up, in which dual averaging updates it."""
-    old = state.averaging
-    state, info = self.move(key, state, problem, jnp.where(warm, old.log_step_size, old.log_step_size_avg))
-    _, update, _ = dual_averaging_adaptation(self.target_acceptance)
-    new = jax.lax.cond(warm, update, lambda old, _: old, old, info.acceptance)
-    return state._replace(averaging=new), info
-
-
-def _draw(self: NUTS | HMC, state: GradientState, problem: Target) -> jax.Array:
-    """The position."""
-    return state.hmc.position
-
-
 @dataclass(frozen=True)
 class NUTS:
     """The no-U-turn sampler: a trajectory is doubled until it turns back (Hoffman and Gelman 2014).
@@ -110,72 +68,52 @@ class NUTS:
     max_doublings: int = 10
 
     def __post_init__(self) -> None:
-        _check_settings(self)
-        put(self, max_doublings=expect_whole(self.max_doublings, "max_doublings"))
-
-    prepare, init, step, draw = _prepare, _init, _step, _draw
-
-    def move(
-        self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array
-    ) -> tuple[GradientState, Info]:
-        """One trajectory with the given step size."""
-        unit = jnp.ones_like(state.hmc.position)  # unit mass matrix: z ~ N(0, I) a priori
-        moved, info = nuts.build_kernel()(
-            key, state.hmc, _log_density(problem), jnp.exp(log_step), unit, self.max_doublings
-        )
-        return state._replace(hmc=moved), Info(info.acceptance_rate, info.num_integration_steps, info.is_divergent)
-
-
-@dataclass(frozen=True)
-class HMC:
-    """Hamiltonian Monte Carlo with a fixed mean trajectory length (Neal 2011).
-
-    Attributes:
-        path_length: mean integration time of a trajectory. Motion under N(0, I) has period 2 pi, and a quarter
-            turn, pi / 2, would make independent draws from the prior. The time is jittered by up to half in either
-            direction, so that no direction returns to its start at every step.
-        step_size: initial step size; dual averaging adapts it during the warm-up, then its average is kept.
-        target_acceptance: acceptance rate that the step size is adapted to, in (0, 1).
-        max_steps: the largest number of steps in a trajectory.
-    """
-
-    path_length: float = pi / 2
-    step_size: float = 0.1
-    target_acceptance: float = 0.8
-    max_steps: int = 1000
-
-    def __post_init__(self) -> None:
-        _check_settings(self)
         put(
             self,
-            path_length=expect_number(self.path_length, "path_length"),
-            max_steps=expect_whole(self.max_steps, "max_steps"),
+            step_size=expect_number(self.step_size, "step_size"),
+            target_acceptance=expect_between(self.target_acceptance, "target_acceptance", 1),
+            max_doublings=expect_whole(self.max_doublings, "max_doublings"),
         )
 
-    prepare, init, step, draw = _prepare, _init, _step, _draw
+    def prepare(self, target: Target) -> Target:
+        """Return the target itself; refuse one whose Phi varies while its gradient is zero."""
+        dtype = jax.tree.leaves(target)[0].dtype
+        z = jnp.asarray(np.random.default_rng(0).standard_normal((32, target.n_latent)), dtype)
+        potential, gradient = jax.lax.map(jax.value_and_grad(target.potential), z)
+        if np.ptp(potential) > 0 and not np.any(gradient):
+            raise TypeError(
+                "NUTS follows the gradient of Phi, but Phi of this model is piecewise constant: its gradient is zero. "
+                "Use Orthant, EllipticalSlice or PCN."
+            )
+        return target
 
-    def move(
-        self, key: jax.Array, state: GradientState, problem: Target, log_step: jax.Array
+    def init(self, key: jax.Array, z: jax.Array, problem: Target) -> GradientState:
+        """The initial state, at z."""
+        init, _, _ = dual_averaging_adaptation(self.target_acceptance)
+        averaging = jax.tree.map(lambda x: jnp.asarray(x, z.dtype), init(self.step_size))
+        # If there is no warm-up, the initial step size is used throughout.
+        averaging = averaging._replace(log_step_size_avg=averaging.log_step_size)
+        return GradientState(hmc.init(z, _log_density(problem)), averaging)
+
+    def step(
+        self, key: jax.Array, state: GradientState, problem: Target, warm: bool | jax.Array
     ) -> tuple[GradientState, Info]:
-        """One trajectory with the given step size."""
-        key_length, key_hmc = jax.random.split(key)
-        step_size = jnp.exp(log_step)
-        length = self.path_length * jax.random.uniform(key_length, (), step_size.dtype, 0.5, 1.5)
-        n_steps = jnp.clip(jnp.ceil(length / step_size), 1, self.max_steps).astype(jnp.int32)
+        """One trajectory with the averaged step size of the warm-up, in which dual averaging updates it."""
+        old = state.averaging
+        step_size = jnp.exp(jnp.where(warm, old.log_step_size, old.log_step_size_avg))
         unit = jnp.ones_like(state.hmc.position)  # unit mass matrix: z ~ N(0, I) a priori
-        moved, info = hmc.build_kernel()(key_hmc, state.hmc, _log_density(problem), step_size, unit, n_steps)
-        return state._replace(hmc=moved), Info(info.acceptance_rate, n_steps, info.is_divergent)
+        moved, info = nuts.build_kernel()(
+            key, state.hmc, _log_density(problem), step_size, unit, self.max_doublings
+        )
+        _, update, _ = dual_averaging_adaptation(self.target_acceptance)
+        new = jax.lax.cond(warm, update, lambda old, _: old, old, info.acceptance_rate)
+        return GradientState(moved, new), Info(info.acceptance_rate, info.num_integration_steps, info.is_divergent)
+
+    def draw(self, state: GradientState, problem: Target) -> jax.Array:
+        """The position."""
+        return state.hmc.position
 
 
 def _log_density(problem: Target) -> Callable[[jax.Array], jax.Array]:
     """``log p(z | y) = -|z|^2 / 2 - Phi(B z)``, up to a constant."""
     return lambda z: -z @ z / 2 - problem.potential(z)
-
-
-def _check_settings(sampler: NUTS | HMC) -> None:
-    """Check the settings that NUTS and HMC share."""
-    put(
-        sampler,
-        step_size=expect_number(sampler.step_size, "step_size"),
-        target_acceptance=expect_between(sampler.target_acceptance, "target_acceptance", 1),
-    )

@@ -10,7 +10,7 @@ convex Phi, bounds the relative distance to the mode in that norm.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ import numpy as np
 from jax.tree_util import Partial
 from numpy.typing import ArrayLike, NDArray
 
-from graphuq._expect import expect_number, expect_numbers, expect_one_of, expect_seed, expect_whole
+from graphuq._expect import expect_number, expect_numbers, expect_one_of, expect_whole
 from graphuq._pytree import traced
 from graphuq._warn import warn
 from graphuq.inference.newton import ROUNDING, newton
@@ -55,11 +55,10 @@ def find_mode(
     model: Model,
     *,
     method: str = "auto",
-    start: str | ArrayLike = "zero",
+    start: ArrayLike | None = None,
     beta: float | None = None,
     n_steps: int = 5000,
     tolerance: float = 1e-6,
-    seed: int = 0,
 ) -> Mode:
     """Find a minimizer of ``J(u) = <u, P u>/2 + Phi(u; y)``, unique if J is convex.
 
@@ -67,14 +66,13 @@ def find_mode(
         prior: the Gaussian N(0, C); P is the inverse of C on its support.
         model: `Probit`, `GinzburgLandau`, or a custom model with a smooth `phi`.
         method: "gradient_flow", "newton" (convex Phi only), or "auto": Newton if possible, otherwise the flow.
-        start: where the flow starts: "zero", "random" (a draw from the prior), or u at all nodes. Newton starts at
+        start: u at all nodes, where the flow starts, such as a draw from the prior; by default zero. Newton starts at
             zero.
         beta: a fixed step size of the flow, as in the paper. By default the first step size is one over a bound
             on the curvature of Phi, which does not depend on the graph, and later ones are those of
             Barzilai and Borwein. Either is halved where J would rise.
         n_steps: the largest number of steps.
         tolerance: stop when the relative whitened gradient is at most this.
-        seed: seed of the random start.
     """
     check_problem(prior, model)
     shape = model.curvature()
@@ -88,8 +86,7 @@ def find_mode(
         expect_number(beta, "beta")
     expect_whole(n_steps, "n_steps")
     expect_number(tolerance, "tolerance", zero=True)
-    expect_seed(seed)
-    default = beta is None and isinstance(start, str) and start == "zero"
+    default = beta is None and start is None
     by_newton = shape.convex and not model.sees_all_nodes
     if method == "newton" and not by_newton:
         raise TypeError(
@@ -102,7 +99,7 @@ def find_mode(
     if method == "newton":
         result = newton(prior, model, n_steps, tolerance)
     else:
-        result = _gradient_flow(prior, model, _start(prior, model, start, seed), beta, n_steps, tolerance)
+        result = _gradient_flow(prior, model, _start(prior, model, start), beta, n_steps, tolerance)
     mode = _mode(*result, tolerance, method)
     if not mode.converged:
         warn(mode.message)
@@ -220,15 +217,11 @@ def _gradient_flow(
     return u[:, 0] if u.shape[1] == 1 else u, float(state.energy), float(state.norm), int(state.n_steps)
 
 
-def _start(prior: GaussianPrior, model: Model, start: Any, seed: int) -> Array:
+def _start(prior: GaussianPrior, model: Model, start: ArrayLike | None) -> Array:
     """u at the start, shape (n_nodes, n_fields)."""
     n_fields = model.n_fields
-    if isinstance(start, str):
-        if start == "random":
-            return prior.sample(n_fields, seed=seed).T
-        if start == "zero":
-            return np.zeros((prior.n_nodes, n_fields))
-        raise ValueError(f"start must be 'zero', 'random' or an array, got {start!r}.")
+    if start is None:
+        return np.zeros((prior.n_nodes, n_fields))
     u = expect_numbers(start, "start")
     expected = (prior.n_nodes,) if n_fields == 1 else (prior.n_nodes, n_fields)
     if u.shape != expected:

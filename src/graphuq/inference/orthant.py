@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import erf
 
-from graphuq._expect import expect_between, expect_flag, expect_whole, put
+from graphuq._expect import expect_between, expect_whole, put
 from graphuq._pytree import pytree, static
 from graphuq.inference.sampler import Info
 from graphuq.inference.target import Target
@@ -195,23 +195,20 @@ class Orthant:
     drawn exactly. Free motion for pi/2 makes independent draws.
 
     Attributes:
-        time: integration time of a trajectory, an angle in (0, 2.5].
-        adapt: whether the warm-up may shorten it. This is done only for dense walls, such as thousands of labels
-            on a few modes, where it pays. Elsewhere it would harm: a field confined between two close walls gains
-            nothing from a longer time, but the noise that moves these walls needs all of it.
+        time: integration time of a trajectory, an angle in (0, 2.5]. The warm-up shortens it for dense walls, such as
+            thousands of labels on a few modes, where this pays. Elsewhere it would harm: a field confined between two
+            close walls gains nothing from a longer time, but the noise that moves these walls needs all of it.
         max_bounces: a trajectory with more bounces is rejected. The reverse trajectory has as many, so the
             posterior stays invariant. It only guards against endless trajectories.
     """
 
     time: float = math.pi / 2
-    adapt: bool = True
     max_bounces: int = 1_000_000
 
     def __post_init__(self) -> None:
         put(
             self,
             time=expect_between(self.time, "time", 2.5, included=True),
-            adapt=expect_flag(self.adapt, "adapt"),
             max_bounces=expect_whole(self.max_bounces, "max_bounces"),
         )
 
@@ -258,7 +255,7 @@ class Orthant:
         start. It is 2 for straight motion, 1 for a random walk, and 0 where a longer trajectory leads no further.
         """
         state, info, growth = self._move(key, state, problem)
-        if not self.adapt or len(problem.scale) < max(_MANY, _DENSE * problem.one.n_latent):
+        if len(problem.scale) < max(_MANY, _DENSE * problem.one.n_latent):
             return state, info
         n = state.n_adapted + warm
         log_time = jnp.minimum(state.log_time + n**-0.6 * (growth - _GROWTH), math.log(self.time))

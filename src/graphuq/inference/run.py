@@ -24,7 +24,6 @@ from graphuq.inference.diagnostics import split_r_hat
 from graphuq.inference.independence import sample_independently
 from graphuq.inference.orthant import Orthant
 from graphuq.inference.sampler import Sampler
-from graphuq.inference.start import starting_points
 from graphuq.inference.stopping import EffectiveSize, Progress, Stop, TimeLimit
 from graphuq.inference.target import Linear, Target
 from graphuq.inference.whiten import Whitening, check_problem, whiten
@@ -57,7 +56,6 @@ def sample(
     thin: int = 1,
     n_chains: int = 8,
     seed: int = 0,
-    start: str | NDArray[Any] = "prior",
     stop: Stop | Sequence[Stop] = (),
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
@@ -79,8 +77,6 @@ def sample(
         thin: keep one draw every `thin` steps.
         n_chains: number of independent chains, vectorized into one computation.
         seed: the same seed gives the same draws.
-        start: "prior" (a draw from the prior), "labels" (a smooth function fitted to the labels), or u at all
-            nodes, shape (n_nodes,) or (n_chains, n_nodes).
         stop: rules that may end the run before `n_steps`: `EffectiveSize`, `SteadyMean`, `TimeLimit`; the first
             one reached ends it.
         checkpoint: a file from which a killed run resumes with the same draws.
@@ -115,13 +111,12 @@ def sample(
         target.check()
         shape = model.n_fields, whitening.n_latent
         chains = _Chains(sampler, sampler.prepare(target), seed, n_chains, n_warmup, thin, shape)
-        z = starting_points(start, chains.rng(0), target, model, whitening, n_chains)
+        z = jnp.asarray(chains.rng(0).standard_normal((n_chains, target.n_latent)), dtype)  # from the prior
         state = _init(sampler, chains.seeds(1), z, chains.problem)
         identity = {
             "model": f"{type(model).__module__}.{type(model).__qualname__}",
-            "settings of the sampler": checkpoint and fingerprint(sampler),
-            "prior and labels": checkpoint and fingerprint((target.field.one, model)),
-            "start": checkpoint and fingerprint(z),
+            "settings of the sampler": checkpoint and fingerprint(getattr(sampler, "__dict__", sampler)),
+            "prior and labels": checkpoint and fingerprint((target.field.one, vars(model))),
             "n_chains": n_chains,
             **settings,
         }

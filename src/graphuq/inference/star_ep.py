@@ -136,8 +136,7 @@ class StarEP:
             twice = np.square(self.z_mean).sum(axis=0) + np.einsum("ij,ij->i", basis @ change, basis)
         return EvidenceGradient(
             log_variances=twice / 2 + noise_gradient * self.cut,
-            tail=0.0,
-            gamma=sites.noise_slope * noise_gradient + sites.flip_slope * self.flip_gradient,
+            gamma=sites.noise_slope * noise_gradient,
             log_flip=self.flip_gradient,
         )
 

@@ -48,7 +48,7 @@ class StarSites:
         n_classes: K.
         noise: variance of the noise of each field.
         log_flip: log of delta.
-        noise_slope, flip_slope: derivatives of `noise` and `log_flip` with respect to their model parameters.
+        noise_slope: derivative of `noise` with respect to gamma.
         scale: factor of the fields of each label, as of `Sites`.
     """
 
@@ -57,7 +57,6 @@ class StarSites:
     noise: float
     log_flip: float = -np.inf
     noise_slope: float = 0.0
-    flip_slope: float = 0.0
     scale: Vector | None = None
 
     def own(self) -> NDArray[np.bool_]:

@@ -120,7 +120,8 @@ class Target:
     @property
     def model(self) -> Any:
         """The model whose Phi this is."""
-        return model_of(self.phi)
+        phi = self.phi
+        return phi.args[0] if phi.args else getattr(phi.func, "__self__", phi.func)
 
     def potential(self, z: jax.Array) -> jax.Array:
         """``Phi(B z)``, a scalar."""
@@ -146,8 +147,3 @@ class Target:
             value = float(jax.jit(self.phi)(jnp.zeros(u.shape, u.dtype)))
             if not np.isfinite(value):
                 raise ValueError(f"{what} must be finite, and at u = 0 it is {value}.")
-
-
-def model_of(phi: Any) -> Any:
-    """Recover the model from the Phi that a target holds."""
-    return phi.args[0] if phi.args else getattr(phi.func, "__self__", phi.func)

@@ -206,7 +206,7 @@ def expect_model(model: object) -> None:
 
 def expect_fields(model: Any, *names: str) -> None:
     """Raise `TypeError` unless the model is a dataclass in which `replace` can change these fields."""
-    if not set(names) <= _init_fields(model):
+    if not set(names) <= init_fields(model):
         raise TypeError(
             f"{type(model).__name__} must be a dataclass with the fields {', '.join(names)}: it is made anew with others of "
             "these where labels are added or the noise is learned. Or choose a prior, and fit all labels at once."
@@ -232,20 +232,7 @@ def _pairs(nodes: ArrayLike, y: ArrayLike) -> list[tuple[int, int]]:
     return list(zip(np.asarray(nodes).tolist(), np.maximum(y, 0).tolist(), strict=True))
 
 
-def with_numbers(model: Any, numbers: dict[str, float]) -> Model:
-    """A custom model with these parameters, which must be dataclass fields or have these values already."""
-    changes = {name: value for name, value in numbers.items() if name in _init_fields(model)}
-    model = remade(model, **changes) if changes else model
-    for name, value in numbers.items():
-        if getattr(model, name, None) != value:
-            raise TypeError(
-                f"The file holds {type(model).__name__} with {name} = {value:g}, and the model given has "
-                f"{getattr(model, name, None)}: give one with that number, or make it a dataclass that has {name} as a field."
-            )
-    return model
-
-
-def _init_fields(model: Any) -> set[str]:
+def init_fields(model: Any) -> set[str]:
     """Names of the dataclass fields that `replace` can change."""
     return {field.name for field in fields(model) if field.init} if is_dataclass(model) else set()
 

@@ -7,7 +7,7 @@ as the sites of expectation propagation, from which it is restored.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from math import isfinite
 from numbers import Real
 from pathlib import Path
@@ -21,7 +21,7 @@ from graphuq._expect import expect_path
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, whiten
 from graphuq.models import MODELS
-from graphuq.models.base import Model, expect_model, relabeled, warned_before, with_numbers
+from graphuq.models.base import Model, expect_model, init_fields, relabeled, remade, warned_before
 from graphuq.posterior.base import Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
@@ -54,18 +54,13 @@ def load(path: str | Path, *, model: Model | None = None) -> AnyPosterior:
 
 
 def _expect_same(model: Any, facts: dict[str, Any], arrays: Arrays) -> None:
-    """Raise an error if a model differs from that of a file in its kind, its labels or its numbers.
-
-    Numbers that are learned may differ: those in the file are used.
-    """
+    """Raise an error if a model differs from that of a file in its kind, its labels or, if it is ours, its numbers."""
     kind, own = KINDS.get(facts["model"]), type(model)
     if kind is not (own if own in KINDS.values() else None):
         holds = f"graphuq's {facts['model']}" if kind else f"a model of your own, {facts['model']}"
         raise ValueError(f"The file holds {holds}, and the model given is {own.__module__}.{own.__name__}.")
-    given = facts["model settings"] if kind else facts["model fields"]
-    for name, setting in given.items():
-        if (kind or name not in _LEARNED) and (value := getattr(model, name, None)) != setting:
-            raise ValueError(f"The file holds a model with {name} = {setting}, and the one given has {value}.")
+    if kind:
+        _expect_numbers(model, facts["model settings"])
     for name, what in (
         ("nodes", "labeled nodes"),
         ("y", "classes of the labels"),
@@ -76,6 +71,12 @@ def _expect_same(model: Any, facts: dict[str, Any], arrays: Arrays) -> None:
             raise ValueError(
                 f"The model given has other {what} than that in the file: give it the same, in order."
             )
+
+
+def _expect_numbers(model: Any, numbers: dict[str, Any]) -> None:
+    for name, number in numbers.items():
+        if (value := getattr(model, name, None)) != number:
+            raise ValueError(f"The file holds a model with {name} = {number}, and the one given has {value}.")
 
 
 def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, Any], Arrays]:
@@ -160,18 +161,15 @@ def _pack_one(posterior: Draws | GaussianPosterior) -> tuple[dict[str, Any], Arr
     prior, model = posterior.prior, posterior.model
     kind: Any = type(model)
     name = kind.__name__
-    own: list[str] = []  # numbers of a model of one's own
     if kind in KINDS.values():
         settings = {f.name: getattr(model, f.name) for f in fields(kind) if f.init and f.name not in _ARRAYS}
     else:
         if name in KINDS:
             name = f"{kind.__module__}.{name}"
-        settings = _reals(model, (*_LEARNED, *model.numbers))
-        own = [f.name for f in fields(model) if f.init] if is_dataclass(model) else []
+        settings = _reals(model, sorted({*_LEARNED, *model.numbers, *init_fields(model)}))
     facts = {
         "model": name,
         "model settings": settings,
-        "model fields": _reals(model, own),
         "prior": prior.name,
         "tail variance": prior.tail_variance,
         "first column": prior.first,
@@ -206,7 +204,10 @@ def _unpack_one(
     elif model is None:
         raise TypeError(f"The file holds a model of your own, {facts['model']}: give it as model=.")
     else:
-        model = with_numbers(model, facts["model settings"])
+        numbers = facts["model settings"]
+        if learned := init_fields(model) & {*_LEARNED, *model.numbers} & numbers.keys():
+            model = remade(model, **{name: numbers[name] for name in learned})
+        _expect_numbers(model, numbers)
         if not np.array_equal(model.nodes, arrays["nodes"]):  # of a mixture before its labels changed
             model = relabeled(model, arrays["nodes"], arrays["y"])
     variances = arrays["variances"]

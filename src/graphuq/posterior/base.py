@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
-from graphuq._expect import expect_nodes, expect_path, expect_whole
+from graphuq._expect import expect_nodes, expect_path
 from graphuq.inference.fields import drawn_fields, left_open
 from graphuq.inference.whiten import Whitening
 from graphuq.models.base import Model
@@ -159,13 +159,10 @@ class Posterior(ABC):
         """``Var(l)`` (3.2): the variance of the label averaged over all nodes; 1 under the prior."""
         return float(self.labels().variance.mean())
 
-    def most_uncertain(self, n: int = 10, *, include_labeled: bool = False) -> Nodes:
-        """The nodes whose class is least certain, least certain first; for two classes, by ``|s_j|``."""
-        return _ranked(self, include_labeled)[: expect_whole(n, "n")]
-
-    def least_uncertain(self, n: int = 10, *, include_labeled: bool = False) -> Nodes:
-        """The nodes whose class is most certain, most certain first."""
-        return _ranked(self, include_labeled)[::-1][: expect_whole(n, "n")]
+    def most_uncertain(self, n: int = 10) -> Nodes:
+        """The unlabeled nodes whose class is least certain, least certain first; for two classes, by ``|s_j|``."""
+        nodes = np.setdiff1d(np.arange(self.n_nodes), self.model.nodes)
+        return nodes[uncertainty.most_uncertain(self.classes(nodes, noise=False).probability, n)]
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file, atomically; `graphuq.posterior.load` reads it."""
@@ -198,14 +195,6 @@ def latent_of(
         parts.append(mean + left_open(whitening, part, rng.standard_normal(mean.shape, mean.dtype)))
     draws = np.concatenate(parts, axis=2)
     return draws[..., 0] if n_fields == 1 else draws
-
-
-def _ranked(posterior: Posterior, include_labeled: bool) -> Nodes:
-    nodes = np.arange(posterior.n_nodes)
-    if not include_labeled:
-        nodes = np.setdiff1d(nodes, posterior.model.nodes)
-    p = posterior.classes(nodes, noise=False).probability
-    return nodes[uncertainty.ranked(p)]
 
 
 def described(posterior: Posterior, *more: str) -> str:

@@ -57,7 +57,7 @@ class Draws(Alone):
         acceptance: mean acceptance rate of the steps between stored draws, shape (n_chains, n_draws).
         work: cost of these steps, in evaluations of Phi or in bounces.
         settings: the settings of the sampler run.
-        diverging: share of these steps whose trajectory diverged (NUTS and HMC), shape (n_chains, n_draws); None if
+        diverging: share of these steps whose trajectory diverged (NUTS), shape (n_chains, n_draws); None if
             the sampler has no trajectories.
     """
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphuq import uncertainty
 from graphuq._expect import expect_whole
-from graphuq.calibration import SURPRISE
+from graphuq.calibration import SURPRISE, tally
 from graphuq.models.base import labels_of
 from graphuq.posterior.base import Posterior
 
@@ -177,8 +176,8 @@ def self_check(posterior: Posterior, *, left_out: NDArray[np.float64] | None = N
     shares = (counts[y] - 1 + 1) / (counts.sum() - 1 + posterior.n_classes)
     # the same if the class of the label that is left out kept its frequency
     kept = np.where(np.arange(p.shape[1]) == y[:, None], (counts / np.maximum(counts - 1, 1))[y][:, None] * p, p)
-    right, promised, deviation, z = _tally(p, y)
-    explained = z < -SURPRISE and _tally(kept / kept.sum(axis=1, keepdims=True), y).z > -SURPRISE
+    right, promised, deviation, z = tally(p, y)
+    explained = z < -SURPRISE and tally(kept / kept.sum(axis=1, keepdims=True), y).z > -SURPRISE
     return SelfCheck(
         n_labels=len(y),
         share_right=right / len(y),
@@ -191,20 +190,3 @@ def self_check(posterior: Posterior, *, left_out: NDArray[np.float64] | None = N
         mistakes=mistakes,
         explained=bool(explained),
     )
-
-
-class _Tally(NamedTuple):
-    """How many predictions are right, how many should be, its standard deviation, and the difference in units of it."""
-
-    right: float
-    promised: float
-    deviation: float
-    z: float
-
-
-def _tally(p: NDArray[np.float64], y: NDArray[np.int64]) -> _Tally:
-    """Count right predictions of y from probabilities p, (n, K)."""
-    confidence = uncertainty.confidence(p)
-    right, promised = float(np.sum(uncertainty.most_probable(p) == y)), float(confidence.sum())
-    deviation = float(np.sqrt(np.sum(confidence * (1 - confidence))))
-    return _Tally(right, promised, deviation, (right - promised) / max(deviation, 1e-12))

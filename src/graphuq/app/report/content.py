@@ -181,7 +181,7 @@ def collect(
             "confidence": plots.confidence(p[unlabeled]),
             "marginals": plots.marginals(posterior, np.concatenate([least[:N_MARGINALS], most[:N_MARGINALS]])),
             "traces": traces,
-            "reliability": None if judged is None else plots.reliability(judged.equal_width),
+            "reliability": None if judged is None else plots.reliability(judged.reliability),
             "spectrum": plots.rounded(classifier.spectrum_.values[:500]),
             "pictures": plots.pictures(
                 rows.pictures, np.array([*first, *np.setdiff1d(shown, first)], dtype=np.int64)

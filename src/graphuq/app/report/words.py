@@ -145,7 +145,7 @@ def measures(summary: Summary) -> list[tuple[str, str]]:
         "share right": f"{summary.accuracy:.3f}",
         "log-loss": f"{summary.log_loss:.3f}",
         "Brier score": f"{summary.brier:.3f}",
-        "expected calibration error": f"{summary.equal_width.ece:.3f}",
+        "expected calibration error": f"{summary.reliability.ece:.3f}",
         "a wrong answer is less sure than a right one with probability": f"{summary.error_detection_auroc:.3f}",
     }
     return [(name, value) for name, value in values.items() if value != "nan"]
