@@ -79,7 +79,7 @@ def demo(
         result = demonstration.run(
             out, seed=seed, tell=partial(tell, silent=silent), progress=sys.stderr.isatty() and not silent
         )
-    _print(result.as_json(), result.as_text(), json, quiet)
+    _print(result, demonstration.in_words(result), json, quiet)
 
 
 @app.command(cls=OnceEach)

@@ -118,7 +118,6 @@ class Content:
     hyperparameters: list[tuple[str, str, str]]
     calibration: list[tuple[str, str]]
     confusion: NDArray[np.int64] | None
-    comparison: list[Sequence[str]]
     settings: list[tuple[str, str]]
     rows: TableRows = field(repr=False)
 
@@ -130,12 +129,10 @@ def collect(
     title: str,
     settings: Mapping[str, Any],
     notes: Sequence[str] = (),
-    comparison: Sequence[Sequence[str]] = (),
 ) -> Content:
     """Compute the contents of the report of a fitted classifier.
 
-    `settings` are facts about the run that the classifier does not know, `notes` the warnings of the fit, and
-    `comparison` is a table of other models, its header first.
+    `settings` are facts about the run that the classifier does not know, and `notes` the warnings of the fit.
     """
     posterior, labels, p = classifier.posterior_, classifier.labels_, classifier.label_distributions_
     classes = tuple(str(name) if str(name).strip() else "(blank)" for name in classifier.classes_)
@@ -198,7 +195,6 @@ def collect(
         hyperparameters=_hyperparameters(classifier),
         calibration=[] if judged is None else measures(judged),
         confusion=confusion,
-        comparison=list(comparison),
         settings=_settings(classifier, settings),
         rows=rows,
     )
