@@ -53,7 +53,7 @@ def test_what_the_page_shows(any_kind):
     has_draws, several = content.nodes[0]["error"] is not None, len(content.classes) > 2
     heads = re.findall(r"<th[^>]*>(?:<button[^>]*>)?([^<]*)", page)
     assert ("error" in heads) == ("Monte-Carlo errors" in page) == has_draws
-    assert ("runner-up" in heads) == ("Between which classes?" in page) == several
+    assert ("runner-up" in heads) == several
     assert ("How far each answer is from the border" in page) == (not several)
     assert ("R-hat" in heads) == bool(content.convergence)
     assert ("weight" in heads) == bool(content.components)
@@ -84,13 +84,6 @@ def test_names_that_turn_text_round_are_isolated(n_classes, classifier, three):
     assert not re.findall("(?<!<bdi>)(?<!<bdi>u of )\u202e", page)
 
 
-def test_pictures_are_captioned_with_the_name_of_their_row(classifier):
-    content = content_of(classifier, pictures=np.zeros((200, 2, 2), dtype=np.uint8))
-    node = content.least_certain[0]
-    figure = re.search(rf"<figure data-node='{node}'><canvas.*?</figure>", render(content))[0]
-    assert f"row <bdi>row {node}</bdi><br><b><bdi>{classifier.transduction_[node]}</bdi></b>" in figure
-
-
 def test_no_probability_is_shown_as_certain(classifier):
     content = content_of(classifier)
     sure = [{**entry, "p": [[entry["class"], 1.0], [1 - entry["class"], 0.0]]} for entry in content.nodes]
@@ -105,7 +98,6 @@ def test_what_is_not_known_is_left_out(classifier):
     page = render(content)
     assert content.calibration == []
     assert "Are the probabilities right?" not in page
-    assert "What they look like" not in page
 
 
 def test_of_long_names_of_columns_values_are_left(classifier):
@@ -279,7 +271,6 @@ def test_in_a_browser(case, width, classifier, three):
           reliability: document.querySelectorAll("#reliability circle").length,
           bottom: document.querySelector("#reliability text").textContent,
           marginals: document.querySelectorAll("[data-marginal] svg").length,
-          shares: document.querySelectorAll(".shares").length,
           matrix: document.querySelectorAll(".matrix tbody td").length,
           traces: document.querySelectorAll("[data-trace] polyline").length,
           colors: new Set([...document.querySelectorAll("[data-trace='0'] polyline")].map((line) => line.getAttribute("stroke"))).size,
@@ -287,7 +278,6 @@ def test_in_a_browser(case, width, classifier, three):
           dots: document.querySelector("#reliability circle").getAttribute("fill"),
           classes: [...fills("#confidence rect")],
           edges: getComputedStyle(document.querySelector(".scroll")).backgroundAttachment,
-          spectrum: document.querySelectorAll("#spectrum circle").length,
           overflow: document.documentElement.scrollWidth - innerWidth,
         };
         """,
@@ -299,8 +289,7 @@ def test_in_a_browser(case, width, classifier, three):
     assert found["stacks"] == n_classes
     assert found["reliability"] == len(content.plots["reliability"]["counts"])
     assert found["bottom"] == "0", "bars cut off at the foot exaggerate"
-    assert found["spectrum"] == len(content.plots["spectrum"])
-    assert (found["marginals"], found["shares"]) == ((12, 0) if n_classes == 2 else (0, 12))
+    assert found["marginals"] == (12 if n_classes == 2 else 0)
     assert found["matrix"] == n_classes * (n_classes + 1)
     assert (found["traces"], found["colors"]) == ((8, 4) if kind == "draws" else (0, 0))
     assert found["legend"] == [

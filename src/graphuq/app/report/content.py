@@ -32,7 +32,7 @@ MAX_CELLS = 16  # cells of a row in a tooltip
 # Cells of a row that can be unfolded, and cells of all rows kept in memory: more rows have fewer columns.
 MAX_COLUMNS, MOST_CELLS = 100, 1_000_000
 N_NEAREST = 3
-N_TOLD = 5  # classes whose probability is given at a row
+N_TOLD = 3  # classes whose probability is given at a row
 N_LISTED = 20
 N_MARGINALS = 6  # least and most certain, as in Fig. 7 of the paper
 IN_WORDS = {
@@ -179,7 +179,6 @@ def collect(
             "marginals": plots.marginals(posterior, np.concatenate([least[:N_MARGINALS], most[:N_MARGINALS]])),
             "traces": traces,
             "reliability": None if judged is None else plots.reliability(judged.equal_width),
-            "spectrum": plots.rounded(classifier.spectrum_.values[:500]),
             "pictures": plots.pictures(
                 rows.pictures, np.array([*first, *np.setdiff1d(shown, first)], dtype=np.int64)
             ),
@@ -217,7 +216,6 @@ def _nodes(shown: Nodes, classifier: GraphClassifier, rows: TableRows) -> list[d
     label[classifier.labels_.nodes] = classifier.labels_.y
     truth = np.full_like(label, -1) if rows.truth is None else rows.truth
     predicted = uncertainty.most_probable(p)
-    margin, variance = uncertainty.margin(p), uncertainty.label_variance(p)
     error = np.full(len(shown), np.nan)
     if isinstance(classifier.posterior_.components[0], Draws):
         error = classifier.label_errors_[shown, predicted]
@@ -230,8 +228,6 @@ def _nodes(shown: Nodes, classifier: GraphClassifier, rows: TableRows) -> list[d
             "p": [[int(k), round(float(p[i, k]), 6)] for k in order[i, :N_TOLD]],
             "class": int(predicted[i]),
             "confidence": round(float(p[i, predicted[i]]), 6),
-            "margin": round(float(margin[i]), 4),
-            "variance": round(float(variance[i]), 4),
             "error": round(float(error[i]), 5) if np.isfinite(error[i]) else None,
             "label": int(label[node]),
             "truth": int(truth[node]),

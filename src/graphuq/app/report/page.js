@@ -137,11 +137,6 @@
       svg("circle", { cx: X(c), cy: Y(f), r: 4.5, fill: color("text"), stroke: color("card") }, root);
     });
   }
-  function drawSpectrum(host) {
-    const values = data.spectrum;
-    const { root, X, Y } = axes(host, "Eigenvalues of the graph", { x: [0, values.length - 1 || 1], y: [0, Math.max(...values, 1e-9)], height: 200, xLabel: "j", yLabel: "eigenvalue" });
-    values.forEach((v, j) => svg("circle", { cx: X(j), cy: Y(v), r: 1.6, fill: color("accent") }, root));
-  }
   function drawAll() {
     drawMap();
     const at = (id) => document.getElementById(id);
@@ -149,7 +144,6 @@
     document.querySelectorAll("[data-marginal]").forEach((host) => drawMarginal(host, data.marginals[Number(host.dataset.marginal)]));
     document.querySelectorAll("[data-trace]").forEach((host) => drawTrace(host, data.traces[Number(host.dataset.trace)]));
     if (data.reliability) drawReliability(at("reliability"));
-    drawSpectrum(at("spectrum"));
   }
 
   // ---- sorting -----------------------------------------------------------------------------------
