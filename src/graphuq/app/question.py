@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from graphuq.app.options import Reading
 from graphuq.app.report.content import TableRows, n_columns_shown
-from graphuq.app.tables.doubts import copied, filled_in, notes_on
+from graphuq.app.tables.doubts import filled_in, notes_on
 from graphuq.app.tables.encode import Encoding, fit_encoding
 from graphuq.app.tables.read import Table, read_table
 from graphuq.app.tables.text import spelled
@@ -150,9 +150,8 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
         truth = _truth(table.text(question.truth), labels, question)
         notes += _truth_notes(truth, labels, question)
         notes += _missing_words(table, question.truth, "not known")
-    rows, X = _rows(table, names, truth), encoding.encode(table)
-    notes += [] if labels is None else copied(X, labels)
-    return Data(X, y, encoding, rows, notes, table, question.scale)
+    rows = _rows(table, names, truth)
+    return Data(encoding.encode(table), y, encoding, rows, notes, table, question.scale)
 
 
 def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str]) -> Labels:

@@ -238,10 +238,8 @@ def test_what_was_made_up_is_counted():
     }
     table = Table(Path("t.csv"), columns)
     told = "Missing values are filled in and then taken for known: 3, in 2 of the rows and 2 of the columns."
-    assert filled_in(table, ["x", "kind", "z"]) == [f"{told} A missing category becomes the most frequent one."]
+    assert filled_in(table, ["x", "kind", "z"]) == [told]
     assert filled_in(table, ["z"]) == []
-    empty = " Row 2 has no value at all: the answer there is that of a made-up row."
-    assert filled_in(table, ["x", "kind"])[0].endswith("most frequent one." + empty)
     points = np.array([[np.nan, 1.0, np.nan], [np.nan, 1.0, 2.0], [1.0, 2.0, 3.0]])
     assert filled_in(Table(Path("t.npz"), {"points": points, "z": np.ones(3)}), ["points", "z"]) == [told]
 
