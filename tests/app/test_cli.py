@@ -287,30 +287,18 @@ def test_the_class_under_another_name_is_no_category(tmp_path, monkeypatch):
     assert json.loads(run(*words).stdout)["accuracy"] is not None
 
 
-@pytest.mark.parametrize(
-    ("known", "told"),
-    [
-        (lambda k: k < 12, "Column 'truth' is empty in rows without a class in 'kind': nothing is judged by it."),
-        (
-            lambda k: k % 3 == 0,
-            "Column 'truth' holds 'a' alone in rows without a class in 'kind': nothing is judged",
-        ),
-    ],
-)
-def test_a_truth_that_tells_nothing_is_noted(known, told, tmp_path):
+def test_a_truth_of_few_rows_proves_little(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 2)) + 4 * np.arange(60)[:, None] % 12
     lines = [
-        f"{x},{y},{'abc'[k % 3] if k < 12 else ''},{'abc'[k % 3] if known(k) else ''}"
+        f"{x},{y},{'abc'[k % 3] if k < 12 else ''},{'abc'[k % 3] if k % 3 == 0 else ''}"
         for k, (x, y) in enumerate(X)
     ]
     table = tmp_path / "t.csv"
     table.write_text("\n".join(["x,y,kind,truth", *lines]))
     done = run("fit", table, "--label", "kind", "--truth", "truth", "--out", tmp_path / "out")
-    assert told in " ".join(done.stderr.split())
-    if "alone" in told:
-        few = "As far as the truth, which is known of 16 rows without a label, can tell, the probabilities are"
-        assert few in done.stdout
-        assert "So few rows prove little." in done.stdout
+    few = "As far as the truth, which is known of 16 rows without a label, can tell, the probabilities are"
+    assert few in done.stdout
+    assert "So few rows prove little." in done.stdout
 
 
 def test_angles_are_between_rows_as_they_are(tmp_path):

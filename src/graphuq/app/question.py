@@ -148,7 +148,6 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     truth = None
     if question.truth is not None and labels is not None:
         truth = _truth(table.text(question.truth), labels, question)
-        notes += _truth_notes(truth, labels, question)
         notes += _missing_words(table, question.truth, "not known")
     rows = _rows(table, names, truth)
     return Data(encoding.encode(table), y, encoding, rows, notes, table, question.scale)
@@ -226,18 +225,6 @@ def _truth(text: NDArray[Any], labels: Labels, question: Question) -> NDArray[np
             "it cannot be found: label one such row, or leave those cells empty."
         )
     return np.array([index[name] for name in names])
-
-
-def _truth_notes(truth: NDArray[np.int64], labels: Labels, question: Question) -> list[str]:
-    """A note if the truth covers no unlabeled rows, or only one class of them."""
-    true_classes = np.setdiff1d(np.delete(truth, labels.nodes), [-1])
-    where = f"in rows without a class in {question.label!r}"
-    if not true_classes.size:
-        return [f"Column {question.truth!r} is empty {where}: nothing is judged by it."]
-    if true_classes.size == 1:
-        only = str(labels.classes[true_classes[0]])
-        return [f"Column {question.truth!r} holds {only!r} alone {where}: nothing is judged of other classes."]
-    return []
 
 
 def row_names(table: Table, row_id: str | None) -> list[str]:
