@@ -16,7 +16,7 @@ from graphuq import calibration, uncertainty
 from graphuq.app.report import plots
 from graphuq.app.report.palette import SHAPES
 from graphuq.app.report.words import Suspicious, by_the_truth, measures, sentences, tiles
-from graphuq.app.wording import VAGUE, share, verdict
+from graphuq.app.wording import share, verdict
 from graphuq.estimator import GraphClassifier
 from graphuq.estimator.settings import without_effect
 from graphuq.graph.distances import nearest_among
@@ -34,6 +34,7 @@ MAX_COLUMNS, MOST_CELLS = 100, 1_000_000
 N_NEAREST = 3
 N_TOLD = 3  # classes whose probability is given at a row
 N_LISTED = 20
+VAGUE = 10.0  # a hyper-parameter known only to this factor is hardly known
 N_MARGINALS = 6  # least and most certain, as in Fig. 7 of the paper
 IN_WORDS = {
     "gamma": "noise of the labels (gamma)",
