@@ -50,7 +50,7 @@ def opened(
     """Start or resume a labeling session for a table, with everything needed to write its results to a folder.
 
     The answers are stored beside the folder. `classes` are class names, in addition to those in the table; one that was
-    removed on the page comes back if the session was served without it in between.
+    removed on the page stays removed.
     If the session is to be served `at` a host and port, the socket is bound before any other work. If it is not
     `advised`, answers can be recorded, and no graph is built.
     """
@@ -93,12 +93,10 @@ def opened(
         session = Session(seen, data.X, given, look, store, title=title)
         if advised:
             stack.callback(session.adviser.stop)
-        before = store.fact("classes") or ()  # of the last time: one that was removed since stays removed
+        begun = {event.key for event in store.events()}
         for name in classes:
-            if name not in session.classes() and name not in before:
-                session.do(f"begin {name} {len(store.events())}", "shell", "add", name=name)
-        if at is not None:
-            store.keep("classes", classes)
+            if name not in session.classes() and f"begin {name}" not in begun:  # else it was removed since
+                session.do(f"begin {name}", "shell", "add", name=name)
         if n := len(store.tally.answers):
             tell(f"Going on with {n:,} answer{'s' if n != 1 else ''} in {path.name}")
         yield Opened(out, question, data, session, notes, began, listener)
