@@ -54,7 +54,6 @@ def test_what_the_page_shows(any_kind):
     heads = re.findall(r"<th[^>]*>(?:<button[^>]*>)?([^<]*)", page)
     assert ("error" in heads) == ("Monte-Carlo errors" in page) == has_draws
     assert ("runner-up" in heads) == several
-    assert ("How far each answer is from the border" in page) == (not several)
     assert ("R-hat" in heads) == bool(content.convergence)
     assert ("weight" in heads) == bool(content.components)
     assert "truth" in heads
@@ -270,7 +269,6 @@ def test_in_a_browser(case, width, classifier, three):
           axis: Number(document.querySelector("#confidence rect").getAttribute("x")),
           reliability: document.querySelectorAll("#reliability circle").length,
           bottom: document.querySelector("#reliability text").textContent,
-          marginals: document.querySelectorAll("[data-marginal] svg").length,
           matrix: document.querySelectorAll(".matrix tbody td").length,
           traces: document.querySelectorAll("[data-trace] polyline").length,
           colors: new Set([...document.querySelectorAll("[data-trace='0'] polyline")].map((line) => line.getAttribute("stroke"))).size,
@@ -289,7 +287,6 @@ def test_in_a_browser(case, width, classifier, three):
     assert found["stacks"] == n_classes
     assert found["reliability"] == len(content.plots["reliability"]["counts"])
     assert found["bottom"] == "0", "bars cut off at the foot exaggerate"
-    assert found["marginals"] == (12 if n_classes == 2 else 0)
     assert found["matrix"] == n_classes * (n_classes + 1)
     assert (found["traces"], found["colors"]) == ((8, 4) if kind == "draws" else (0, 0))
     assert found["legend"] == [

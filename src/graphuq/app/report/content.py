@@ -35,7 +35,6 @@ N_NEAREST = 3
 N_TOLD = 3  # classes whose probability is given at a row
 N_LISTED = 20
 VAGUE = 10.0  # a hyper-parameter known only to this factor is hardly known
-N_MARGINALS = 6  # least and most certain, as in Fig. 7 of the paper
 IN_WORDS = {
     "gamma": "noise of the labels (gamma)",
     "tau": "how far similarity reaches on the graph: less is farther (tau)",
@@ -177,7 +176,6 @@ def collect(
             "shapes": SHAPES,
             "embedding": plots.embedding(classifier.spectrum_, p, shown),
             "confidence": plots.confidence(p[unlabeled]),
-            "marginals": plots.marginals(posterior, np.concatenate([least[:N_MARGINALS], most[:N_MARGINALS]])),
             "traces": traces,
             "reliability": None if judged is None else plots.reliability(judged.equal_width),
             "pictures": plots.pictures(

@@ -40,7 +40,7 @@
   }
   const hideTip = () => { tip.style.display = "none"; };
   addEventListener("scroll", hideTip, { passive: true });
-  for (const row of document.querySelectorAll("tr[data-node], figure[data-node]")) {
+  for (const row of document.querySelectorAll("tr[data-node]")) {
     const node = byNode.get(Number(row.dataset.node));
     if (!node) continue;
     row.addEventListener("pointermove", (event) => showTip(node, event.clientX, event.clientY));
@@ -111,12 +111,6 @@
       base[i] += n;
     }));
   }
-  function drawMarginal(host, marginal) {
-    const { edges, counts } = marginal, most = Math.max(...counts);
-    const { root, X, Y } = axes(host, "Histogram of draws", { x: [edges[0], edges.at(-1)], y: [0, most], width: 170, height: 96, left: 4, bottom: 20, n: 3 });
-    edges.slice(0, -1).forEach((edge, i) => bar(root, X, Y, edge, edges[i + 1], 0, counts[i], color((edge + edges[i + 1]) / 2 >= 0 ? "k1" : "k0")));
-    svg("line", { x1: X(0), x2: X(0), y1: 6, y2: Y(0), stroke: color("text"), "stroke-dasharray": "2 3" }, root);
-  }
   function drawTrace(host, trace) {
     const all = trace.chains.flat(), draw = (i) => 1 + i * trace.step, n = trace.chains[0].length;
     const { root, X, Y } = axes(host, "Trace of the chains", { x: [1, Math.max(2, draw(n - 1))], y: [Math.min(...all), Math.max(...all)], height: 190, xLabel: "draw", yLabel: "u" });
@@ -141,7 +135,6 @@
     drawMap();
     const at = (id) => document.getElementById(id);
     drawConfidence(at("confidence"));
-    document.querySelectorAll("[data-marginal]").forEach((host) => drawMarginal(host, data.marginals[Number(host.dataset.marginal)]));
     document.querySelectorAll("[data-trace]").forEach((host) => drawTrace(host, data.traces[Number(host.dataset.trace)]));
     if (data.reliability) drawReliability(at("reliability"));
   }
