@@ -1,4 +1,4 @@
-// The numbers in #data in; plots, pictures, hovering and sorting out. Text is only ever set as text.
+// The numbers in #data in; plots, pictures and hovering out. Text is only ever set as text.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const nodes = data.nodes;
@@ -137,23 +137,6 @@
     drawConfidence(at("confidence"));
     document.querySelectorAll("[data-trace]").forEach((host) => drawTrace(host, data.traces[Number(host.dataset.trace)]));
     if (data.reliability) drawReliability(at("reliability"));
-  }
-
-  // ---- sorting -----------------------------------------------------------------------------------
-  for (const button of document.querySelectorAll("th button")) {
-    button.addEventListener("click", () => {
-      const head = button.closest("th"), body = head.closest("table").tBodies[0];
-      const upward = head.getAttribute("aria-sort") !== "ascending";
-      for (const other of head.parentNode.children) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", upward ? "ascending" : "descending");
-      const numeric = head.classList.contains("number");
-      const first = (cell) => (cell.querySelector("bdi") ?? cell).textContent; // of a name without what is told beside it
-      const key = (row) => row.cells[head.cellIndex].dataset.value ?? first(row.cells[head.cellIndex]);
-      const compare = (a, b) => (numeric ? Number(key(a)) - Number(key(b)) : key(a).localeCompare(key(b), undefined, { numeric: true }));
-      const more = (row) => (row.nextElementSibling?.matches(".more") ? [row.nextElementSibling] : []); // stays with its row
-      const rows = [...body.rows].filter((row) => !row.matches(".more"));
-      body.append(...rows.sort((a, b) => (upward ? 1 : -1) * compare(a, b)).flatMap((row) => [row, ...more(row)]));
-    });
   }
 
   themed(drawAll);

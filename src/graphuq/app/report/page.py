@@ -111,7 +111,7 @@ def _about(columns: list[str], cells: list[str]) -> str:
 
 
 def _rows_note(content: Content) -> str:
-    intro, similar = "Labeled rows are left out. Press a heading to sort.", "the labeled rows most like it"
+    intro, similar = "Labeled rows are left out.", "the labeled rows most like it"
     if content.rows.cells:
         beside = f", beside those of {similar}" if content.nearest else ""
         return f"{intro} Press the values of a row to see all of them{beside}."
