@@ -1017,7 +1017,6 @@ SHELL = [
     ("demo --out foreign --quiet", "report.html was not written by graphuq, so it is not replaced"),
     ("demo --seed x", "Invalid value for '--seed'"),
     ("demo --seed -1", "Invalid value for '--seed'"),
-    ("bench", "The benchmarks come with the repository"),
     ("reproduce --all", "The experiments come with the repository"),
     ("fitt t.csv", "No such command 'fitt'"),
     ("--fit", "No such option: --fit"),
