@@ -2,13 +2,10 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 
 from graphuq import datasets
 from graphuq.app import demo
-from graphuq.app.report.palette import colors
 
 
 def test_the_demonstration(tmp_path, monkeypatch):
@@ -41,14 +38,6 @@ def test_the_demonstration(tmp_path, monkeypatch):
     assert "member 0<" not in page
     assert f"{found['digits_accuracy']:.1%} are classified right where" in files[2].read_text("utf-8")
     demo._refuse_foreign(tmp_path / "demo")  # ours, which may be replaced
-
-
-def test_colors_fade_with_confidence():
-    """Gray where all classes are equally probable, the class's own color where it is sure, halfway between."""
-    p = np.array([[1 / 3] * 3, [0, 0, 1], [0, 2 / 3, 1 / 3]])
-    found, gray = demo.faded(p), np.array(to_rgb(demo.MIDDLE))
-    expected = [gray, to_rgb(colors(3)[2]), (gray + to_rgb(colors(3)[1])) / 2]
-    np.testing.assert_allclose(found, expected)
 
 
 @pytest.mark.parametrize("name", demo.MARKS)

@@ -35,7 +35,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "level-set": {**_PAPER, "model": "level_set", "gamma": 0.5},
     "Ginzburg-Landau": {**_PAPER, "model": "ginzburg_landau", "gamma": 0.6, "epsilon": 10.0, "n_steps": 100},
 }
-MIDDLE = "#c8c8c4"
 VOTES = "Party of 435 members of the House of 1984, from 5 known"
 DIGITS = "1,797 handwritten digits, from 5 of each known"
 # The files, and the bytes near their beginning that identify them as ours.
@@ -167,8 +166,10 @@ def _map(classifier: GraphClassifier, title: str) -> Figure:
     figure = Figure(figsize=(13, 6), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.scatter(*points.T, s=10, color="#dedede")
-    right.scatter(*points.T, s=10, c=faded(p))
-    for k, (name, color) in enumerate(zip(classifier.classes_, colors(n_classes), strict=True)):
+    palette, found = colors(n_classes), uncertainty.most_probable(p)
+    sure = 0.15 + 0.85 * sureness(uncertainty.confidence(p), n_classes)
+    right.scatter(*points.T, s=10, c=[palette[k] for k in found], alpha=sure)
+    for k, (name, color) in enumerate(zip(classifier.classes_, palette, strict=True)):
         labeled = points[labels.nodes[labels.y == k]]
         for axes in (left, right):
             axes.scatter(*labeled.T, s=70, color=color, edgecolors="black", linewidths=1.2, label=str(name))
@@ -177,15 +178,6 @@ def _map(classifier: GraphClassifier, title: str) -> Figure:
     right.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.suptitle(title)
     return figure
-
-
-def faded(p: NDArray[Any]) -> NDArray[np.float64]:
-    """The color of the most probable class, mixed with gray where it is uncertain, shape (n_nodes, 3)."""
-    from matplotlib.colors import to_rgb
-
-    sure = sureness(uncertainty.confidence(p), p.shape[1])[:, None]
-    pure = np.array([to_rgb(color) for color in colors(p.shape[1])])[uncertainty.most_probable(p)]
-    return np.asarray(np.clip(sure * pure + (1 - sure) * to_rgb(MIDDLE), 0, 1))
 
 
 def _refuse_foreign(out: Path) -> None:
