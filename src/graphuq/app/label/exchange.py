@@ -60,16 +60,11 @@ def take(session: Session, source: Path, *, label: str, row_id: str | None) -> s
         raise ValueError(f"{source.name} names the row {unknown!r}, which the table does not have.")
     names = {name: checked_name(name) for _, name in answers}  # all are checked before any is recorded
     seen: dict[str, str] = {}
-    others: dict[str, str] = {}
     for which, name in answers:
         if seen.setdefault(which, name) != name:
-            others.setdefault(which, name)
-    if others:
-        which, name = next(iter(others.items()))
-        more = f", and so for {len(others) - 1:,} more" if len(others) > 1 else ""
-        raise ValueError(
-            f"{source.name} has two classes for the row {which!r}, {seen[which]!r} and {name!r}{more}: choose one."
-        )
+            raise ValueError(
+                f"{source.name} has two classes for the row {which!r}, {seen[which]!r} and {name!r}: choose one."
+            )
     labels, before = session.labels(), len(session.store.events())
     fresh = {places[row]: names[name] for row, name in answers if places[row] not in labels}
     known = {*classes, *fresh.values()}
