@@ -15,7 +15,9 @@ HELPERS = {"__init__", "__main__", "exact_answers", "page", "problems", "record"
 
 def main() -> int:
     everything = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in HELPERS)
-    parser = argparse.ArgumentParser(prog="graphuq bench", description="Run every benchmark in turn, or some.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Run every benchmark in turn, or some."
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(everything)}")
     chosen = parser.parse_args().names or everything
     unknown = sorted(set(chosen) - set(everything))

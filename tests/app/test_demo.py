@@ -1,13 +1,11 @@
 import json
 import re
+from pathlib import Path
 
-import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 
 from graphuq import datasets
 from graphuq.app import demo
-from graphuq.app.report.palette import colors
 
 
 def test_the_demonstration(tmp_path, monkeypatch):
@@ -16,39 +14,30 @@ def test_the_demonstration(tmp_path, monkeypatch):
     told = []
     found = demo.run(tmp_path / "demo", seed=0, tell=told.append)
     assert told == ["probit, learned ...", "probit ...", "digits ..."]
-    learned, drawn = found.lines
-    assert min(learned.accuracy, drawn.accuracy) > 0.8
-    assert learned.r_hat is None
-    assert drawn.r_hat < 1.05
-    assert found.digits_accuracy > 0.85
-    assert len(found.least_certain) == 10
-    first, last = found.least_certain[0], found.least_certain[-1]
-    assert abs(first.probability - 0.5) <= abs(last.probability - 0.5)
+    learned, drawn = found["models"]
+    assert min(learned["accuracy"], drawn["accuracy"]) > 0.8
+    assert learned["r_hat"] is None
+    assert drawn["r_hat"] < 1.05
+    assert found["digits_accuracy"] > 0.85
+    members = found["least_certain"]
+    assert len(members) == 10
+    assert abs(members[0]["probability"] - 0.5) <= abs(members[-1]["probability"] - 0.5)
     votes = datasets.voting_records()
-    assert all(each.party == votes.class_names[int(votes.y[each.row - 1])] for each in found.least_certain)
-    text = found.as_text()
+    assert all(each["party"] == votes.class_names[int(votes.y[each["row"] - 1])] for each in members)
+    text = demo.in_words(found)
     assert re.search(r"^probit, learned +\d\d\.\d% +0\.\d{3} +no draws ", text, re.M)
-    assert f"from 5 of each known\nright: {found.digits_accuracy:.1%}\n" in text
-    assert [path.name for path in found.files] == list(demo.MARKS)
-    assert all(str(path) in text and path.stat().st_size > 10_000 for path in found.files)
-    assert json.loads(json.dumps(found.as_json(), allow_nan=False))["files"][0] == str(found.files[0])
-    page = found.files[0].read_text(encoding="utf-8")
-    assert re.search(r"<tbody><tr data-node='\d+'><td class='text row'><bdi>member (\d+)<", page)[1] == str(
-        first.row
-    )
+    assert f"from 5 of each known\nright: {found['digits_accuracy']:.1%}\n" in text
+    files = [Path(file) for file in found["files"]]
+    assert [path.name for path in files] == list(demo.MARKS)
+    assert all(str(path) in text and path.stat().st_size > 10_000 for path in files)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    page = files[0].read_text(encoding="utf-8")
+    first = re.search(r"<tbody><tr data-node='\d+'><td class='text row'><bdi>member (\d+)<", page)
+    assert first[1] == str(members[0]["row"])
     assert "member 435" in page
     assert "member 0<" not in page
-    assert "Several models, one question" in page
-    assert f"{found.digits_accuracy:.1%} are classified right where" in found.files[2].read_text("utf-8")
+    assert f"{found['digits_accuracy']:.1%} are classified right where" in files[2].read_text("utf-8")
     demo._refuse_foreign(tmp_path / "demo")  # ours, which may be replaced
-
-
-def test_colors_fade_with_confidence():
-    """Gray where all classes are equally probable, the class's own color where it is sure, halfway between."""
-    p = np.array([[1 / 3] * 3, [0, 0, 1], [0, 2 / 3, 1 / 3]])
-    found, gray = demo.faded(p), np.array(to_rgb(demo.MIDDLE))
-    expected = [gray, to_rgb(colors(3)[2]), (gray + to_rgb(colors(3)[1])) / 2]
-    np.testing.assert_allclose(found, expected)
 
 
 @pytest.mark.parametrize("name", demo.MARKS)

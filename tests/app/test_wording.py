@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from graphuq import GraphClassifier
 from graphuq._expect import RowError, RowWarning, SettingError
-from graphuq.app.wording import OPTIONS, as_the_shell_says, percent, vague, verdict, words_of_the_shell
+from graphuq.app.wording import OPTIONS, as_the_shell_says, percent, verdict, words_of_the_shell
 from graphuq.inference.diagnostics import Diagnostics
 from graphuq.posterior.gaussian import EPDiagnosis
 from graphuq.posterior.mixture import MixtureDiagnosis
@@ -84,13 +84,6 @@ def test_verdict_without_draws():
         "An average over 2 choices of hyper-parameters. Expectation propagation did not converge"
     )
     assert failed.endswith("Sample the posterior instead, or look at the suspicious labels.")
-
-
-def test_hyperparameters_that_are_hardly_known_are_noted():
-    assert vague({"tau": 1.9, "constant": 9.9}) == []
-    assert vague({"tau": 1.9, "constant": 69.2})[0].startswith(
-        "The labels hardly decide constant (known to a factor of 69)"
-    )
 
 
 def test_percent():

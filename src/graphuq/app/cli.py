@@ -45,7 +45,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# For commands that pass all arguments, including --help, on to another program.
+# reproduce passes all arguments, including --help, on to another program.
 HANDED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -79,7 +79,7 @@ def demo(
         result = demonstration.run(
             out, seed=seed, tell=partial(tell, silent=silent), progress=sys.stderr.isatty() and not silent
         )
-    _print(result.as_json(), result.as_text(), json, quiet)
+    _print(result, demonstration.in_words(result), json, quiet)
 
 
 @app.command(cls=OnceEach)
@@ -259,21 +259,10 @@ def data(
 @app.command(context_settings=HANDED_ON)
 def reproduce(context: typer.Context) -> None:
     """Make the paper's figures and tables anew, ours beside its; in a clone of the repository."""
-    _in_clone("experiments", *context.args)
-
-
-@app.command(context_settings=HANDED_ON)
-def bench(context: typer.Context) -> None:
-    """Measure speed and memory against named peers; in a clone of the repository."""
-    _in_clone("benchmarks", *context.args)
-
-
-def _in_clone(package: str, *words: str) -> None:
-    """Run a package that is only in the repository, and exit with its return code."""
     with one_sentence():
-        if not Path(package, "__main__.py").exists():
-            raise ValueError(f"The {package} come with the repository: run this in the root of a clone.")
-    raise typer.Exit(subprocess.run([sys.executable, "-m", package, *words], check=False).returncode)
+        if not Path("experiments", "__main__.py").exists():
+            raise ValueError("The experiments come with the repository: run this in the root of a clone.")
+    raise typer.Exit(subprocess.run([sys.executable, "-m", "experiments", *context.args], check=False).returncode)
 
 
 def _for_eyes(columns: dict[str, Sequence[Any]]) -> dict[str, list[Any]]:

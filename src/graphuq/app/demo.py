@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "level-set": {**_PAPER, "model": "level_set", "gamma": 0.5},
     "Ginzburg-Landau": {**_PAPER, "model": "ginzburg_landau", "gamma": 0.6, "epsilon": 10.0, "n_steps": 100},
 }
-MIDDLE = "#c8c8c4"
 VOTES = "Party of 435 members of the House of 1984, from 5 known"
 DIGITS = "1,797 handwritten digits, from 5 of each known"
 # The files, and the bytes near their beginning that identify them as ours.
@@ -44,88 +42,53 @@ _PAGE, _PICTURE = GENERATOR.encode(), b"Software\0graphuq "
 MARKS = {"report.html": _PAGE, "voting.png": _PICTURE, "digits.html": _PAGE, "digits.png": _PICTURE}
 
 
-@dataclass(frozen=True)
-class Line:
-    """The result of one model; R-hat is None without draws."""
-
-    model: str
-    accuracy: float
-    mean_variance: float
-    r_hat: float | None
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Member:
-    """One of the members whose party is least certain; rows are numbered from 1, as on the command line."""
-
-    row: int
-    probability: float
-    party: str
-
-
-@dataclass(frozen=True)
-class Demo:
-    """The results of the demonstration."""
-
-    lines: list[Line]
-    least_certain: list[Member]
-    digits_accuracy: float
-    files: list[Path]
-
-    def as_json(self) -> dict[str, Any]:
-        """The results as JSON values."""
-        return {**asdict(self), "files": [str(file) for file in self.files]}
-
-    def as_text(self) -> str:
-        """The results as text: two short tables, the accuracy on digits, and the files written."""
-        table = [
-            f"{name:<16}" + "".join(f"{cell:>10}" for cell in cells) for name, *cells in comparison(self.lines)
-        ]
-        return "\n".join([
-            VOTES, *table, "",
-            "The first learns its prior from the labels, as `graphuq fit` does; the others have",
-            "that of the paper. Var(l) is the mean uncertainty, from 0 to 1, of the function",
-            "behind the labels; that in the report is larger, as it counts their noise too.",
-            "R-hat near 1 means that the chains of draws agree.", "",
-            "The ten members that the first is least sure of:",
-            f"{'row':>5} {'P(Democrat)':>12}  party",
-            *(f"{each.row:>5} {percent(each.probability):>12}  {each.party}" for each in self.least_certain), "",
-            DIGITS, f"right: {self.digits_accuracy:.1%}", "",
-            *(f"written: {file}" for file in self.files),
-        ])  # fmt: skip
-
-
-def comparison(lines: list[Line]) -> list[tuple[str, str, str, str, str]]:
-    """The results of the models as a table of text, its header first."""
-    table = [("model", "accuracy", "Var(l)", "R-hat", "seconds")]
-    for line in lines:
-        r_hat = "no draws" if line.r_hat is None else f"{line.r_hat:.3f}"
-        table.append(
-            (line.model, f"{line.accuracy:.1%}", f"{line.mean_variance:.3f}", r_hat, f"{line.seconds:.1f}")
-        )
-    return table
+def in_words(found: dict[str, Any]) -> str:
+    """What `run` found, as text: two short tables, the accuracy on digits, and the files written."""
+    models = [("model", "accuracy", "Var(l)", "R-hat", "seconds")]
+    for each in found["models"]:
+        r_hat = "no draws" if each["r_hat"] is None else f"{each['r_hat']:.3f}"
+        variance, seconds = f"{each['mean_variance']:.3f}", f"{each['seconds']:.1f}"
+        models.append((each["model"], f"{each['accuracy']:.1%}", variance, r_hat, seconds))
+    return "\n".join([
+        VOTES,
+        *(f"{name:<16}" + "".join(f"{cell:>10}" for cell in cells) for name, *cells in models), "",
+        "The first learns its prior from the labels, as `graphuq fit` does; the others have",
+        "that of the paper. Var(l) is the mean uncertainty, from 0 to 1, of the function",
+        "behind the labels; that in the report is larger, as it counts their noise too.",
+        "R-hat near 1 means that the chains of draws agree.", "",
+        "The ten members that the first is least sure of:",
+        f"{'row':>5} {'P(Democrat)':>12}  party",
+        *(f"{each['row']:>5} {percent(each['probability']):>12}  {each['party']}" for each in found["least_certain"]),
+        "", DIGITS, f"right: {found['digits_accuracy']:.1%}", "",
+        *(f"written: {file}" for file in found["files"]),
+    ])  # fmt: skip
 
 
 def run(
     out: Path, *, seed: int = 0, tell: Callable[[str], None] = lambda line: None, progress: bool = False
-) -> Demo:
+) -> dict[str, Any]:
     """Classify the House from three Democrats and two Republicans, and the digits; save reports and plots."""
     out.mkdir(parents=True, exist_ok=True)  # first, because it may fail
     _refuse_foreign(out)
     votes = datasets.voting_records()
     party = np.array([votes.class_names[int(label)] for label in votes.y])
     known, _ = datasets.few_labels(votes.y, {1: 3, -1: 2}, seed=seed)
-    fitted, lines = {}, []
+    fitted, models = {}, []
     for name, settings in MODELS.items():
         tell(f"{name} ...")
         began = time.perf_counter()
         classifier = GraphClassifier(random_state=seed, verbose=progress, **settings)
         accuracy = _fit(classifier, votes.X, party, known)
         fitted[name], posterior = classifier, classifier.posterior_
-        r_hat = getattr(posterior.diagnostics(), "worst_r_hat", None)
-        seconds = time.perf_counter() - began
-        lines.append(Line(name, accuracy, posterior.mean_label_variance(), r_hat, seconds))
+        models.append(
+            {
+                "model": name,
+                "accuracy": accuracy,
+                "mean_variance": posterior.mean_label_variance(),
+                "r_hat": getattr(posterior.diagnostics(), "worst_r_hat", None),  # None without draws
+                "seconds": time.perf_counter() - began,
+            }
+        )
     house = fitted[next(iter(MODELS))]
     rows = TableRows(
         names=[f"member {row}" for row in range(1, len(party) + 1)],
@@ -133,17 +96,20 @@ def run(
         cells=[[{1: "yes", -1: "no", 0: "absent"}[int(vote)] for vote in member] for member in votes.X],
         truth=np.searchsorted(house.classes_, party),
     )
-    settings = {"data": votes.source, "seed": seed}
-    content = collect(house, rows, title=VOTES, settings=settings, comparison=comparison(lines))
+    content = collect(house, rows, title=VOTES, settings={"data": votes.source, "seed": seed})
     files = _write(content, _map(house, VOTES), out / "report.html", out / "voting.png")
     tell("digits ...")
     accuracy, digit_files = _digits(out, seed, progress)
-    democrat = list(house.classes_).index("Democrat")
-    least_certain = [
-        Member(int(node) + 1, float(house.label_distributions_[node, democrat]), str(party[node]))
-        for node in house.most_uncertain(10)
-    ]
-    return Demo(lines, least_certain, accuracy, files + digit_files)
+    p = house.label_distributions_[:, list(house.classes_).index("Democrat")]
+    return {
+        "models": models,
+        "least_certain": [  # rows are numbered from 1, as on the command line
+            {"row": int(node) + 1, "probability": float(p[node]), "party": str(party[node])}
+            for node in house.most_uncertain(10)
+        ],
+        "digits_accuracy": accuracy,
+        "files": [str(file) for file in files + digit_files],
+    }
 
 
 def _fit(classifier: GraphClassifier, X: Any, truth: NDArray[Any], known: NDArray[np.int64]) -> float:
@@ -200,8 +166,10 @@ def _map(classifier: GraphClassifier, title: str) -> Figure:
     figure = Figure(figsize=(13, 6), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.scatter(*points.T, s=10, color="#dedede")
-    right.scatter(*points.T, s=10, c=faded(p))
-    for k, (name, color) in enumerate(zip(classifier.classes_, colors(n_classes), strict=True)):
+    palette, found = colors(n_classes), uncertainty.most_probable(p)
+    sure = 0.15 + 0.85 * sureness(uncertainty.confidence(p), n_classes)
+    right.scatter(*points.T, s=10, c=[palette[k] for k in found], alpha=sure)
+    for k, (name, color) in enumerate(zip(classifier.classes_, palette, strict=True)):
         labeled = points[labels.nodes[labels.y == k]]
         for axes in (left, right):
             axes.scatter(*labeled.T, s=70, color=color, edgecolors="black", linewidths=1.2, label=str(name))
@@ -210,15 +178,6 @@ def _map(classifier: GraphClassifier, title: str) -> Figure:
     right.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.suptitle(title)
     return figure
-
-
-def faded(p: NDArray[Any]) -> NDArray[np.float64]:
-    """The color of the most probable class, mixed with gray where it is uncertain, shape (n_nodes, 3)."""
-    from matplotlib.colors import to_rgb
-
-    sure = sureness(uncertainty.confidence(p), p.shape[1])[:, None]
-    pure = np.array([to_rgb(color) for color in colors(p.shape[1])])[uncertainty.most_probable(p)]
-    return np.asarray(np.clip(sure * pure + (1 - sure) * to_rgb(MIDDLE), 0, 1))
 
 
 def _refuse_foreign(out: Path) -> None:

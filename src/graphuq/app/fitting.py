@@ -22,7 +22,7 @@ from graphuq.app.tables.encode import Encoding, Feature, scaling_in_words
 from graphuq.app.tables.read import Table, read_table
 from graphuq.app.tables.text import Marks
 from graphuq.app.tables.write import beside, write_csv
-from graphuq.app.wording import vague, words_of_the_shell
+from graphuq.app.wording import words_of_the_shell
 from graphuq.classes import read_labels
 from graphuq.estimator import GraphClassifier, answers
 from graphuq.estimator.settings import refuse_unused
@@ -77,7 +77,7 @@ def write_results(
         "seed": classifier.random_state,
         "seconds": round(seconds, 3),
         "versions": versions(),
-        "diagnostics": {"warnings": [*data.notes, *notes, *vague(classifier.hyperparameter_spread_)]},
+        "diagnostics": {"warnings": [*data.notes, *notes]},
     }
     content = _content(classifier, data.rows, record)
     record["diagnostics"] |= {

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from graphuq.app.options import Reading
 from graphuq.app.report.content import TableRows, n_columns_shown
-from graphuq.app.tables.doubts import copied, filled_in, notes_on
+from graphuq.app.tables.doubts import filled_in, notes_on
 from graphuq.app.tables.encode import Encoding, fit_encoding
 from graphuq.app.tables.read import Table, read_table
 from graphuq.app.tables.text import spelled
@@ -148,11 +148,9 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     truth = None
     if question.truth is not None and labels is not None:
         truth = _truth(table.text(question.truth), labels, question)
-        notes += _truth_notes(truth, labels, question)
         notes += _missing_words(table, question.truth, "not known")
-    rows, X = _rows(table, names, truth), encoding.encode(table)
-    notes += [] if labels is None else copied(X, labels)
-    return Data(X, y, encoding, rows, notes, table, question.scale)
+    rows = _rows(table, names, truth)
+    return Data(encoding.encode(table), y, encoding, rows, notes, table, question.scale)
 
 
 def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str]) -> Labels:
@@ -227,18 +225,6 @@ def _truth(text: NDArray[Any], labels: Labels, question: Question) -> NDArray[np
             "it cannot be found: label one such row, or leave those cells empty."
         )
     return np.array([index[name] for name in names])
-
-
-def _truth_notes(truth: NDArray[np.int64], labels: Labels, question: Question) -> list[str]:
-    """A note if the truth covers no unlabeled rows, or only one class of them."""
-    true_classes = np.setdiff1d(np.delete(truth, labels.nodes), [-1])
-    where = f"in rows without a class in {question.label!r}"
-    if not true_classes.size:
-        return [f"Column {question.truth!r} is empty {where}: nothing is judged by it."]
-    if true_classes.size == 1:
-        only = str(labels.classes[true_classes[0]])
-        return [f"Column {question.truth!r} holds {only!r} alone {where}: nothing is judged of other classes."]
-    return []
 
 
 def row_names(table: Table, row_id: str | None) -> list[str]:

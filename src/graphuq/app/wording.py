@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from shlex import quote
 
@@ -31,7 +31,6 @@ OPTIONS = {
         for name in ("graph", "prior", "model", "inference", "scale", "width", "tau", "alpha", "gamma", "epsilon")
     },
 }
-VAGUE = 10.0  # a hyper-parameter known only to this factor is hardly known
 
 
 def percent(probability: float) -> str:
@@ -69,17 +68,6 @@ def verdict(diagnosis: Diagnosis) -> str:
         f"Not converged ({numbers}; it takes R-hat under {R_HAT_LIMIT} and {ESS_LIMIT:.0f} effective draws): ask for "
         "more --draws or a larger --time-limit; a larger --gamma, too, makes sampling easier."
     )
-
-
-def vague(spread: Mapping[str, float]) -> list[str]:
-    """A note on hyper-parameters that the labels hardly determine, given the factor to which each is known."""
-    names = [name for name, factor in spread.items() if factor >= VAGUE]
-    if not names:
-        return []
-    return [
-        f"The labels hardly decide {' and '.join(names)} (known to a factor of {max(spread.values()):.0f}): a single "
-        "fit can be sure and wrong. More labels help."
-    ]
 
 
 def as_the_shell_says(message: BaseException | str, names: Sequence[str]) -> str:

@@ -28,6 +28,8 @@ BLOCK_ROWS = 1000
 UNLIKE_RANGES, OUTLYING = 10.0, 1000.0
 # Rows from which the robust units are estimated.
 SOME_ROWS = 1000
+# Attributes of lazy frames, networkx's graphs and AnnData, which are no tables themselves.
+OTHERS = ("collect", "adjacency", "obs")
 # A range below this fraction of the values counts as rounding error.
 ROUNDING = 1e-12
 
@@ -65,24 +67,13 @@ def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
 
 
 def _refuse_others(X: Any) -> None:
-    """Raise an error for lazy tables, paths, graphs, AnnData, duplicate column names and times (of arbitrary unit)."""
-    if hasattr(X, "collect") and not hasattr(X, "__array__"):
+    """Raise an error for what holds a table but is none, duplicate column names and times (of arbitrary unit)."""
+    lazy = not hasattr(X, "__array__") and any(hasattr(X, name) for name in OTHERS)
+    if lazy or isinstance(X, str | PathLike | Graph):
         raise TypeError(
-            f"X must be a table of real numbers, got {called(X)}, which is still to be computed: collect it."
+            f"X must be a table of real numbers, got {called(X)}: pass a matrix or a data frame, or what tall.tall opens at a "
+            'path; a matrix of weights goes with graph="precomputed".'
         )
-    if isinstance(X, str | PathLike):
-        raise TypeError(
-            f"X must be a table of real numbers, got the path {str(X)[:60]!r}: tall.tall opens what lies there."
-        )
-    if isinstance(X, Graph):
-        raise TypeError('X must be a table of real numbers, got a Graph: fit it with graph="precomputed".')
-    if hasattr(X, "adjacency"):  # of networkx
-        raise TypeError(
-            f"X must be a table or a matrix of weights, got {called(X)}: networkx.to_scipy_sparse_array makes one of it, "
-            'for graph="precomputed".'
-        )
-    if hasattr(X, "X") and hasattr(X, "obs") and not hasattr(X, "__array__"):  # of anndata
-        raise TypeError(f"X must be a table of real numbers, got {called(X)}: pass its matrix, .X.")
     names = [str(name) for name in getattr(X, "columns", ())]
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])

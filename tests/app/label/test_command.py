@@ -192,8 +192,7 @@ def test_no_results_before_two_classes(table):
     assert not out.exists()
 
 
-def test_a_class_that_was_removed_comes_back_if_it_is_given_anew(table):
-    """Not if the same command merely goes on."""
+def test_a_class_that_was_removed_stays_removed(table):
     question, where = Question(table=table, label="kind", row_id="name"), {"out": table.parent / "out"}
 
     def begin(*classes, at=("127.0.0.1", 0)):
@@ -201,14 +200,12 @@ def test_a_class_that_was_removed_comes_back_if_it_is_given_anew(table):
         return opened(question, classifier, lambda line: None, showing=Showing(), classes=classes, at=at, **where)
 
     with begin("dog") as running:
-        running.session.do("remove", "me", "remove", name="dog")
-    with begin("dog") as running:
-        assert running.session.classes() == list(NAMES)
-    with begin(at=None) as running:  # an export in between
-        assert running.session.classes() == list(NAMES)
-    with begin("dog") as running:
-        assert running.session.classes() == list(NAMES)
-    with begin():
-        pass
-    with begin("dog") as running:
         assert running.session.classes() == [*NAMES, "dog"]
+        running.session.do("remove", "me", "remove", name="dog")
+    with begin("dog", at=None) as running:
+        assert running.session.classes() == list(NAMES)
+    with begin("dog") as running:
+        assert running.session.classes() == list(NAMES)
+        running.session.do("again", "me", "add", name="Dog")
+    with begin("dog") as running:
+        assert running.session.classes() == [*NAMES, "Dog"]

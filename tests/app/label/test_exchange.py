@@ -54,10 +54,6 @@ def test_csv_there_and_back(session, make, tmp_path):
             ["row 9,ant", "row 9,bee"],
             "labels.csv has two classes for the row 'row 9', 'ant' and 'bee': choose one.",
         ),
-        (
-            ["row 9,ant", "row 9,bee", "row 8,bee", "row 8,cat", "row 8,ant"],
-            "for the row 'row 9', 'ant' and 'bee', and so for 1 more: choose one.",
-        ),
         (["row 9,ant", "row 8,Ant"], "labels.csv, row 'row 8': 'Ant' differs from 'ant' only in capitals"),
     ],
 )

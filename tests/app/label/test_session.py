@@ -31,7 +31,7 @@ def test_answers_move_the_map_at_once_and_the_question(make):
     after = session.state()
     assert after["version"] > before["version"]
     assert after["map"]["sure"] != before["map"]["sure"]
-    assert (after["labels"], after["answers"]) == (4, 1)
+    assert after["labels"] == 4
     assert [star[0] for star in after["stars"]] == [*GIVEN, row]
     assert session.question("me")["row"] != row
     json.dumps(after, allow_nan=False)

@@ -1,5 +1,4 @@
 from copy import copy
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -7,7 +6,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from graphuq import GraphClassifier, calibration, graph, laplacian, sample, spectrum
+from graphuq import GraphClassifier, calibration, graph, laplacian, spectrum
 from graphuq.app.report import plots
 from graphuq.app.report.content import MAX_POINTS, TableRows, _nearest, _shown, collect, n_columns_shown
 from graphuq.app.report.words import Suspicious, sentences, tiles
@@ -42,8 +41,6 @@ def test_what_it_says_of_a_row(any_kind):
         mine = np.sort(p[entry["node"]])[::-1]
         assert [each for _, each in entry["p"]] == pytest.approx(mine, abs=1e-4)
         assert entry["confidence"] == pytest.approx(mine[0], abs=1e-4)
-        assert entry["margin"] == pytest.approx(mine[0] - mine[1], abs=2e-4)
-        assert entry["variance"] == pytest.approx(len(mine) / (len(mine) - 1) * (1 - np.sum(mine**2)), abs=1e-3)
         assert content.classes[entry["class"]] == any_kind.transduction_[entry["node"]]
         assert entry["p"][0][0] == entry["class"]
     given = {entry["node"]: entry["label"] for entry in content.nodes if entry["label"] >= 0}
@@ -426,21 +423,6 @@ def test_when_every_row_is_labeled():
     assert content.found == [0, 0, 0]
     assert content.least_certain.size == 0
     assert len(content.nodes) == len(truth)
-
-
-@pytest.mark.parametrize("n_fields", [1, 2])
-def test_histograms_show_the_share_of_each_class(classifier, n_fields):
-    """Draws of u on either side of zero, against P(class) of the same posterior; two fields speak by their difference."""
-    model = replace(classifier.posterior_.model, n_fields=n_fields)
-    posterior = sample(classifier.posterior_.prior, model, n_steps=500, n_chains=4, seed=1)
-    nodes = classifier.most_uncertain(6)
-    expected = posterior.classes(nodes, noise=False)
-    for k, found in enumerate(plots.marginals(posterior, nodes)):
-        counts = np.array(found["counts"])
-        assert counts.sum() == 2000
-        p = expected.probability[k, 1]
-        spread = np.hypot(expected.error[k, 1], np.sqrt(p * (1 - p) / 500))  # draws that are not independent
-        assert abs(counts[20:].sum() / 2000 - p) < 5 * spread
 
 
 def test_traces_show_how_often_a_class_leads(three):

@@ -51,10 +51,9 @@ def test_what_the_page_shows(any_kind):
     page = render(content)
     assert content.verdict in page
     has_draws, several = content.nodes[0]["error"] is not None, len(content.classes) > 2
-    heads = re.findall(r"<th[^>]*>(?:<button[^>]*>)?([^<]*)", page)
+    heads = re.findall(r"<th[^>]*>([^<]*)", page)
     assert ("error" in heads) == ("Monte-Carlo errors" in page) == has_draws
-    assert ("runner-up" in heads) == ("Between which classes?" in page) == several
-    assert ("How far each answer is from the border" in page) == (not several)
+    assert ("runner-up" in heads) == several
     assert ("R-hat" in heads) == bool(content.convergence)
     assert ("weight" in heads) == bool(content.components)
     assert "truth" in heads
@@ -84,13 +83,6 @@ def test_names_that_turn_text_round_are_isolated(n_classes, classifier, three):
     assert not re.findall("(?<!<bdi>)(?<!<bdi>u of )\u202e", page)
 
 
-def test_pictures_are_captioned_with_the_name_of_their_row(classifier):
-    content = content_of(classifier, pictures=np.zeros((200, 2, 2), dtype=np.uint8))
-    node = content.least_certain[0]
-    figure = re.search(rf"<figure data-node='{node}'><canvas.*?</figure>", render(content))[0]
-    assert f"row <bdi>row {node}</bdi><br><b><bdi>{classifier.transduction_[node]}</bdi></b>" in figure
-
-
 def test_no_probability_is_shown_as_certain(classifier):
     content = content_of(classifier)
     sure = [{**entry, "p": [[entry["class"], 1.0], [1 - entry["class"], 0.0]]} for entry in content.nodes]
@@ -105,7 +97,6 @@ def test_what_is_not_known_is_left_out(classifier):
     page = render(content)
     assert content.calibration == []
     assert "Are the probabilities right?" not in page
-    assert "What they look like" not in page
 
 
 def test_of_long_names_of_columns_values_are_left(classifier):
@@ -148,7 +139,7 @@ def test_columns_that_are_left_out_are_counted(classifier):
 
 
 @needs_browser
-def test_opened_values_fit_a_phone_and_stay_with_their_row_when_sorted(three):
+def test_opened_values_fit_a_phone_and_stand_under_their_row(three):
     names = [f"a_long_name_of_a_row_{k}" for k in range(120)]
     cells = [["a_value_without_a_place_to_break" * 2, str(k)] for k in range(120)]
     content = content_of(three, names=names, columns=["a_column_without_a_place_to_break", "second"], cells=cells)
@@ -157,7 +148,6 @@ def test_opened_values_fit_a_phone_and_stay_with_their_row_when_sorted(three):
         """
         const table = document.querySelector("table[aria-label='Least certain']");
         table.querySelectorAll("details").forEach((details) => { details.open = true; });
-        table.tHead.rows[0].cells[0].querySelector("button").click();
         const rows = [...table.tBodies[0].rows];
         const pairs = rows.filter((row) => row.dataset.node).map((row) => [row.dataset.node, row.nextElementSibling.querySelectorAll("[role='columnheader']")[1].textContent]);
         return { pairs, n: rows.length, overflow: document.documentElement.scrollWidth - innerWidth, wide: table.parentElement.scrollWidth - table.parentElement.clientWidth };
@@ -167,7 +157,7 @@ def test_opened_values_fit_a_phone_and_stay_with_their_row_when_sorted(three):
     assert failures == []
     assert found["n"] == 2 * len(found["pairs"]) == 40
     assert all(name == names[int(node)] for node, name in found["pairs"])
-    assert [int(node) for node, _ in found["pairs"]] == sorted(content.least_certain.tolist())
+    assert [int(node) for node, _ in found["pairs"]] == content.least_certain.tolist()
     assert found["overflow"] <= 0
     assert found["wide"] == 0
 
@@ -278,8 +268,6 @@ def test_in_a_browser(case, width, classifier, three):
           axis: Number(document.querySelector("#confidence rect").getAttribute("x")),
           reliability: document.querySelectorAll("#reliability circle").length,
           bottom: document.querySelector("#reliability text").textContent,
-          marginals: document.querySelectorAll("[data-marginal] svg").length,
-          shares: document.querySelectorAll(".shares").length,
           matrix: document.querySelectorAll(".matrix tbody td").length,
           traces: document.querySelectorAll("[data-trace] polyline").length,
           colors: new Set([...document.querySelectorAll("[data-trace='0'] polyline")].map((line) => line.getAttribute("stroke"))).size,
@@ -287,7 +275,6 @@ def test_in_a_browser(case, width, classifier, three):
           dots: document.querySelector("#reliability circle").getAttribute("fill"),
           classes: [...fills("#confidence rect")],
           edges: getComputedStyle(document.querySelector(".scroll")).backgroundAttachment,
-          spectrum: document.querySelectorAll("#spectrum circle").length,
           overflow: document.documentElement.scrollWidth - innerWidth,
         };
         """,
@@ -299,8 +286,6 @@ def test_in_a_browser(case, width, classifier, three):
     assert found["stacks"] == n_classes
     assert found["reliability"] == len(content.plots["reliability"]["counts"])
     assert found["bottom"] == "0", "bars cut off at the foot exaggerate"
-    assert found["spectrum"] == len(content.plots["spectrum"])
-    assert (found["marginals"], found["shares"]) == ((12, 0) if n_classes == 2 else (0, 12))
     assert found["matrix"] == n_classes * (n_classes + 1)
     assert (found["traces"], found["colors"]) == ((8, 4) if kind == "draws" else (0, 0))
     assert found["legend"] == [
@@ -508,19 +493,11 @@ def test_on_a_phone_wide_tables_scroll_in_their_box(n_classes, classifier, three
 
 
 @needs_browser
-def test_sorting_hovering_and_dark(page):
+def test_hovering_and_dark(page):
     found, failures = probe(
         page,
         """
         const table = document.querySelector("table[aria-label='Least certain']");
-        const column = (k) => [...table.tBodies[0].querySelectorAll("tr[data-node]")].map((row) => row.cells[k].dataset.value ?? row.cells[k].querySelector("bdi").textContent);
-        const button = (k) => table.tHead.rows[0].cells[k].querySelector("button");
-        button(2).click();
-        const up = column(2).map(Number);
-        button(2).click();
-        const down = column(2).map(Number);
-        button(0).click();
-        const names = column(0);
         const row = table.tBodies[0].rows[0];
         row.dispatchEvent(new PointerEvent("pointermove", { clientX: 50, clientY: 50, bubbles: true }));
         const tip = document.getElementById("tip");
@@ -528,14 +505,10 @@ def test_sorting_hovering_and_dark(page):
         const before = getComputedStyle(document.body).backgroundColor;
         document.getElementById("theme").click();
         const after = getComputedStyle(document.body).backgroundColor;
-        return { up, down, names, name: row.cells[0].querySelector("bdi").textContent, shown, before, after };
+        return { name: row.cells[0].querySelector("bdi").textContent, shown, before, after };
         """,
     )
     assert failures == []
-    assert found["up"] == sorted(found["up"])
-    assert found["down"] == sorted(found["up"], reverse=True)
-    assert found["up"][0] < found["up"][-1]
-    assert found["names"] == sorted(found["names"], key=lambda name: int(name.split()[1]))
     assert found["shown"][0] == "block"
     assert found["name"] in found["shown"][1]
     assert "first" in found["shown"][1]

@@ -1,31 +1,30 @@
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
-from graphuq.app.report.palette import DARK, LIGHT, SHAPES, _lab, colors, variables
+from graphuq.app.report.palette import DARK, LIGHT, SHAPES, colors, variables
 
-
-def parsed(color):
-    return [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-
-
-def test_the_space_of_the_eye():
-    """The OKLab coordinates of white, red and blue that Ottosson gives."""
-    known = {(1, 1, 1): (1, 0, 0), (1, 0, 0): (0.628, 0.225, 0.126), (0, 0, 1): (0.452, -0.032, -0.312)}
-    for rgb, lab in known.items():
-        np.testing.assert_allclose(_lab(rgb), lab, atol=2e-3)
+CONES = np.array([[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.6300]])
+LAB = np.array([[0.2105, 0.7936, -0.0041], [1.9780, -2.4286, 0.4506], [0.0259, 0.7828, -0.8087]])
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_colors_are_told_apart(dark):
-    """The first eight are those of Okabe and Ito; those of more classes are as far from each other as 0.04."""
-    found = colors(40, dark=dark)
-    assert tuple(found[:8]) == (DARK if dark else LIGHT)
-    assert found[:12] == colors(12, dark=dark)
-    places = np.array([_lab(parsed(each)) for each in found])
+def lab(color):
+    """Coordinates in the perceptual color space OKLab."""
+    return LAB @ np.cbrt(CONES @ ((np.array(to_rgb(color)) + 0.055) / 1.055) ** 2.4)
+
+
+@pytest.mark.parametrize(("palette", "page"), [(LIGHT, "#ffffff"), (DARK, "#1c1f25")])
+def test_colors_are_told_apart(palette, page):
+    places = np.array([lab(each) for each in palette])
     distance = np.linalg.norm(places[:, None] - places, axis=2)
-    assert distance[np.triu_indices(40, 1)].min() > 0.04
-    page = _lab([0.11, 0.12, 0.14] if dark else [1, 1, 1])
-    assert np.linalg.norm(places - page, axis=1).min() > 0.2
+    assert distance[np.triu_indices(len(palette), 1)].min() > 0.05
+    assert np.linalg.norm(places - lab(page), axis=1).min() > 0.2
+
+
+def test_200_classes_differ_in_color_or_shape():
+    assert len(LIGHT) == len(DARK)
+    for dark in (False, True):
+        assert len({(color, SHAPES[k % len(SHAPES)]) for k, color in enumerate(colors(200, dark=dark))}) == 200
 
 
 def test_two_themes_have_a_color_for_each_class_and_chain():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphuq.app.tables import encode
-from graphuq.app.tables.doubts import copied, notes_on
+from graphuq.app.tables.doubts import notes_on
 from graphuq.app.tables.read import Table
 from graphuq.classes import read_labels
 
@@ -54,30 +54,10 @@ def test_columns_that_give_the_answer_away(column, n_labeled, gives_away):
         assert "(--drop 'made later')" in found[0]
 
 
-def test_one_number_written_in_two_ways():
-    versions = np.array(["3.1", "3.2", "3.10", "x"], dtype=object)[np.arange(N) % 4]
-    told = "'3.1' and '3.10' are the same number, taken as different: if they are one, write them alike."
-    [found] = notes({"version": versions}, categories=["version"])
-    assert found == f"Categories of column 'version', {told}"
-    [found] = notes({"x": RNG.normal(size=N)}, classes=versions)
-    assert found == f"Classes {told}"
-
-
 def test_one_category_written_in_two_ways():
     towns = np.array(["Bonn", "bonn ", "Ulm", "Kiel"], dtype=object)[np.arange(N) % 4]
     [found] = notes({"town": towns}, categories=["town"])
     assert found.startswith("Categories of column 'town', 'Bonn' and 'bonn ' differ only")
-
-
-def test_labels_of_copied_rows():
-    X = RNG.normal(size=(N, 2))
-    labels = read_labels(np.where(np.arange(N) < 20, CLASS, ""))
-    assert copied(X, labels) == []
-    X[:8] = X[0]  # some are alike, as rows of few categories are
-    assert copied(X, labels) == []
-    X[10:20] = X[:10]
-    [note] = copied(X, labels)
-    assert note.startswith("20 of the 20 labeled rows are the same as another labeled one in every feature")
 
 
 def test_categories_that_are_names():

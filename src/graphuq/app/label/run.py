@@ -10,13 +10,12 @@ import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from graphuq.app import folder
 from graphuq.app.fitting import write_results
-from graphuq.app.label import adviser, exchange
+from graphuq.app.label import adviser
 from graphuq.app.label.look import check_pictures, differences, identity, look_at
 from graphuq.app.label.session import Session, checked_name
 from graphuq.app.label.store import Refused, Store, open_store
@@ -51,7 +50,7 @@ def opened(
     """Start or resume a labeling session for a table, with everything needed to write its results to a folder.
 
     The answers are stored beside the folder. `classes` are class names, in addition to those in the table; one that was
-    removed on the page comes back if the session was served without it in between.
+    removed on the page stays removed.
     If the session is to be served `at` a host and port, the socket is bound before any other work. If it is not
     `advised`, answers can be recorded, and no graph is built.
     """
@@ -94,12 +93,10 @@ def opened(
         session = Session(seen, data.X, given, look, store, title=title)
         if advised:
             stack.callback(session.adviser.stop)
-        before = store.fact("classes") or ()  # of the last time: one that was removed since stays removed
+        begun = {event.key for event in store.events()}
         for name in classes:
-            if name not in session.classes() and name not in before:
-                session.do(f"begin {name} {len(store.events())}", "shell", "add", name=name)
-        if at is not None:
-            store.keep("classes", classes)
+            if name not in session.classes() and f"begin {name}" not in begun:  # else it was removed since
+                session.do(f"begin {name}", "shell", "add", name=name)
         if n := len(store.tally.answers):
             tell(f"Going on with {n:,} answer{'s' if n != 1 else ''} in {path.name}")
         yield Opened(out, question, data, session, notes, began, listener)
@@ -164,9 +161,7 @@ def serve(running: Opened, host: str, tell: Tell, *, browse: bool = True) -> Non
 
     name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{name}:{port}/#{key}"
-    named: dict[str, Any] = {"label": running.question.label, "row_id": running.question.row_id}
-    labels = partial(exchange.text_of, running.session, marks=running.data.table.marks, **named)
-    app = application(running.session, key, host, finish, labels)
+    app = application(running.session, key, host, finish)
     config = uvicorn.Config(
         app, log_level="error", access_log=False, lifespan="off", server_header=False, ws="none",
         timeout_graceful_shutdown=2, limit_concurrency=100,

@@ -15,7 +15,6 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
-from pathlib import PurePosixPath
 from typing import Any
 
 from starlette.applications import Starlette
@@ -47,7 +46,6 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 KEY_HEADER = "x-graphuq-key"
-DOWNLOADS = {".csv": "text/csv", ".json": "application/json"}
 
 
 def _guarded(app: ASGIApp, key: str, bound: str) -> ASGIApp:
@@ -124,10 +122,8 @@ def listen(host: str, port: int | None, before: int | None = None) -> socket.soc
     return listener
 
 
-def application(
-    session: Session, key: str, host: str, finish: Callable[[], dict[str, Any]], labels: Callable[[str], str]
-) -> ASGIApp:
-    """The web application of a session; `finish` writes the results, `labels` makes a file of such a kind of them."""
+def application(session: Session, key: str, host: str, finish: Callable[[], dict[str, Any]]) -> ASGIApp:
+    """The web application of a session; `finish` writes the results."""
 
     def static(request: Request) -> Response:  # synchronous handlers like this one run in a thread pool
         content, kind = STATIC[request.url.path]()
@@ -144,10 +140,6 @@ def application(
         except FileNotFoundError as error:
             return _sentence(404, str(error))
         return FileResponse(path, media_type=kind)
-
-    def download(request: Request) -> Response:
-        kind = PurePosixPath(request.url.path).suffix
-        return Response(labels(kind), media_type=DOWNLOADS[kind])
 
     async def do(request: Request) -> Response:
         body = b""
@@ -184,7 +176,6 @@ def application(
             ),
             Route("/api/picture/{row:int}", picture),
             Route("/api/do", do, methods=["POST"]),
-            *(Route(f"/api/labels{kind}", download) for kind in DOWNLOADS),
             Route("/api/write", lambda request: JSONResponse(finish()), methods=["POST"]),
         ],
         exception_handlers={ValueError: refused, OSError: refused},

@@ -156,7 +156,6 @@ class Session:
             ],
             "rows": adviser.n_rows,
             "labels": len(labels),
-            "answers": len(tally.answers),
             "unsure": len(tally.unsure),
             "skipped": len(tally.skipped),
             "map": self._map(names),

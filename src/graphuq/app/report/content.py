@@ -16,7 +16,7 @@ from graphuq import calibration, uncertainty
 from graphuq.app.report import plots
 from graphuq.app.report.palette import SHAPES
 from graphuq.app.report.words import Suspicious, by_the_truth, measures, sentences, tiles
-from graphuq.app.wording import VAGUE, share, verdict
+from graphuq.app.wording import share, verdict
 from graphuq.estimator import GraphClassifier
 from graphuq.estimator.settings import without_effect
 from graphuq.graph.distances import nearest_among
@@ -32,9 +32,9 @@ MAX_CELLS = 16  # cells of a row in a tooltip
 # Cells of a row that can be unfolded, and cells of all rows kept in memory: more rows have fewer columns.
 MAX_COLUMNS, MOST_CELLS = 100, 1_000_000
 N_NEAREST = 3
-N_TOLD = 5  # classes whose probability is given at a row
+N_TOLD = 3  # classes whose probability is given at a row
 N_LISTED = 20
-N_MARGINALS = 6  # least and most certain, as in Fig. 7 of the paper
+VAGUE = 10.0  # a hyper-parameter known only to this factor is hardly known
 IN_WORDS = {
     "gamma": "noise of the labels (gamma)",
     "tau": "how far similarity reaches on the graph: less is farther (tau)",
@@ -118,7 +118,6 @@ class Content:
     hyperparameters: list[tuple[str, str, str]]
     calibration: list[tuple[str, str]]
     confusion: NDArray[np.int64] | None
-    comparison: list[Sequence[str]]
     settings: list[tuple[str, str]]
     rows: TableRows = field(repr=False)
 
@@ -130,12 +129,10 @@ def collect(
     title: str,
     settings: Mapping[str, Any],
     notes: Sequence[str] = (),
-    comparison: Sequence[Sequence[str]] = (),
 ) -> Content:
     """Compute the contents of the report of a fitted classifier.
 
-    `settings` are facts about the run that the classifier does not know, `notes` the warnings of the fit, and
-    `comparison` is a table of other models, its header first.
+    `settings` are facts about the run that the classifier does not know, and `notes` the warnings of the fit.
     """
     posterior, labels, p = classifier.posterior_, classifier.labels_, classifier.label_distributions_
     classes = tuple(str(name) if str(name).strip() else "(blank)" for name in classifier.classes_)
@@ -179,10 +176,8 @@ def collect(
             "shapes": SHAPES,
             "embedding": plots.embedding(classifier.spectrum_, p, shown),
             "confidence": plots.confidence(p[unlabeled]),
-            "marginals": plots.marginals(posterior, np.concatenate([least[:N_MARGINALS], most[:N_MARGINALS]])),
             "traces": traces,
             "reliability": None if judged is None else plots.reliability(judged.reliability),
-            "spectrum": plots.rounded(classifier.spectrum_.values[:500]),
             "pictures": plots.pictures(
                 rows.pictures, np.array([*first, *np.setdiff1d(shown, first)], dtype=np.int64)
             ),
@@ -198,7 +193,6 @@ def collect(
         hyperparameters=_hyperparameters(classifier),
         calibration=[] if judged is None else measures(judged),
         confusion=confusion,
-        comparison=list(comparison),
         settings=_settings(classifier, settings),
         rows=rows,
     )
@@ -221,7 +215,6 @@ def _nodes(shown: Nodes, classifier: GraphClassifier, rows: TableRows) -> list[d
     label[classifier.labels_.nodes] = classifier.labels_.y
     truth = np.full_like(label, -1) if rows.truth is None else rows.truth
     predicted = uncertainty.most_probable(p)
-    margin, variance = uncertainty.margin(p), uncertainty.label_variance(p)
     error = np.full(len(shown), np.nan)
     if isinstance(classifier.posterior_.components[0], Draws):
         error = classifier.label_errors_[shown, predicted]
@@ -234,8 +227,6 @@ def _nodes(shown: Nodes, classifier: GraphClassifier, rows: TableRows) -> list[d
             "p": [[int(k), round(float(p[i, k]), 6)] for k in order[i, :N_TOLD]],
             "class": int(predicted[i]),
             "confidence": round(float(p[i, predicted[i]]), 6),
-            "margin": round(float(margin[i]), 4),
-            "variance": round(float(variance[i]), 4),
             "error": round(float(error[i]), 5) if np.isfinite(error[i]) else None,
             "label": int(label[node]),
             "truth": int(truth[node]),

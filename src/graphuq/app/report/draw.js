@@ -21,15 +21,15 @@ function ticks(low, high, count) {
   return found;
 }
 // An empty plot with axes; returns the drawing and the two scales.
-function axes(host, label, { x, y, width = 420, height = 240, left = 44, bottom = 36, xLabel = "", yLabel = "", n = 5 }) {
+function axes(host, label, { x, y, height = 240, bottom = 36, xLabel = "", yLabel = "", n = 5 }) {
   host.replaceChildren();
-  const [right, top] = [10, 10];
+  const [width, left, right, top] = [420, 44, 10, 10];
   const root = svg("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, host);
   const X = (v) => left + ((v - x[0]) / (x[1] - x[0] || 1)) * (width - left - right);
   const Y = (v) => height - bottom - ((v - y[0]) / (y[1] - y[0] || 1)) * (height - bottom - top);
   for (const t of ticks(y[0], y[1], 4)) {
     svg("line", { class: "grid", x1: left, x2: width - right, y1: Y(t), y2: Y(t) }, root);
-    if (left > 20) svg("text", { x: left - 6, y: Y(t) + 4, "text-anchor": "end" }, root, String(t));
+    svg("text", { x: left - 6, y: Y(t) + 4, "text-anchor": "end" }, root, String(t));
   }
   for (const t of n ? ticks(x[0], x[1], n) : []) svg("text", { x: X(t), y: height - bottom + 15, "text-anchor": "middle" }, root, String(t));
   svg("line", { class: "axis", x1: left, x2: width - right, y1: Y(y[0]), y2: Y(y[0]) }, root);

@@ -1,4 +1,4 @@
-// The numbers in #data in; plots, pictures, hovering and sorting out. Text is only ever set as text.
+// The numbers in #data in; plots, pictures and hovering out. Text is only ever set as text.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const nodes = data.nodes;
@@ -40,7 +40,7 @@
   }
   const hideTip = () => { tip.style.display = "none"; };
   addEventListener("scroll", hideTip, { passive: true });
-  for (const row of document.querySelectorAll("tr[data-node], figure[data-node]")) {
+  for (const row of document.querySelectorAll("tr[data-node]")) {
     const node = byNode.get(Number(row.dataset.node));
     if (!node) continue;
     row.addEventListener("pointermove", (event) => showTip(node, event.clientX, event.clientY));
@@ -111,12 +111,6 @@
       base[i] += n;
     }));
   }
-  function drawMarginal(host, marginal) {
-    const { edges, counts } = marginal, most = Math.max(...counts);
-    const { root, X, Y } = axes(host, "Histogram of draws", { x: [edges[0], edges.at(-1)], y: [0, most], width: 170, height: 96, left: 4, bottom: 20, n: 3 });
-    edges.slice(0, -1).forEach((edge, i) => bar(root, X, Y, edge, edges[i + 1], 0, counts[i], color((edge + edges[i + 1]) / 2 >= 0 ? "k1" : "k0")));
-    svg("line", { x1: X(0), x2: X(0), y1: 6, y2: Y(0), stroke: color("text"), "stroke-dasharray": "2 3" }, root);
-  }
   function drawTrace(host, trace) {
     const all = trace.chains.flat(), draw = (i) => 1 + i * trace.step, n = trace.chains[0].length;
     const { root, X, Y } = axes(host, "Trace of the chains", { x: [1, Math.max(2, draw(n - 1))], y: [Math.min(...all), Math.max(...all)], height: 190, xLabel: "draw", yLabel: "u" });
@@ -137,36 +131,12 @@
       svg("circle", { cx: X(c), cy: Y(f), r: 4.5, fill: color("text"), stroke: color("card") }, root);
     });
   }
-  function drawSpectrum(host) {
-    const values = data.spectrum;
-    const { root, X, Y } = axes(host, "Eigenvalues of the graph", { x: [0, values.length - 1 || 1], y: [0, Math.max(...values, 1e-9)], height: 200, xLabel: "j", yLabel: "eigenvalue" });
-    values.forEach((v, j) => svg("circle", { cx: X(j), cy: Y(v), r: 1.6, fill: color("accent") }, root));
-  }
   function drawAll() {
     drawMap();
     const at = (id) => document.getElementById(id);
     drawConfidence(at("confidence"));
-    document.querySelectorAll("[data-marginal]").forEach((host) => drawMarginal(host, data.marginals[Number(host.dataset.marginal)]));
     document.querySelectorAll("[data-trace]").forEach((host) => drawTrace(host, data.traces[Number(host.dataset.trace)]));
     if (data.reliability) drawReliability(at("reliability"));
-    drawSpectrum(at("spectrum"));
-  }
-
-  // ---- sorting -----------------------------------------------------------------------------------
-  for (const button of document.querySelectorAll("th button")) {
-    button.addEventListener("click", () => {
-      const head = button.closest("th"), body = head.closest("table").tBodies[0];
-      const upward = head.getAttribute("aria-sort") !== "ascending";
-      for (const other of head.parentNode.children) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", upward ? "ascending" : "descending");
-      const numeric = head.classList.contains("number");
-      const first = (cell) => (cell.querySelector("bdi") ?? cell).textContent; // of a name without what is told beside it
-      const key = (row) => row.cells[head.cellIndex].dataset.value ?? first(row.cells[head.cellIndex]);
-      const compare = (a, b) => (numeric ? Number(key(a)) - Number(key(b)) : key(a).localeCompare(key(b), undefined, { numeric: true }));
-      const more = (row) => (row.nextElementSibling?.matches(".more") ? [row.nextElementSibling] : []); // stays with its row
-      const rows = [...body.rows].filter((row) => !row.matches(".more"));
-      body.append(...rows.sort((a, b) => (upward ? 1 : -1) * compare(a, b)).flatMap((row) => [row, ...more(row)]));
-    });
   }
 
   themed(drawAll);

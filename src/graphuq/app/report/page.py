@@ -18,7 +18,7 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined, Template
 
 from graphuq import __version__
-from graphuq.app.report.content import N_MARGINALS, Content
+from graphuq.app.report.content import Content
 from graphuq.app.report.palette import SHAPES, variables
 from graphuq.app.wording import percent, share
 from graphuq.posterior.left_out import MAX_LEFT_OUT
@@ -67,12 +67,9 @@ def render(content: Content) -> str:
         map_caveat=_map_caveat(content.graph_weight),
         legend=_legend(content),
         stripes=_stripes(min(n_classes, 5)),
-        groups=[(title, group) for title, group in _groups(content) if group],
-        least=[int(node) for node in content.least_certain[: 2 * N_MARGINALS]],
         mistakes=_mistakes(content),
         tall="tall" if n_classes > 4 and max(map(len, content.classes)) > 4 else "",
         shapes=SHAPES,
-        max_legend=MAX_LEGEND,
         max_checked=MAX_LEFT_OUT,
         style=variables(n_classes) + style,
         script=script,
@@ -114,7 +111,7 @@ def _about(columns: list[str], cells: list[str]) -> str:
 
 
 def _rows_note(content: Content) -> str:
-    intro, similar = "Labeled rows are left out. Press a heading to sort.", "the labeled rows most like it"
+    intro, similar = "Labeled rows are left out.", "the labeled rows most like it"
     if content.rows.cells:
         beside = f", beside those of {similar}" if content.nearest else ""
         return f"{intro} Press the values of a row to see all of them{beside}."
@@ -151,12 +148,6 @@ def _legend(content: Content) -> dict[str, list[int]]:
     """The classes of the legend, the rarer of many folded."""
     order = sorted(range(len(content.classes)), key=lambda k: -content.found[k])
     return {"first": sorted(order[:MAX_LEGEND]), "rest": order[MAX_LEGEND:]}
-
-
-def _groups(content: Content) -> list[tuple[str, list[tuple[int, int]]]]:
-    """The marginals of the least and of the most certain rows, as pairs of plot number and row."""
-    marginals = [(k, marginal["node"]) for k, marginal in enumerate(content.plots["marginals"])]
-    return [("Least certain", marginals[:N_MARGINALS]), ("Most certain", marginals[N_MARGINALS:])]
 
 
 def _mistakes(content: Content) -> list[tuple[int, int, int]] | None:

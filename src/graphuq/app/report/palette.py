@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from colorsys import hls_to_rgb
-
-import numpy as np
-from numpy.typing import NDArray
-
 # The eight colors of Okabe and Ito for a light and a dark page: two classes are vermilion and blue, or their
-# lighter counterparts on dark; yellow is darker on light, and black is the color of the text.
-LIGHT = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b5a500", "#1d1f24")
-DARK = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#0072b2", "#f0e442", "#e9eaec")
-_CONES = np.array([[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.6300]])
-_LAB = np.array([[0.2105, 0.7936, -0.0041], [1.9780, -2.4286, 0.4506], [0.0259, 0.7828, -0.8087]])
-# Outlines in the square from -1 to 1, as SVG paths; further classes differ only in color.
+# lighter counterparts on dark; yellow is darker on light, and black is the color of the text. Each of the others is,
+# among readable ones, the farthest from all before it in the perceptual color space OKLab (Ottosson 2020).
+LIGHT = (
+    "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b5a500", "#1d1f24", "#821770",
+    "#3f570f", "#1f1fad", "#bb26d9", "#98301b", "#22c322", "#324467", "#7d7de8", "#c32273", "#7322c3",
+    "#827017", "#8e53ac", "#178217", "#e467e4", "#3a786e", "#563829", "#3c3cdd",
+)  # fmt: skip
+DARK = (
+    "#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#0072b2", "#f0e442", "#e9eaec", "#26d926",
+    "#d926d9", "#67e4bb", "#9167e4", "#f0a8f0", "#98831b", "#d6b8a9", "#8cb464", "#dd3c71", "#b093ec",
+    "#1fad1f", "#a8ccf0", "#7581bd", "#a7dd3c", "#22c3a8", "#e88f7d", "#e467e4",
+)  # fmt: skip
+N_CHAINS = 8  # the chains of a sampler are drawn in the first colors
+# Outlines in the square from -1 to 1, as SVG paths; their number and that of the colors
+# have no common divisor, so that 200 classes differ in color or shape.
 SHAPES = (
     "M-.9-.9H.9V.9H-.9Z",
     "M-1 0A1 1 0 1 1 1 0A1 1 0 1 1-1 0Z",
@@ -28,33 +31,12 @@ SHAPES = (
 
 
 def colors(n: int, *, dark: bool = False) -> list[str]:
-    """n colors as #rrggbb: those of Okabe and Ito, then greedily the candidate farthest from all before."""
-    chosen = list(DARK if dark else LIGHT)[:n]
-    if len(chosen) == n:
-        return chosen
-    steps = np.linspace(0.2, 0.85, 14)
-    wheel = np.array([hls_to_rgb(hue / 36, step, s) for hue in range(36) for step in steps for s in (0.35, 0.7)])
-    candidates = np.array([_lab(rgb) for rgb in wheel])
-    low, high = (0.6, 0.88) if dark else (0.36, 0.72)  # lightness with enough contrast to the page, not garish
-    readable = (candidates[:, 0] > low) & (candidates[:, 0] < high)
-    wheel, candidates = wheel[readable], candidates[readable]
-    taken = [_lab([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]) for color in chosen]
-    distance = np.min([np.linalg.norm(candidates - color, axis=1) for color in [*taken, _lab([0.6] * 3)]], axis=0)
-    while len(chosen) < n:
-        farthest = int(distance.argmax())
-        chosen.append("#" + "".join(f"{round(255 * part):02x}" for part in wheel[farthest]))
-        distance = np.minimum(distance, np.linalg.norm(candidates - candidates[farthest], axis=1))
-    return chosen
-
-
-def _lab(rgb: Sequence[float]) -> NDArray[np.float64]:
-    """Coordinates in the perceptual color space OKLab (Ottosson 2020)."""
-    linear = ((np.array(rgb) + 0.055) / 1.055) ** 2.4
-    return np.asarray(_LAB @ np.cbrt(_CONES @ linear))
+    """n colors as #rrggbb, which begin again after the 25th."""
+    return [(DARK if dark else LIGHT)[k % len(LIGHT)] for k in range(n)]
 
 
 def variables(n: int) -> str:
     """The colors as CSS variables --k0, --k1, ... for both themes."""
-    n = max(n, len(LIGHT))  # also used for the chains of a sampler
+    n = max(n, N_CHAINS)
     light, dark = ("".join(f"--k{k}:{each};" for k, each in enumerate(colors(n, dark=d))) for d in (False, True))
     return f':root{{{light}}}:root[data-theme="dark"]{{{dark}}}'

@@ -96,22 +96,6 @@ def confidence(p: Array) -> dict[str, Any]:
     return {"edges": rounded(edges), "counts": counts}
 
 
-def marginals(posterior: Posterior, nodes: Nodes) -> list[dict[str, Any]]:
-    """For two classes, histograms of u (or v) at the given nodes on a common scale; empty for more classes.
-
-    An average over hyper-parameters has long tails: draws beyond the scale are counted in the outermost bins.
-    """
-    if posterior.n_classes > 2 or not nodes.size:
-        return []
-    draws = _margin(posterior, nodes, np.ones(len(nodes), dtype=np.int64)).reshape(-1, len(nodes))
-    reach = 4 * float(np.median(np.abs(draws))) or 1.0
-    edges, draws = np.linspace(-reach, reach, 41), np.clip(draws, -reach, reach)
-    return [
-        {"node": int(node), "edges": rounded(edges), "counts": np.histogram(draws[:, k], edges)[0].tolist()}
-        for k, node in enumerate(nodes)
-    ]
-
-
 def traces(posterior: Draws, diagnosis: Diagnostics, predicted: Nodes) -> list[dict[str, Any]]:
     """Traces of the margin of u for the predicted class along every chain, at the nodes of worst convergence."""
     places = diagnosis.nodes[np.argsort(-diagnosis.r_hat, kind="stable")]

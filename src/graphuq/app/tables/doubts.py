@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from shlex import quote
 from typing import Any
 
@@ -13,9 +11,7 @@ from numpy.typing import NDArray
 
 from graphuq.app.tables.encode import MIN_UNIQUE, many_levels
 from graphuq.app.tables.read import Table
-from graphuq.app.tables.text import number
-from graphuq.classes import Labels, alike, names_listed
-from graphuq.estimator.rows import fingerprints
+from graphuq.classes import Labels, alike
 
 ENOUGH_LABELS = 10  # with fewer, a column may separate the classes by chance
 
@@ -24,7 +20,7 @@ def notes_on(
     table: Table, features: Sequence[str], categories: Sequence[str], labels: Labels, *, named: bool = False
 ) -> list[str]:
     """Notes on columns that number or name the rows, leak the class, or spell one category in several ways."""
-    notes = _same_numbers(labels.classes, "Classes")
+    notes = []
     for name in features:
         column = table.column(name)
         if column.ndim > 1:
@@ -41,26 +37,12 @@ def notes_on(
             )
         if name in categories:
             levels = np.unique(column[column != ""] if column.dtype.kind == "O" else table.text(name))
-            what = f"Categories of column {name!r},"
-            notes += alike(levels, what) + _same_numbers(levels, what)
+            notes += alike(levels, f"Categories of column {name!r},")
             if many_levels(len(levels), table.n_rows):
                 notes.append(
                     f"Column {name!r} has {len(levels):,} categories in {table.n_rows:,} rows: names, or numbers with a unit?"
                 )
     return notes
-
-
-def _same_numbers(names: Iterable[Any], what: str) -> list[str]:
-    """A sentence for each group of names that are one number written in several ways."""
-    groups: dict[float, list[str]] = defaultdict(list)
-    for name in map(str, names):
-        with suppress(ValueError):
-            groups[number(name.replace(",", "."))].append(name)
-    return [
-        f"{what} {names_listed(group)} are the same number, taken as different: if they are one, write them alike."
-        for group in groups.values()
-        if len(group) > 1
-    ]
 
 
 def filled_in(table: Table, names: Sequence[str]) -> list[str]:
@@ -70,27 +52,8 @@ def filled_in(table: Table, names: Sequence[str]) -> list[str]:
     by_column = np.concatenate([each.sum(axis=0) for each in gaps])
     n_cells, n_columns = int(by_column.sum()), np.count_nonzero(by_column)
     n_rows = int(np.any([each.any(axis=1) for each in gaps], axis=0).sum())
-    empty = np.flatnonzero(np.all([each.all(axis=1) for each in gaps], axis=0))
     note = f"Missing values are filled in and then taken for known: {n_cells:,}, in {n_rows:,} of the rows and {n_columns:,} of the columns."
-    if any(each.dtype.kind != "f" and gap.any() for each, gap in zip(columns, gaps, strict=True)):
-        note += " A missing category becomes the most frequent one."
-    if empty.size:
-        first = table.called(int(empty[0]))
-        rows = f"{empty.size:,} rows, row {first} first, have" if empty.size > 1 else f"Row {first} has"
-        note += f" {rows} no value at all: the answer there is that of a made-up row."
     return [note] if n_cells else []
-
-
-def copied(X: NDArray[np.float64], labels: Labels) -> list[str]:
-    """A note if most labeled rows are duplicates: each is predicted from its copy, and checks cannot tell."""
-    counts = Counter(rows := fingerprints(X[labels.nodes]))
-    n_copies = sum(counts[row] > 1 for row in rows)
-    if n_copies <= len(rows) / 2:
-        return []
-    return [
-        f"{n_copies:,} of the {len(rows):,} labeled rows are the same as another labeled one in every feature: if rows were "
-        "copied, keep one of each, or its label counts more than once and the check of the probabilities is too kind."
-    ]
 
 
 def _is_counter(column: NDArray[Any]) -> bool:

@@ -273,14 +273,6 @@ def many_levels(n_levels: int, n_rows: int) -> bool:
     return n_rows >= MIN_UNIQUE and n_levels > min(NEARLY * n_rows, max(MANY_LEVELS, n_rows / 5))
 
 
-def _otherwise_empty(table: Table, name: str, row: int) -> bool:
-    """Whether a row has a value in this column alone."""
-    others = [column[row] for other, column in table.columns.items() if other != name]
-    return bool(others) and not any(
-        np.any((cell == cell) & (cell != "")) for cell in others
-    )  # NaN differs from itself
-
-
 def _text_error(table: Table, name: str, wrong: list[str]) -> ColumnError:
     """The error for a column with text: stray cells, dates, units, sentences, names or categories."""
     values, drop = table.column(name), f"--drop {quote(name)}"
@@ -290,14 +282,6 @@ def _text_error(table: Table, name: str, wrong: list[str]) -> ColumnError:
         if all(re.fullmatch(_NUMBER, cell) for cell in wrong):
             return ColumnError(
                 f"column {name!r} holds {_UNIT} ({example}) in {many}: write plain numbers instead", drop
-            )
-        lone = [
-            row for row in np.flatnonzero(np.isin(values, wrong)).tolist() if _otherwise_empty(table, name, row)
-        ]
-        if lone:  # a total, say
-            return ColumnError(
-                f"column {name!r} holds text ({values[lone[0]][:40]!r}) in row {table.called(lone[0])}, which is empty "
-                "otherwise: delete that row"
             )
         return ColumnError(f"column {name!r} holds numbers, and text ({example}) in {many}: empty those", drop)
     are_names = present >= MIN_UNIQUE and len(set(values)) > NEARLY * present

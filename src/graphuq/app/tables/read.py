@@ -241,28 +241,20 @@ def _read_parquet(path: Path) -> Content:
 
 def _read_excel(path: Path, sheet: str | None = None) -> Content:
     """Read one sheet, by default the first, whose first line holds the names."""
-    openpyxl = needed("openpyxl.reader.excel", "Excel files need openpyxl", "excel")
-
-    class Reader(openpyxl.ExcelReader):  # type: ignore[name-defined]
-        def read_chartsheet(self, *where: Any) -> None:
-            """Skip charts: they have no rows, and openpyxl fails on an empty one."""
-
+    openpyxl = needed("openpyxl", "Excel files need openpyxl", "excel")
     message = f"{path.name} is not an Excel file, is locked by a password, or is damaged"
     with archive.told_if_damaged(path, message), path.open("rb") as stream:
         archive.check_members(zipfile.ZipFile(stream))
-        reader = Reader(stream, read_only=True, data_only=True)
-        reader.read()
-        sheets = [worksheet.title for worksheet in reader.wb.worksheets]
+        book = openpyxl.load_workbook(stream, read_only=True, data_only=True)
+        sheets = [worksheet.title for worksheet in book.worksheets]
         chosen = sheets[0] if sheets and sheet is None else sheet
-        lines = _lines(reader.wb[chosen]) if chosen in sheets else []
-        merged = bool(lines) and b"mergeCell ref=" in reader.archive.read(reader.wb[chosen]._worksheet_path)
+        lines = _lines(book[chosen]) if chosen in sheets else []
         n_empty = 0
         if any(None in line for line in lines):
-            formulas = Reader(stream, read_only=True)
-            formulas.read()
+            formulas = openpyxl.load_workbook(stream, read_only=True)
             n_empty = sum(
                 value is None and formula is not None
-                for values, line in zip(lines, _lines(formulas.wb[chosen]), strict=True)
+                for values, line in zip(lines, _lines(formulas[chosen]), strict=True)
                 for value, formula in zip(values, line, strict=True)
             )
     if not sheets:
@@ -278,11 +270,6 @@ def _read_excel(path: Path, sheet: str | None = None) -> Content:
         notes.append(
             f"Formulas of {path.name} that have no value are read as empty cells ({n_empty}): if they should have one, open the "
             "file in a spreadsheet program and save it."
-        )
-    if merged:
-        notes.append(
-            f"Merged cells of {path.name} count in their first row and column only: unmerge and fill them. The first line must "
-            "hold the names of columns, without a title above."
         )
     if len(sheets) > 1 and sheet is None:
         notes.append(
