@@ -1,5 +1,6 @@
 """People at the page, played by Chromium: by keyboard alone, two at once, and while the server is killed."""
 
+import csv
 import json
 import os
 import random
@@ -138,11 +139,22 @@ def test_thirty_answers_by_keyboard_while_the_server_is_killed_ten_times(tab, se
     last = page.ask(NAME)
     page.press(digit(page, last))
     page.until(f"document.getElementById('counts').textContent.startsWith('39 labels') && {QUIET}")
+    page.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path / "saved"))
+    page.ask("document.getElementById('csv').click()")
+    page.until("document.getElementById('told').textContent === 'Saved.'")
+    saved = tmp_path / "saved" / "labels.csv"
+    limit = time.monotonic() + 30
+    while not saved.exists():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
     assert server.end() == 0, server.said()
     assert server.said().endswith(f"30 answers, and the results: {tmp_path / 'out'}\n")
     store = open_store(answers_file(tmp_path / "out"))
     given = {f"row {row}": name for row, name in store.tally.answers.items()}
     assert given == answered  # none lost
+    with saved.open(newline="") as file:
+        lines = {line["name"]: line for line in csv.DictReader(file)}
+    assert {row: line["kind"] for row, line in lines.items() if line["status"] == "answered"} == answered
     assert len(store.events()) == 32  # none doubled: 30 answers, an undo, and that answer again
     store.close()
     assert (tmp_path / "out" / "predictions.csv").is_file()

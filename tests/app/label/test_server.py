@@ -1,9 +1,11 @@
 import asyncio
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
+from graphuq.app.label import exchange
 from graphuq.app.label.server import HEADERS, MAX_BODY, application, listen, may_be_called
 from tests.app.label.conftest import N
 
@@ -46,7 +48,8 @@ def session(make):
 
 @pytest.fixture
 def app(session):
-    return application(session, KEY, "127.0.0.1", lambda: {"sentence": "written"})
+    labels = partial(exchange.text_of, session, label="kind")
+    return application(session, KEY, "127.0.0.1", lambda: {"sentence": "written"}, labels)
 
 
 def do(app, **what):
@@ -64,6 +67,8 @@ SECRET = [
     "/api/question?tab=me",
     "/api/row/1",
     "/api/picture/1",
+    "/api/labels.csv",
+    "/api/labels.json",
 ]
 
 
@@ -91,6 +96,18 @@ def test_nothing_is_done_without_the_key(app, session):
     for path in ("/api/do", "/api/write"):
         assert request(app, "POST", path, key="wrong", body=b'{"kind": "undo"}')[0] == 401
     assert session.store.events() == []
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_labels_are_saved_while_the_page_is_open(app, session, tmp_path, kind):
+    assert do(app, kind="answer", row=5, **{"class": "cat"})[0] == 200
+    target = tmp_path / f"labels.{kind}"
+    exchange.export(session, target, label="kind")  # waits for the model
+    status, headers, body, _ = request(app, "GET", f"/api/labels.{kind}")
+    assert status == 200
+    assert headers["content-type"].startswith({"csv": "text/csv", "json": "application/json"}[kind])
+    assert body == target.read_bytes()
+    assert body.count(b"cat") > 1
 
 
 @pytest.mark.parametrize("path", [*PATHS, *SECRET])
@@ -153,7 +170,7 @@ def test_pictures_that_are_missing_are_told(make, tmp_path):
     (tmp_path / "pictures" / "a.png").write_bytes(b"\x89PNG")
     files = np.array(["a.png", "../out.answers", "gone.png"] + [""] * (N - 3), dtype=object)
     session = make(GIVEN, folder=tmp_path / "pictures", files=files)
-    app = application(session, KEY, "127.0.0.1", dict)
+    app = application(session, KEY, "127.0.0.1", dict, str)
     status, headers, body, _ = request(app, "GET", "/api/picture/0")
     assert (status, headers["content-type"], body) == (200, "image/png", b"\x89PNG")
     for row, why in (

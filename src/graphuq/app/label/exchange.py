@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from graphuq.app.tables.read import read_table
 from graphuq.app.tables.text import USUAL, Marks, ending, spelled
 from graphuq.app.tables.write import beside, called_ours, guarded, unguarded, write_csv
 from graphuq.classes import UNLABELED_TEXT, listed
-from graphuq.files import check_target, whole_file, write_text
+from graphuq.files import check_target, write_text
 
 EXPORTED = (".csv", ".json")
 MAX_FILE = 512 * 2**20  # bytes
@@ -31,20 +32,22 @@ def export(
     force: bool = False,
     marks: Marks = USUAL,
 ) -> str:
-    """Write the labels so far, and the prediction for every row, to a CSV or JSON file depending on its ending."""
+    """Write `text_of` to a file, CSV or JSON depending on its ending."""
     check_export(target, force)
     session.adviser.settled()
-    labels, n_rows = session.labels(), session.adviser.n_rows
-    if target.suffix.lower() == ".json":
-        write_text(target, json.dumps(list(_tasks(session, label)), ensure_ascii=False, indent=1, allow_nan=False))
-    else:
-        own = {
-            row_id or _rows_called(label): session.look.names,
-            label: [labels.get(row, "") for row in range(n_rows)],
-        }
-        with whole_file(target) as part, part.open("w", encoding="utf-8", newline="") as file:
-            write_csv(file, beside(own, _columns(session)), marks)
-    return f"{len(labels):,} labels of {n_rows:,} rows: {target}"
+    write_text(target, text_of(session, target.suffix.lower(), label=label, row_id=row_id, marks=marks))
+    return f"{len(session.labels()):,} labels of {session.adviser.n_rows:,} rows: {target}"
+
+
+def text_of(session: Session, kind: str, *, label: str, row_id: str | None = None, marks: Marks = USUAL) -> str:
+    """The labels so far, and the prediction for every row, as the text of a ".csv" or ".json" file."""
+    if kind == ".json":
+        return json.dumps(list(_tasks(session, label)), ensure_ascii=False, indent=1, allow_nan=False)
+    labels, file = session.labels(), io.StringIO()
+    given = [labels.get(row, "") for row in range(session.adviser.n_rows)]
+    own = {row_id or _rows_called(label): session.look.names, label: given}
+    write_csv(file, beside(own, _columns(session)), marks)
+    return file.getvalue()
 
 
 def take(session: Session, source: Path, *, label: str, row_id: str | None) -> str:

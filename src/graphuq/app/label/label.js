@@ -25,7 +25,7 @@
           method: body ? "POST" : "GET", body: body && JSON.stringify(body), cache: "no-store",
           headers: { "X-Graphuq-Key": key, ...(body ? { "Content-Type": "application/json" } : {}) },
         });
-        content = path.startsWith("api/picture") && reply.ok ? await reply.blob() : await reply.json();  // the whole body, inside the try
+        content = /^api.(picture|labels)/.test(path) && reply.ok ? await reply.blob() : await reply.json();  // the whole body, inside the try
       } catch {
         problem("graphuq label does not answer. Start the same command again: nothing is lost, and this page goes on by itself.");
         await wait(pause);
@@ -331,6 +331,17 @@
     catch (error) { refuse(error); at("write").textContent = "Write results"; }
     at("write").disabled = false;
   });
+  // The key travels in a header, so a plain link would be refused.
+  for (const kind of ["csv", "json"]) {
+    at(kind).addEventListener("click", async () => {
+      try {
+        const address = URL.createObjectURL(await ask(`api/labels.${kind}`));
+        element("a", { href: address, download: `labels.${kind}` }, null).click();
+        setTimeout(() => URL.revokeObjectURL(address), 60_000);
+        say("Saved.");
+      } catch (error) { refuse(error); }
+    });
+  }
 
   // ---- polling for updates -----------------------------------------------------------------------
   let watching = 0;

@@ -10,12 +10,13 @@ import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from graphuq.app import folder
 from graphuq.app.fitting import write_results
-from graphuq.app.label import adviser
+from graphuq.app.label import adviser, exchange
 from graphuq.app.label.look import check_pictures, differences, identity, look_at
 from graphuq.app.label.session import Session, checked_name
 from graphuq.app.label.store import Refused, Store, open_store
@@ -161,7 +162,9 @@ def serve(running: Opened, host: str, tell: Tell, *, browse: bool = True) -> Non
 
     name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{name}:{port}/#{key}"
-    app = application(running.session, key, host, finish)
+    named: dict[str, Any] = {"label": running.question.label, "row_id": running.question.row_id}
+    labels = partial(exchange.text_of, running.session, marks=running.data.table.marks, **named)
+    app = application(running.session, key, host, finish, labels)
     config = uvicorn.Config(
         app, log_level="error", access_log=False, lifespan="off", server_header=False, ws="none",
         timeout_graceful_shutdown=2, limit_concurrency=100,

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
+from pathlib import PurePosixPath
 from typing import Any
 
 from starlette.applications import Starlette
@@ -46,6 +47,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 KEY_HEADER = "x-graphuq-key"
+DOWNLOADS = {".csv": "text/csv", ".json": "application/json"}
 
 
 def _guarded(app: ASGIApp, key: str, bound: str) -> ASGIApp:
@@ -122,8 +124,10 @@ def listen(host: str, port: int | None, before: int | None = None) -> socket.soc
     return listener
 
 
-def application(session: Session, key: str, host: str, finish: Callable[[], dict[str, Any]]) -> ASGIApp:
-    """The web application of a session; `finish` writes the results."""
+def application(
+    session: Session, key: str, host: str, finish: Callable[[], dict[str, Any]], labels: Callable[[str], str]
+) -> ASGIApp:
+    """The web application of a session; `finish` writes the results, `labels` makes a file of such a kind of them."""
 
     def static(request: Request) -> Response:  # synchronous handlers like this one run in a thread pool
         content, kind = STATIC[request.url.path]()
@@ -140,6 +144,10 @@ def application(session: Session, key: str, host: str, finish: Callable[[], dict
         except FileNotFoundError as error:
             return _sentence(404, str(error))
         return FileResponse(path, media_type=kind)
+
+    def download(request: Request) -> Response:
+        kind = PurePosixPath(request.url.path).suffix
+        return Response(labels(kind), media_type=DOWNLOADS[kind])
 
     async def do(request: Request) -> Response:
         body = b""
@@ -176,6 +184,7 @@ def application(session: Session, key: str, host: str, finish: Callable[[], dict
             ),
             Route("/api/picture/{row:int}", picture),
             Route("/api/do", do, methods=["POST"]),
+            *(Route(f"/api/labels{kind}", download) for kind in DOWNLOADS),
             Route("/api/write", lambda request: JSONResponse(finish()), methods=["POST"]),
         ],
         exception_handlers={ValueError: refused, OSError: refused},
