@@ -240,9 +240,13 @@ def test_wrong_replacements(nodes, y, message):
 @pytest.mark.parametrize(
     ("classes", "y", "told"),
     [
-        (np.arange(12), ["10"], "y holds text, such as '10', and the classes of fit are numbers: 0, 1, 2"),
-        (np.array(["1", "2"]), [1, 2], "y holds numbers, such as 1, and the classes of fit are text: '1' and '2'"),
-        (np.arange(2), np.array(["2020-01-01"], dtype="datetime64[D]"), "y holds times, such as"),
+        (np.arange(12), ["10"], "The classes given are text, such as '10', and those of fit are numbers: 0, 1, 2"),
+        (
+            np.array(["1", "2"]),
+            [1, 2],
+            "The classes given are numbers, such as 1, and those of fit are text: '1' and '2'",
+        ),
+        (np.arange(2), np.array(["2020-01-01"], dtype="datetime64[D]"), "The classes given are times, such as"),
     ],
 )
 def test_labels_of_another_kind_than_the_classes_are_refused(classes, y, told):

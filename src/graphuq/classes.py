@@ -124,7 +124,7 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
     _refuse_amounts(values)
     if classes is not None and _family(values) != _family(classes):
         raise ValueError(
-            f"y holds {_family(values)}, such as {values[0].item()!r}, and the classes of fit are {_family(classes)}: "
+            f"The classes given are {_family(values)}, such as {values[0].item()!r}, and those of fit are {_family(classes)}: "
             f"{names_listed(classes)}."
         )
     present = np.unique(values)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
 from typer.testing import CliRunner
 
 from graphuq import GraphClassifier, archive, prior
@@ -269,3 +270,20 @@ def test_the_model_of_a_store_that_decayed_is_refused(tmp_path, name):
         (tmp_path / folder.MODEL).write_bytes(each)
         with pytest.raises(ValueError, match=r"model\.npz (is not a model|was changed or damaged)"):
             folder.read(tmp_path)
+
+
+def test_a_pipeline_is_refused_and_its_last_step_named(tmp_path):
+    with pytest.raises(TypeError, match=r"such as the last step of a pipeline, got a Pipeline"):
+        folder.write(tmp_path / "model", make_pipeline(GraphClassifier()))
+
+
+@pytest.mark.parametrize("name", ["predictions.csv", "report.html"])
+def test_answers_and_reports_of_another_model_do_not_stay_beside_a_new_one(tmp_path, name):
+    classifier = fitted({"prior": "matern", "inference": "ep", "gamma": 0.5}, 2)
+    saved(classifier, tmp_path)
+    saved(classifier, tmp_path)  # a model alone is replaced
+    before = (tmp_path / "model.npz").read_bytes()
+    (tmp_path / name).write_text("of the model there")
+    with pytest.raises(ValueError, match=rf"holds {name} of the model there, not of this one: choose another"):
+        folder.write(tmp_path, classifier)
+    assert (tmp_path / "model.npz").read_bytes() == before

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from openpyxl import Workbook
 
 from graphuq import GraphClassifier
 from graphuq.app.options import Scale
@@ -93,3 +94,14 @@ def test_a_table_of_one_row_is_refused_in_our_words(tmp_path):
     for any_labels in (False, True):
         with pytest.raises(ValueError, match=r"^t\.csv has one row, and a graph needs two\.$"):
             read_data(Question(tmp_path / "t.csv", "kind"), any_labels=any_labels)
+
+
+@pytest.mark.parametrize("cover", [[], [["Report 2024"]], [["Report 2024"], ["by Eva"]]])
+def test_a_cover_sheet_too_short_for_a_table_is_said_to_be_one_of_several(tmp_path, cover):
+    book = Workbook()
+    for line in cover:
+        book.active.append(line)
+    book.create_sheet("data")
+    book.save(tmp_path / "t.xlsx")
+    with pytest.raises(ValueError, match=r"2 sheets, and the first, 'Sheet', was read: --sheet names another\.$"):
+        read_data(Question(tmp_path / "t.xlsx", "kind"))

@@ -89,11 +89,11 @@ def write_results(
         "truth_check": content.truth_check,
         "suspicious_labels": None if content.suspicious is None else len(content.suspicious),
     }
+    folder.write(part, classifier, data.rows, record)
     with (part / folder.ANSWERS).open("w", encoding="utf-8", newline="") as file:
         names = {question.row_id or ROW: data.rows.names}
         write_csv(file, beside(names, _predictions(classifier)), data.table.marks)
     write_text(part / folder.REPORT, render(content))
-    folder.write(part, classifier, data.rows, record)
     return _summary(classifier, content, record)
 
 

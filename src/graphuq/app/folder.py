@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
 from graphuq import __version__, archive
-from graphuq._expect import expect_path
+from graphuq._expect import expect, expect_path
 from graphuq.app.report.content import TableRows
 from graphuq.classes import Labels
 from graphuq.estimator import GraphClassifier
@@ -89,8 +89,12 @@ def space(classifier: GraphClassifier, X: Tall) -> float:
 def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = None, record: Any = None) -> None:
     """Write model.npz and run.json. Eigenvectors are stored once."""
     folder = expect_path(folder, "folder")
+    expect(classifier, GraphClassifier, "classifier", "a GraphClassifier, such as the last step of a pipeline")
     check_is_fitted(classifier)
     refuse_objects(classifier)
+    for stale in (ANSWERS, REPORT):
+        if (folder / stale).exists():
+            raise ValueError(f"{folder} holds {stale} of the model there, not of this one: choose another folder.")
     refuse_changed(classifier)
     graph: Any = classifier.graph_
     seen, record = classifier._seen, {} if record is None else record

@@ -96,7 +96,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
         as_text=(question.label, question.row_id, question.truth, *question.categories),
     )
     if table.n_rows < 2:
-        raise ValueError(f"{table.source.name} has one row, and a graph needs two.")
+        raise ValueError(" ".join([f"{table.source.name} has one row, and a graph needs two.", *table.notes]))
     # a label column that does not exist yet is added, unless the name looks like a typing error
     if any_labels and not get_close_matches(question.label, table.columns, n=1, cutoff=0.8):
         table = replace(table, columns={**table.columns, question.label: np.full(table.n_rows, "", dtype=object)})

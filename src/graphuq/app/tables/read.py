@@ -152,7 +152,7 @@ def read_table(
             (*_READERS[kind](path), USUAL) if kind in _READERS else read_text(path, separator, like)
         )
     if not columns or len(next(iter(columns.values()))) == 0:
-        raise ValueError(f"{path.name} has no rows.")
+        raise ValueError(" ".join([f"{path.name} has no rows.", *notes]))
     if kind not in _READERS or kind in EXCEL:
         columns, cells, n_empty = _without_empty_end(columns, cells)
         if n_empty:
