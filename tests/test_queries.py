@@ -116,6 +116,18 @@ def test_many_classes_against_every_answer_fitted_anew(n_classes, temperature):
         assert exact[found[:, j].argmax(), j] > 0.93 * exact[:, j].max()
 
 
+@pytest.mark.parametrize("delta", [0.0, 0.3])
+def test_two_fields_answer_as_one_does(delta):
+    """Two fields of half the variance and noise are the same model, and so are mistakes in what is answered."""
+    one = problem(2, delta=delta)
+    half = replace(one.prior, variances=one.prior.variances / 2)
+    two = GaussianPosterior.of(half, replace(one.model, gamma=0.3 / np.sqrt(2), n_fields=2))
+    rows = open_rows(one)
+    expected, found = (joint(each, rows, rows[::4]) for each in (one, two))
+    np.testing.assert_allclose(found.answer, expected.answer, atol=1e-4)
+    assert np.abs(found.covariance - expected.covariance).max() < 0.15 * np.abs(expected.covariance).max()
+
+
 def test_the_loss_is_shares_of_error_and_log_loss():
     posterior = problem(2)
     rows = open_rows(posterior)

@@ -147,7 +147,9 @@ class Moved(NamedTuple):
     probability: Array  # of every answer, (n_asked, n_classes)
     answer: NDArray[np.int64]  # the n most probable classes, (n_asked, n)
     push: Array  # V_c^-1 (m_ca - m_c), (n_asked, n, n_classes)
-    root: Array  # low-rank square roots of V_c^-1 (V_c - V_ca) V_c^-1, (n_asked, n, n_classes, N_DIRECTIONS)
+    root: (
+        Array  # low-rank square roots of V_c^-1 (V_c - V_ca) V_c^-1, (n_asked, n, n_classes, N_DIRECTIONS or less)
+    )
 
 
 def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, n_answers: int) -> Joint:
@@ -180,7 +182,9 @@ def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, 
         G = np.ascontiguousarray(cross[:, :, c]).reshape(-1, n_classes)
         shift = (G @ push[c, answers].T).reshape(n_rows, n_classes, -1)
         means[pairs] = mean + np.moveaxis(shift, 2, 0)
-        taken = np.square(G @ np.hstack(root[c, answers])).reshape(n_rows, n_classes, -1, N_DIRECTIONS).sum(axis=3)
+        taken = (
+            np.square(G @ np.hstack(root[c, answers])).reshape(n_rows, n_classes, -1, root.shape[3]).sum(axis=3)
+        )
         variances[pairs] = np.maximum(variance - np.moveaxis(taken, 2, 0), LEAST_LEFT * variance)
     after = _class_probabilities(means.reshape(-1, n_classes), variances.reshape(-1, n_classes))
     change = np.zeros((*chance.shape, n_rows, n_classes), np.float32)
@@ -204,7 +208,8 @@ def _answers(posterior: GaussianPosterior, asked: Nodes, noise: float, n_answers
     fit: Any = posterior.fit
     mean, alone, cross = fit.fields_at(*posterior.whitening.conditional(asked))
     n_classes = mean.shape[1]
-    probability = largest_probability_matched(mean, alone + noise**2, cross)
+    p, mistakes = largest_probability_matched(mean, alone + noise**2, cross), float(posterior.model.mistake_rate)
+    probability = (1 - mistakes) * p + mistakes * (1 - p) / (n_classes - 1)
     answer = np.argsort(-probability, axis=1, kind="stable")[:, :n_answers]
     n = answer.shape[1]
     V = np.repeat(cross + (alone + noise**2)[:, None, None] * np.eye(n_classes), n, axis=0)
