@@ -121,6 +121,18 @@ def test_nearly_equal_rows_with_different_labels_are_not_called_converged_withou
     assert GaussianPosterior.of(prior, Probit([0, 1], [1, 0], gamma=0.5)).diagnostics().converged
 
 
+@pytest.mark.parametrize("gamma", [0.001, 0.05, 0.1])
+def test_labels_that_no_field_can_have_end_without_convergence(gamma):
+    """One mode has one sign at each node; where mistakes are all but impossible, sites grow beyond all bounds."""
+    nodes = np.arange(12)
+    prior = GaussianPrior(PRIORS["full"].vectors[:, :2], np.array([0.0, 30.0]))
+    y = np.arange(12) % 2
+    found = GaussianPosterior.of(prior, LevelSet(nodes, y, gamma=gamma))
+    assert not found.diagnostics().converged
+    p = found.probability()
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+
+
 @pytest.mark.parametrize("noise", [True, False])
 @pytest.mark.parametrize("make", [Probit, LevelSet])
 def test_many_labeled_nodes_are_as_in_exact_draws(make, noise):

@@ -82,7 +82,7 @@ class Sites:
         k = self.y * mean / np.sqrt(total)
         ratio = np.sqrt(2 / np.pi) / erfcx(-k / np.sqrt(2))  # pdf / cdf without overflow
         # 1 - ratio (ratio + k) cancels for k << 0; there its asymptotic series is exact to 1e-9.
-        x = 1 / np.maximum(k * k, 30.0**2)
+        x = np.square(1 / np.maximum(np.abs(k), 30.0))
         series = x * (1 - x * (6 - x * (50 - x * (518 - x * 6354))))
         spread = np.where(k < -30, series, 1 - ratio * (ratio + k))
         log_z = log_ndtr(k)
