@@ -128,6 +128,16 @@ def test_two_fields_answer_as_one_does(delta):
     assert np.abs(found.covariance - expected.covariance).max() < 0.15 * np.abs(expected.covariance).max()
 
 
+def test_answers_may_be_mistakes_for_draws_too():
+    exact = problem(2, delta=0.3)
+    drawn = sample(exact.prior, exact.model, n_steps=300, n_chains=4, seed=0, progress=False)
+    rows = open_rows(exact)
+    expected, found = (joint(each, rows, rows[::4]) for each in (exact, drawn))
+    np.testing.assert_allclose(found.answer, expected.answer, atol=0.03)
+    slope = np.sum(found.covariance * expected.covariance) / np.sum(expected.covariance**2)
+    assert slope == pytest.approx(1, abs=0.15)  # 2.5 if the answer were the class
+
+
 def test_the_loss_is_shares_of_error_and_log_loss():
     posterior = problem(2)
     rows = open_rows(posterior)

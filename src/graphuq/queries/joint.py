@@ -71,7 +71,9 @@ def joint(
     for part, weight in zip(parts, weights, strict=True):
         if isinstance(part, Draws):
             n = max(2, round(n_draws * weight))
-            joints.append(_of_draws(_class_draws(part, np.append(rows, asked), n, seed), len(rows)))
+            draws = _class_draws(part, np.append(rows, asked), n, seed)
+            draws[:, len(rows) :] = _answer_probability(part, draws[:, len(rows) :])
+            joints.append(_of_draws(draws, len(rows)))
         elif isinstance(part.fit, EP):
             joints.append(_of_one_field(part, rows, asked))
         else:
@@ -80,6 +82,12 @@ def joint(
     if not isinstance(posterior, Mixture) or (posterior.temperature == 1 and posterior.class_weights is None):
         return averaged
     return _adjusted(averaged, posterior)
+
+
+def _answer_probability(posterior: Draws | GaussianPosterior, p: Array) -> Array:
+    """The probability of each answer from that of each class: an answer may be a mistake, of all classes alike."""
+    mistakes = float(posterior.model.mistake_rate)
+    return np.asarray((1 - mistakes) * p + mistakes * (1 - p) / (p.shape[-1] - 1))
 
 
 def _averaged(joints: list[Joint], weights: NDArray[np.float64]) -> Joint:
@@ -208,8 +216,7 @@ def _answers(posterior: GaussianPosterior, asked: Nodes, noise: float, n_answers
     fit: Any = posterior.fit
     mean, alone, cross = fit.fields_at(*posterior.whitening.conditional(asked))
     n_classes = mean.shape[1]
-    p, mistakes = largest_probability_matched(mean, alone + noise**2, cross), float(posterior.model.mistake_rate)
-    probability = (1 - mistakes) * p + mistakes * (1 - p) / (n_classes - 1)
+    probability = _answer_probability(posterior, largest_probability_matched(mean, alone + noise**2, cross))
     answer = np.argsort(-probability, axis=1, kind="stable")[:, :n_answers]
     n = answer.shape[1]
     V = np.repeat(cross + (alone + noise**2)[:, None, None] * np.eye(n_classes), n, axis=0)
