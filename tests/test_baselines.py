@@ -158,6 +158,16 @@ def test_baselines_classify_two_moons():
         assert np.mean(classes == (data.y > 0)) > 0.95
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e100])
+@dense_and_sparse
+def test_the_unit_of_the_weights_does_not_matter(convert, unit):
+    W = random_weights()
+    of_one, of_unit = (baselines.harmonic(convert(each), NODES, Y) for each in (W, unit * W))
+    np.testing.assert_allclose(of_unit, of_one, atol=1e-10)
+    of_one, of_unit = (baselines.poisson(convert(each), NODES, Y) for each in (W, unit * W))
+    np.testing.assert_allclose(of_unit * unit, of_one, atol=1e-10)
+
+
 # Harmonic functions
 
 

@@ -1,4 +1,5 @@
 from copy import deepcopy
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -89,6 +90,27 @@ def test_matern_is_a_power_of_the_shifted_laplacian():
 def test_matern_meets_the_full_prior_as_tau_vanishes_and_the_constant_is_removed():
     prior = priors.matern(SPECTRUM, tau=1e-6, alpha=1, constant=0)
     np.testing.assert_allclose(dense_covariance(prior), dense_covariance(PRIORS["full"]), atol=1e-8)
+
+
+@pytest.mark.parametrize("unit", [1e-13, 1e13])
+def test_the_unit_of_the_weights_does_not_matter(unit):
+    """The eigenvalues of D - A have it; which of them are zero must not depend on it."""
+    spectrum = replace(SPECTRUM, normalized=False)
+    scaled = replace(spectrum, values=unit * spectrum.values, degrees=unit * spectrum.degrees)
+    for one, other in (
+        (priors.project(spectrum, n_modes=8), priors.project(scaled, n_modes=8)),
+        (
+            priors.matern(spectrum, tau=0.3, alpha=2, constant=0),
+            priors.matern(scaled, tau=0.3 * unit**0.5, alpha=2, constant=0),
+        ),
+    ):
+        np.testing.assert_allclose(other.variances, one.variances)
+
+
+def test_matern_with_a_tail_exists_where_only_the_null_space_is_kept():
+    apart = Spectrum(np.zeros(2), np.eye(6)[:, :2], np.zeros(2), np.ones(6), 2, True, "made up")
+    prior = priors.matern(apart, tau=0.5, alpha=1, tail=True)
+    np.testing.assert_allclose(dense_covariance(prior), np.eye(6))
 
 
 def test_matern_does_not_overflow():

@@ -116,6 +116,28 @@ def test_many_classes_against_every_answer_fitted_anew(n_classes, temperature):
         assert exact[found[:, j].argmax(), j] > 0.93 * exact[:, j].max()
 
 
+@pytest.mark.parametrize("delta", [0.0, 0.3])
+def test_two_fields_answer_as_one_does(delta):
+    """Two fields of half the variance and noise are the same model, and so are mistakes in what is answered."""
+    one = problem(2, delta=delta)
+    half = replace(one.prior, variances=one.prior.variances / 2)
+    two = GaussianPosterior.of(half, replace(one.model, gamma=0.3 / np.sqrt(2), n_fields=2))
+    rows = open_rows(one)
+    expected, found = (joint(each, rows, rows[::4]) for each in (one, two))
+    np.testing.assert_allclose(found.answer, expected.answer, atol=1e-4)
+    assert np.abs(found.covariance - expected.covariance).max() < 0.15 * np.abs(expected.covariance).max()
+
+
+def test_answers_may_be_mistakes_for_draws_too():
+    exact = problem(2, delta=0.3)
+    drawn = sample(exact.prior, exact.model, n_steps=300, n_chains=4, seed=0, progress=False)
+    rows = open_rows(exact)
+    expected, found = (joint(each, rows, rows[::4]) for each in (exact, drawn))
+    np.testing.assert_allclose(found.answer, expected.answer, atol=0.03)
+    slope = np.sum(found.covariance * expected.covariance) / np.sum(expected.covariance**2)
+    assert slope == pytest.approx(1, abs=0.15)  # 2.5 if the answer were the class
+
+
 def test_the_loss_is_shares_of_error_and_log_loss():
     posterior = problem(2)
     rows = open_rows(posterior)

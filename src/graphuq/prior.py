@@ -33,8 +33,6 @@ Array = NDArray[np.float64]
 SUPPORT_TOLERANCE = 1e-8
 # Computed eigenvectors, possibly in single precision, have inner products this close to 0 and 1.
 ORTHONORMAL_TOLERANCE = 1e-4
-# Smaller eigenvalues after the first are indistinguishable from zero in double precision.
-ZERO_EIGENVALUE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,12 +339,12 @@ def matern(
         square = np.square(tau)
         base = spectrum.values[0] + square
         weights = ((spectrum.values + square) / base) ** -alpha
-    weights[spectrum.values <= ZERO_EIGENVALUE] *= constant
+    weights[: spectrum.n_zero] *= constant
     tail_weight = 0.0
     if tail and spectrum.n_modes < spectrum.n_nodes:
         if lambda_bar is None:
             lambda_bar = spectrum.rest if spectrum.rest is not None else float(spectrum.values.max())
-        lambda_bar = expect_number(lambda_bar, "lambda_bar")
+        lambda_bar = expect_number(lambda_bar, "lambda_bar", zero=True)
         with np.errstate(over="ignore", invalid="ignore"):
             tail_weight = float(((lambda_bar + square) / base) ** -alpha)
     label = f"matern(tau={tau:.6g}, alpha={alpha:.6g}, n_modes={spectrum.n_modes})"
@@ -402,9 +400,8 @@ def _require_connected(spectrum: Spectrum) -> None:
             f"The graph has {spectrum.n_components} connected components, and this prior exists on a connected "
             "graph only: use more neighbors, connect the graph, or use the matern prior."
         )
-    n_zero = int(np.sum(spectrum.values <= ZERO_EIGENVALUE))
-    if n_zero > 1:
+    if spectrum.n_zero > 1:
         raise ValueError(
-            f"{n_zero} eigenvalues are zero to rounding: the graph falls into {n_zero} pieces that barely touch. "
+            f"{spectrum.n_zero} eigenvalues are zero to rounding: the graph falls into {spectrum.n_zero} pieces that barely touch. "
             "Use more neighbors or a wider kernel, or the matern prior."
         )

@@ -27,7 +27,7 @@ def fields(n_classes, seed=0, n=30, n_labels=24):
     return at @ fit.z_mean.T, np.ones(n), cross
 
 
-@pytest.mark.parametrize("n_classes", [3, 10])
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
 def test_equal_variances_and_equal_correlations_are_exact(n_classes):
     rng = np.random.default_rng(1)
     mean, variance = rng.normal(0, 2, (50, n_classes)), rng.uniform(0.5, 3, 50)

@@ -28,7 +28,7 @@ MODELS = {
 def test_probabilities_match_closed_forms(prior, model, n_labels):
     """One label to the error of a quadrature: there the method is exact; two roughly."""
     hardest = prior == "matern" and model == "level_set"
-    tolerance = {1: 4e-4, 2: 0.06 if hardest else 0.02}[n_labels]
+    tolerance = {1: 4e-4, 2: 0.035 if hardest else 0.008}[n_labels]
     labels = replace(MODELS[model], nodes=NODES[:n_labels], y=Y[:n_labels])
     found = GaussianPosterior.of(PRIORS[prior], labels)
     means = exact_label_means(PRIORS[prior], labels, ASKED)
@@ -115,7 +115,32 @@ def test_nearly_equal_rows_with_different_labels_are_not_called_converged_withou
         weights = np.array([together * np.exp(-height), 0.5 - together])  # one label wrong, or none
         both_wrong = (0.5 - together) * np.exp(-2 * height)
         exact = weights.sum() / (weights.sum() + weights[0] + both_wrong)
-        error = abs(found.classes([0], noise=False).probability[0, 1] - exact)
+        error = abs(found.fit.labeled_classes()[0, 1] - exact)  # as with many labels; those of few are corrected
         assert (error < 0.05) == trusted == found.diagnostics().converged
         assert ("cannot be trusted" in str(found.diagnostics())) != trusted
     assert GaussianPosterior.of(prior, Probit([0, 1], [1, 0], gamma=0.5)).diagnostics().converged
+
+
+@pytest.mark.parametrize("gamma", [0.001, 0.05, 0.1])
+def test_labels_that_no_field_can_have_end_without_convergence(gamma):
+    """One mode has one sign at each node; where mistakes are all but impossible, sites grow beyond all bounds."""
+    nodes = np.arange(12)
+    prior = GaussianPrior(PRIORS["full"].vectors[:, :2], np.array([0.0, 30.0]))
+    y = np.arange(12) % 2
+    found = GaussianPosterior.of(prior, LevelSet(nodes, y, gamma=gamma))
+    assert not found.diagnostics().converged
+    p = found.probability()
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("noise", [True, False])
+@pytest.mark.parametrize("make", [Probit, LevelSet])
+def test_many_labeled_nodes_are_as_in_exact_draws(make, noise):
+    """A label truncates u at its own node: there a Gaussian would be off by .05 (probit) and .2 (level-set)."""
+    nodes = np.arange(24)
+    y = (PRIORS["matern"].sample(seed=5)[0, nodes] > 0).astype(int)
+    model = make(nodes, y, gamma=0.8 if make is LevelSet else 0.1)
+    exact = sample(PRIORS["matern"], model, n_steps=2000, dtype="float64", progress=False)
+    expected = exact.classes(nodes, noise=noise)
+    found = GaussianPosterior.of(PRIORS["matern"], model).classes(nodes, noise=noise)
+    assert (np.abs(found.probability - expected.probability) < 0.02 + 5 * expected.error).all()

@@ -21,6 +21,8 @@ def solve_positive(M: Matrix, b: Array) -> Array:
     """
     if isinstance(M, np.ndarray):
         return solve(M, b, assume_a="pos", overwrite_a=True)
+    unit, size = M.diagonal().max(), np.abs(b).max() or 1.0  # of tiny numbers the squared residuals would be 0
+    M, b = M / unit, b / size
     inverse_diagonal = diags_array(1 / M.diagonal())
     solved = [cg(M, column, rtol=_RESIDUAL, maxiter=_MAX_STEPS, M=inverse_diagonal) for column in b.T]
     if any(failed for _, failed in solved):
@@ -29,4 +31,4 @@ def solve_positive(M: Matrix, b: Array) -> Array:
             "Join more neighbors, or label more nodes.",
             RuntimeWarning,
         )
-    return np.column_stack([column for column, _ in solved])
+    return np.column_stack([column for column, _ in solved]) * (size / unit)

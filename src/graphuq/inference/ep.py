@@ -161,13 +161,9 @@ class EP:
         """Posterior variance of u plus noise, shape (n, 1)."""
         return self.field_moments(conditional, np.hypot(deviation, noise))[1]
 
-    def independent_classes(self, mean: Matrix, variance: Matrix) -> Matrix:
-        """P(u < 0) and P(u >= 0) for Gaussian u."""
-        return two_classes(positive(mean, variance)[:, 0])
-
-    def labeled_classes(self) -> Matrix:
-        """Class probabilities at the labeled nodes without noise, from the tilted distributions."""
-        return two_classes(labeled_probability(self))
+    def labeled_classes(self, noise: float = 0.0) -> Matrix:
+        """Class probabilities at the labeled nodes, from the tilted distributions."""
+        return two_classes(labeled_probability(self, noise**2))
 
     def left_out_classes(self, noise: float) -> Matrix:
         """Leave-one-out class probabilities: at each labeled node given all labels but its own."""

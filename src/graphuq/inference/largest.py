@@ -112,16 +112,15 @@ def largest_probability_correlated(mean: Array, variance: Array, cross: Array) -
         cross: shape (n_nodes, n_classes, n_classes), symmetric and positive semi-definite, perhaps singular.
     """
     n_classes = mean.shape[1]
-    if n_classes == 2:  # two independent fields, each with half the variance of the difference
-        half = variance + (cross[:, 0, 0] + cross[:, 1, 1]) / 2 - cross[:, 0, 1]
-        return largest_probability(mean, np.sqrt(np.maximum(half, 0)))
+    if n_classes == 2:
+        return largest_probability(mean, np.sqrt(matched_variances(mean, variance, cross)[:, 0]))
     return (_of_three if n_classes == 3 else largest_probability_matched)(mean, variance, cross)
 
 
 def largest_probability_matched(mean: Array, variance: Array, cross: Array) -> Array:
     """P(g_k is the largest), where ``g ~ N(mean, variance I + cross)`` at each node, shape (n_nodes, n_classes).
 
-    For three classes or more, by independent fields with matched variances. On posteriors of expectation
+    By independent fields with matched variances, exact for two classes. On posteriors of expectation
     propagation with ten classes the root mean square error was 0.002, less than that of an average over 64 points,
     at a thirtieth of the cost.
     """
@@ -129,7 +128,14 @@ def largest_probability_matched(mean: Array, variance: Array, cross: Array) -> A
 
 
 def matched_variances(mean: Array, variance: Array, cross: Array) -> Array:
-    """The variances d of independent fields that approximate correlated ones, shape (n_nodes, n_classes)."""
+    """The variances d of independent fields that approximate correlated ones, shape (n_nodes, n_classes).
+
+    Of two fields each has half the variance of the difference, which alone matters.
+    """
+    if mean.shape[1] == 2:
+        cross = np.asarray(cross[: len(mean)])
+        half = variance + (cross[:, 0, 0] + cross[:, 1, 1]) / 2 - cross[:, 0, 1]
+        return np.maximum(half, 0)[:, None].repeat(2, axis=1)
     function = _matched_variances_there if go_there(len(mean)) else _matched_variances
     return _in_blocks(function, mean, variance, cross)
 

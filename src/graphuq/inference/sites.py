@@ -90,7 +90,7 @@ class Sites:
         k = self.y * mean / np.sqrt(total)
         ratio = np.sqrt(2 / np.pi) / erfcx(-k / np.sqrt(2))  # pdf / cdf without overflow
         # 1 - ratio (ratio + k) cancels for k << 0; there its asymptotic series is exact to 1e-9.
-        x = 1 / np.maximum(k * k, 30.0**2)
+        x = np.square(1 / np.maximum(np.abs(k), 30.0))
         series = x * (1 - x * (6 - x * (50 - x * (518 - x * 6354))))
         spread = np.where(k < -30, series, 1 - ratio * (ratio + k))
         log_z = log_ndtr(k)
@@ -123,20 +123,26 @@ class Sites:
         log_keep = np.log(max(-np.expm1(np.log(2) + self.log_flip), np.finfo(float).tiny))  # log(1 - 2 flip)
         return np.logaddexp(self.log_flip, log_keep + log_right)
 
-    def agreement(self, mean: Vector, variance: Vector) -> Vector:
-        """P(sign of u_j is y_j | y_j) for the cavity ``f_j ~ N(mean, variance)``, in [0, 1].
+    def agreement(self, mean: Vector, variance: Vector, noise: float = 0.0) -> Vector:
+        """P(sign of u_j + new noise is y_j | y_j) for the cavity ``f_j ~ N(mean, variance)``, in [0, 1].
 
-        The probability that u and u + noise both have the label's sign is a bivariate normal orthant probability,
-        here given by Owen's T function.
+        The new noise, of variance `noise`, is independent of the label's own. The probability that u plus either of
+        them has the label's sign is a bivariate normal orthant probability, here given by Owen's T function.
         """
         width = np.maximum(variance + self.tail, 1e-150)
+        less = min(noise, self.noise)
         # Below -30 the probabilities underflow, while their ratio has stopped changing.
-        h = np.maximum(self.y * mean / np.sqrt(width), -30.0)
-        rho = np.sqrt(width / (width + self.noise))
-        both = (ndtr(h) + ndtr(rho * h)) / 2 - owens_t(rho * h, np.sqrt(self.noise / width))
+        h = np.maximum(self.y * mean / np.sqrt(width + less), -30.0)
+        h_new, h_label = (h * np.sqrt((width + less) / (width + each)) for each in (noise, self.noise))
+        apart = np.sqrt(np.maximum(width * (noise + self.noise) + noise * self.noise, 1e-300))
+        both = (
+            (ndtr(h_new) + ndtr(h_label)) / 2
+            - owens_t(h_new, noise / apart)
+            - owens_t(h_label, self.noise / apart)
+        )
         flip = np.exp(self.log_flip)
-        label = flip + (1 - 2 * flip) * ndtr(rho * h)
-        return np.clip((flip * ndtr(h) + (1 - 2 * flip) * both) / label, 0.0, 1.0)
+        label = flip + (1 - 2 * flip) * ndtr(h_label)
+        return np.clip((flip * ndtr(h_new) + (1 - 2 * flip) * both) / label, 0.0, 1.0)
 
     def flip_gradient(self, mean: Vector, variance: Vector) -> float:
         """Derivative of ``sum_j log_z_j`` with respect to `log_flip`."""

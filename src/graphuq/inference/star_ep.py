@@ -15,7 +15,7 @@ from graphuq import _accelerator
 from graphuq._threads import blas_threads
 from graphuq.inference.covariances import covariances_anywhere, covariances_at
 from graphuq.inference.ep import EP, EvidenceGradient, Gaussian
-from graphuq.inference.largest import independent_probability, largest_probability_correlated, matched_variances
+from graphuq.inference.largest import largest_probability_correlated, matched_variances
 from graphuq.inference.span import Matrix, Vector, span
 from graphuq.inference.stars import (
     Gaps,
@@ -199,10 +199,6 @@ class StarEP:
         """Variances, noise included, of independent fields that approximate these, shape (n, n_classes)."""
         mean, variance, cross = self._fields(conditional, deviation, covariances_anywhere)
         return matched_variances(mean, variance + noise**2, cross)
-
-    def independent_classes(self, mean: Matrix, variance: Matrix) -> Matrix:
-        """The probability that each of these independent fields is the largest."""
-        return independent_probability(mean, variance)
 
     def labeled_classes(self) -> Matrix:
         """Class probabilities at the labeled nodes, without noise, from the tilted distributions.

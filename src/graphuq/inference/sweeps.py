@@ -60,6 +60,7 @@ class Settled(NamedTuple):
     converged: bool
 
 
+@np.errstate(over="ignore", invalid="ignore")  # sites that overflow end an attempt
 def settle(
     posterior_of: Callable[[Vector], OfSites | None],
     match: Callable[[Vector, Vector], Match],
@@ -95,6 +96,8 @@ def settle(
         residual = np.abs(_in_deviations(update, posterior.moments)).max()
         if residual < tolerance:
             return Settled(site, posterior, sweep, True)
+        if not np.isfinite(residual):  # sites grew beyond bounds: labels without noise contradict each other
+            return Settled(site, posterior, sweep, False)
         if posterior.mean_of is not None and sweep - n_sweeps <= max_sweeps // 2:  # then, for a change, without
             target = _with_shifts_settled(posterior, posterior.mean_of, match, target, site, residual)
             update = np.concatenate([target.precision, target.shift]) - site
@@ -174,8 +177,11 @@ def _with_shifts_settled(
     for _ in range(MOST_SHIFTS):
         t = (m + v * target.shift) / (1 + v * target.precision)
         update = precision * t + (target.shift - target.precision * m) / (1 + v * target.precision) - shift
-        if np.abs(update * deviation).max() < SHIFTS_SETTLED * residual:
+        off = np.abs(update * deviation).max()
+        if off < SHIFTS_SETTLED * residual:
             return target
+        if not np.isfinite(off):
+            return unsettled
         history.append((shift, update))
         shift = shift + (_anderson_step(history, deviation.__mul__) if len(history) > 1 else update)
         m = (mean_of(shift) - variance * shift) / (1 - precision * variance)

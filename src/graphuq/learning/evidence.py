@@ -18,7 +18,7 @@ from graphuq.large.side_by_side import beside, first_one
 from graphuq.learning.hyperprior import GAMMA, MISTAKES, Family, Hyperparameters, Hyperprior
 from graphuq.models.base import LEARNED_FIELDS, Model, expect_fields, labels_of, relabeled, remade
 from graphuq.posterior.gaussian import GaussianPosterior
-from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
+from graphuq.prior import GaussianPrior
 from graphuq.spectrum.result import Spectrum
 from graphuq.tall import Tall
 
@@ -189,7 +189,7 @@ def constant_first(spectrum: Spectrum) -> Spectrum:
     A graph with several components has as many modes with eigenvalue zero. One combination of them, D^{1/2} 1,
     models the sizes of the classes; the others distinguish components and are treated like any other mode.
     """
-    n_zero = max(1, int(np.count_nonzero(spectrum.values <= ZERO_EIGENVALUE)))
+    n_zero = spectrum.n_zero
     if n_zero == 1 or isinstance(spectrum.vectors, Tall):  # spectra of low-rank weights have q_0 first already
         return spectrum
     q0 = np.sqrt(spectrum.degrees) if spectrum.normalized else np.ones(spectrum.n_nodes)

@@ -17,7 +17,7 @@ from graphuq.learning.evidence import Array, Point, Problem, constant_first, pro
 from graphuq.learning.hyperprior import BOUNDS, Hyperparameters, Hyperprior
 from graphuq.models.base import Model, expect_model, labels_of
 from graphuq.posterior.mixture import Mixture
-from graphuq.prior import ZERO_EIGENVALUE, GaussianPrior
+from graphuq.prior import GaussianPrior
 from graphuq.spectrum.result import Spectrum
 
 # There are enough modes if the last tenth of them have on average less than this fraction of the mean variance of
@@ -250,7 +250,7 @@ def _warn(problem: Problem, best: Point, spectrum: Spectrum, converged: bool) ->
 
 def warn_of_unlabeled_components(spectrum: Spectrum, nodes: NDArray[np.int64]) -> None:
     """Warn about nodes in components of the graph without a label."""
-    n_zero = np.count_nonzero(spectrum.values <= ZERO_EIGENVALUE)
+    n_zero = spectrum.n_zero
     if n_zero < max(2, spectrum.n_components):  # one component, or not all of them are among the modes
         return
     zero = np.asarray(spectrum.vectors[:, :n_zero])

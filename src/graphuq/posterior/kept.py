@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from graphuq import uncertainty
 from graphuq._threads import in_threads
-from graphuq.inference.marginals import FEW_LABELS
+from graphuq.inference.ep import two_classes
+from graphuq.inference.largest import independent_probability
+from graphuq.inference.marginals import FEW_LABELS, positive
 from graphuq.inference.whiten import OnModes
 from graphuq.posterior.base import LEAST_PROBABILITY, Array, blocks
 from graphuq.posterior.gaussian import GaussianPosterior
@@ -77,6 +79,7 @@ def refreshed(
             kept, probability = _computed(each, nodes, labels)
         else:
             kept, probability = _updated(each, nodes, old._replace(changes=old.changes + changes, labels=labels))
+        each.truncate(probability, nodes, float(model.noise))
         return kept, np.clip(probability, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
 
     caches, probabilities = zip(*in_threads(component, parts), strict=True)
@@ -100,7 +103,7 @@ def _computed(posterior: GaussianPosterior, nodes: Nodes, labels: dict[int, int]
         probability, variance = (np.concatenate(each) for each in zip(*found, strict=True))
     else:
         variance = _variances(posterior, nodes)
-        probability = fit.independent_classes(mean, variance)
+        probability = _classes(mean, variance)
     return Kept(posterior.prior, mean, variance, np.zeros(len(nodes), dtype=np.int64), labels), probability
 
 
@@ -109,8 +112,8 @@ def _updated(posterior: GaussianPosterior, nodes: Nodes, before: Kept) -> tuple[
 
     `before` are the moments of old, with the labels of now and the changes until now.
     """
-    fit, mean = posterior.fit, _means(posterior, nodes)
-    probability = fit.independent_classes(mean, before.variance)
+    mean = _means(posterior, nodes)
+    probability = _classes(mean, before.variance)
     change = mean - before.mean
     change -= change.mean(axis=1, keepdims=True) if mean.shape[1] > 1 else 0.0  # only differences of fields matter
     relative = (np.square(change) / before.variance).max(axis=1)
@@ -120,8 +123,14 @@ def _updated(posterior: GaussianPosterior, nodes: Nodes, before: Kept) -> tuple[
     rows = worst[staleness[worst] > STALE]
     mean_then, variance, changes = before.mean.copy(), before.variance.copy(), before.changes.copy()
     mean_then[rows], variance[rows], changes[rows] = mean[rows], _variances(posterior, nodes[rows]), 0
-    probability[rows] = fit.independent_classes(mean[rows], variance[rows])
+    probability[rows] = _classes(mean[rows], variance[rows])
     return before._replace(mean=mean_then, variance=variance, changes=changes), probability
+
+
+def _classes(mean: Array, variance: Array) -> Array:
+    """Class probabilities from means and variances, noise included, of fields treated as independent."""
+    one = mean.shape[1] == 1
+    return two_classes(positive(mean, variance)[:, 0]) if one else independent_probability(mean, variance)
 
 
 def _means(posterior: GaussianPosterior, nodes: Nodes) -> Array:

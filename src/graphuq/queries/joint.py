@@ -71,7 +71,9 @@ def joint(
     for part, weight in zip(parts, weights, strict=True):
         if isinstance(part, Draws):
             n = max(2, round(n_draws * weight))
-            joints.append(_of_draws(_class_draws(part, np.append(rows, asked), n, seed), len(rows)))
+            draws = _class_draws(part, np.append(rows, asked), n, seed)
+            draws[:, len(rows) :] = _answer_probability(part, draws[:, len(rows) :])
+            joints.append(_of_draws(draws, len(rows)))
         elif isinstance(part.fit, EP):
             joints.append(_of_one_field(part, rows, asked))
         else:
@@ -80,6 +82,12 @@ def joint(
     if not isinstance(posterior, Mixture) or (posterior.temperature == 1 and posterior.class_weights is None):
         return averaged
     return _adjusted(averaged, posterior)
+
+
+def _answer_probability(posterior: Draws | GaussianPosterior, p: Array) -> Array:
+    """The probability of each answer from that of each class: an answer may be a mistake, of all classes alike."""
+    mistakes = float(posterior.model.mistake_rate)
+    return np.asarray((1 - mistakes) * p + mistakes * (1 - p) / (p.shape[-1] - 1))
 
 
 def _averaged(joints: list[Joint], weights: NDArray[np.float64]) -> Joint:
@@ -147,7 +155,9 @@ class Moved(NamedTuple):
     probability: Array  # of every answer, (n_asked, n_classes)
     answer: NDArray[np.int64]  # the n most probable classes, (n_asked, n)
     push: Array  # V_c^-1 (m_ca - m_c), (n_asked, n, n_classes)
-    root: Array  # low-rank square roots of V_c^-1 (V_c - V_ca) V_c^-1, (n_asked, n, n_classes, N_DIRECTIONS)
+    root: (
+        Array  # low-rank square roots of V_c^-1 (V_c - V_ca) V_c^-1, (n_asked, n, n_classes, N_DIRECTIONS or less)
+    )
 
 
 def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, n_answers: int) -> Joint:
@@ -180,7 +190,9 @@ def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, 
         G = np.ascontiguousarray(cross[:, :, c]).reshape(-1, n_classes)
         shift = (G @ push[c, answers].T).reshape(n_rows, n_classes, -1)
         means[pairs] = mean + np.moveaxis(shift, 2, 0)
-        taken = np.square(G @ np.hstack(root[c, answers])).reshape(n_rows, n_classes, -1, N_DIRECTIONS).sum(axis=3)
+        taken = (
+            np.square(G @ np.hstack(root[c, answers])).reshape(n_rows, n_classes, -1, root.shape[3]).sum(axis=3)
+        )
         variances[pairs] = np.maximum(variance - np.moveaxis(taken, 2, 0), LEAST_LEFT * variance)
     after = _class_probabilities(means.reshape(-1, n_classes), variances.reshape(-1, n_classes))
     change = np.zeros((*chance.shape, n_rows, n_classes), np.float32)
@@ -204,7 +216,7 @@ def _answers(posterior: GaussianPosterior, asked: Nodes, noise: float, n_answers
     fit: Any = posterior.fit
     mean, alone, cross = fit.fields_at(*posterior.whitening.conditional(asked))
     n_classes = mean.shape[1]
-    probability = largest_probability_matched(mean, alone + noise**2, cross)
+    probability = _answer_probability(posterior, largest_probability_matched(mean, alone + noise**2, cross))
     answer = np.argsort(-probability, axis=1, kind="stable")[:, :n_answers]
     n = answer.shape[1]
     V = np.repeat(cross + (alone + noise**2)[:, None, None] * np.eye(n_classes), n, axis=0)

@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 
 FORMAT = "graphuq spectrum 2"
 _ARRAYS = ("values", "vectors", "residuals", "degrees")
+# Eigenvalues below this fraction of 1, or of the largest degree for D - A, are indistinguishable from zero.
+_ZERO = 1e-12
 # Entries within this relative distance of the largest count as equal to it, so that rounding decides no sign.
 _TIE = 1e-6
 
@@ -61,6 +63,12 @@ class Spectrum:
     def n_modes(self) -> int:
         """Number of eigenpairs kept, q_0 included."""
         return self.values.shape[0]
+
+    @property
+    def n_zero(self) -> int:
+        """Number of eigenvalues that are zero up to rounding, whatever the unit of the weights; at least 1."""
+        unit = 1.0 if self.normalized else float(self.degrees.max())
+        return int(np.count_nonzero(self.values <= _ZERO * unit))
 
     def truncate(self, n_modes: int) -> Spectrum:
         """The first `n_modes` eigenpairs; `rest` is dropped."""
