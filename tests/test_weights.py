@@ -69,6 +69,16 @@ def test_draws_against_quadrature(name, sampler):
     )
 
 
+def test_labeled_rows_are_answered_as_by_draws():
+    nodes, y = np.arange(28), (np.arange(28) // 3) % 2
+    model = Probit(nodes, y, GAMMA, weights=np.where(nodes % 2, 5.0, 0.2))
+    by_ep, drawn = (
+        GaussianPosterior.of(PRIORS["labels"], model),
+        sample(PRIORS["labels"], model, n_steps=4000, seed=0),
+    )
+    np.testing.assert_allclose(by_ep.probability(), drawn.probability(), atol=0.01)
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_equal_weights_are_another_gamma(n_classes):
     y = np.arange(9) % n_classes

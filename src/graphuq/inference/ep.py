@@ -163,7 +163,8 @@ class EP:
 
     def labeled_classes(self, noise: float = 0.0) -> Matrix:
         """Class probabilities at the labeled nodes, from the tilted distributions."""
-        return two_classes(labeled_probability(self, noise**2))
+        scale = 1.0 if self.sites.scale is None else self.sites.scale
+        return two_classes(labeled_probability(self, (noise * scale) ** 2))
 
     def left_out_classes(self, noise: float) -> Matrix:
         """Leave-one-out class probabilities: at each labeled node given all labels but its own."""

@@ -142,7 +142,7 @@ def _sum_of_logs(mean: jax.Array, slope: jax.Array, t: jax.Array, flip: jax.Arra
     return jnp.log(flip + (1 - 2 * flip) * jax.scipy.special.ndtr(side)).sum(axis=1)
 
 
-def labeled_probability(result: EP, noise: float = 0.0) -> Vector:
+def labeled_probability(result: EP, noise: float | Vector = 0.0) -> Vector:
     """P(u_j + N(0, noise) >= 0 | all labels) at the labeled nodes, shape (n_labeled,).
 
     Computed from the tilted distribution, which is truncated at zero by the label, not from the Gaussian with the

@@ -123,14 +123,14 @@ class Sites:
         log_keep = np.log(max(-np.expm1(np.log(2) + self.log_flip), np.finfo(float).tiny))  # log(1 - 2 flip)
         return np.logaddexp(self.log_flip, log_keep + log_right)
 
-    def agreement(self, mean: Vector, variance: Vector, noise: float = 0.0) -> Vector:
+    def agreement(self, mean: Vector, variance: Vector, noise: float | Vector = 0.0) -> Vector:
         """P(sign of u_j + new noise is y_j | y_j) for the cavity ``f_j ~ N(mean, variance)``, in [0, 1].
 
         The new noise, of variance `noise`, is independent of the label's own. The probability that u plus either of
         them has the label's sign is a bivariate normal orthant probability, here given by Owen's T function.
         """
         width = np.maximum(variance + self.tail, 1e-150)
-        less = min(noise, self.noise)
+        less = np.minimum(noise, self.noise)
         # Below -30 the probabilities underflow, while their ratio has stopped changing.
         h = np.maximum(self.y * mean / np.sqrt(width + less), -30.0)
         h_new, h_label = (h * np.sqrt((width + less) / (width + each)) for each in (noise, self.noise))
