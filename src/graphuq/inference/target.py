@@ -120,8 +120,7 @@ class Target:
     @property
     def model(self) -> Any:
         """The model whose Phi this is."""
-        phi = self.phi
-        return phi.args[0] if phi.args else getattr(phi.func, "__self__", phi.func)
+        return model_of(self.phi)
 
     def potential(self, z: jax.Array) -> jax.Array:
         """``Phi(B z)``, a scalar."""
@@ -147,3 +146,8 @@ class Target:
             value = float(jax.jit(self.phi)(jnp.zeros(u.shape, u.dtype)))
             if not np.isfinite(value):
                 raise ValueError(f"{what} must be finite, and at u = 0 it is {value}.")
+
+
+def model_of(phi: Any) -> Any:
+    """The model whose Phi this is."""
+    return phi.args[0] if phi.args else getattr(phi.func, "__self__", phi.func)
