@@ -216,7 +216,6 @@ def converged(records: Path) -> str:
         {values["n_problems"]} small posteriors whose answers are known from quadrature or importance sampling, with
         {record.config["n_seeds"]} seeds each (`python -m benchmarks.small_posteriors`). Some of them are adversarial: nearly equal
         rows with contradictory labels, noise from 1e-5 to 10, near-duplicate rows, clusters joined by a bridge, labels of one class only. A verdict of "Converged"
-        counts as false if a class probability is off by more than 0.05 and by more than five Monte-Carlo errors. The runs are
-        older than the present streams of random numbers, and than the check of labels that agree in nearly opposite rows."""
+        counts as false if a class probability is off by more than 0.05 and by more than five Monte-Carlo errors."""
     )
     return f'## Can the verdict "Converged" be trusted?\n\n{text}\n{table(["sampler", "runs", "Converged", "false"], lines)}'

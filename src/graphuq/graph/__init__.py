@@ -11,11 +11,12 @@
 """
 
 from graphuq.graph.dense import gaussian, self_tuning
-from graphuq.graph.low_rank import LowRankGraph, cosine, nystrom
+from graphuq.graph.low_rank import FeatureMap, LowRankGraph, cosine, nystrom
 from graphuq.graph.neighbors import knn
 from graphuq.graph.weights import Graph, as_graph, precomputed
 
 __all__ = [
+    "FeatureMap",
     "Graph",
     "LowRankGraph",
     "as_graph",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import eigh
@@ -40,6 +40,27 @@ _ALL_PAIRS_UP_TO = 20_000  # number of nodes up to which the sign of every weigh
 _ROUNDING = 1e-12  # how far below zero rounding may put the cosine of a right angle
 
 
+class FeatureMap(Protocol):
+    """Map from raw features to rows of F, with products that need not form these rows."""
+
+    @property
+    def rank(self) -> int:
+        """Number of columns of F."""
+        ...
+
+    def __call__(self, X_new: MatrixLike) -> Any:
+        """Rows of F, shape (n_new, rank)."""
+        ...
+
+    def times(self, X: Any, M: Array) -> Any:
+        """Product ``F M``."""
+        ...
+
+    def total(self, X: Any) -> Array:
+        """Column sums ``F^T 1``."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class LowRankGraph:
     """Weights ``A = F F^T`` between all pairs of nodes, self-weights included, kept as the thin factor F.
@@ -54,7 +75,7 @@ class LowRankGraph:
 
     factor: Any
     total: Array
-    feature_map: UnitRows | Landmarks
+    feature_map: FeatureMap
     least_degree: float = 0.0
 
     def __repr__(self) -> str:
@@ -163,7 +184,7 @@ def nystrom(
     return LowRankGraph(factor, factor.sum(axis=0), to_factor, 1.0)
 
 
-def _total_and_sign(feature_map: UnitRows | Landmarks, X: Array) -> tuple[Array, bool]:
+def _total_and_sign(feature_map: FeatureMap, X: Array) -> tuple[Array, bool]:
     """Column sums ``F^T 1`` over these rows, and whether any entry of X is negative."""
     return feature_map.total(X), bool(X.min() < 0)
 
