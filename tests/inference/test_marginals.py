@@ -6,8 +6,10 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
 
+from graphuq import GaussianPosterior, graph, laplacian, prior, spectrum
 from graphuq.inference.ep import propagate
 from graphuq.inference.marginals import FEW_ROWS, MANY_ROWS, labeled_probability, moments, sign_probability
+from graphuq.models import LevelSet
 from tests.oracles import SITES, probit_sites
 
 RNG = np.random.default_rng(0)
@@ -101,3 +103,14 @@ def test_many_rows_are_corrected_as_each_is_alone(flip):
     together = sign_probability(result, nodes)
     for rows in (slice(0, 1), slice(MANY_ROWS - 10, MANY_ROWS + 10), slice(-FEW_ROWS - 5, None)):
         np.testing.assert_allclose(sign_probability(result, nodes[rows]), together[rows], atol=1e-6)
+
+
+def test_contradictory_labels_that_leave_no_variance_have_finite_answers():
+    """Level-set on a nearly constant prior: sites of opposite labels pin u to 0 with a variance of 1e-170."""
+    points = np.random.default_rng(0).standard_normal((40, 2))
+    S = spectrum.dense(laplacian.normalized(graph.gaussian(points, tau=1.0)))
+    model = LevelSet(np.arange(6), np.arange(6) % 2, gamma=0.06)
+    found = GaussianPosterior.of(prior.matern(S, tau=1e-3, alpha=30), model)
+    assert not found.diagnostics().converged
+    probability = found.probability()
+    assert np.all((probability > 0) & (probability < 1))

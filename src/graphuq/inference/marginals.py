@@ -29,6 +29,8 @@ REACH = 7.0
 NO_FLIPS = -80.0
 # Rows whose marginals are corrected together, whether there are a few or many: each number is compiled for.
 FEW_ROWS, MANY_ROWS = 64, 2048
+# Largest number in single precision.
+LARGEST = np.finfo(np.float32).max
 
 
 def moments(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> tuple[Vector, Vector]:
@@ -59,7 +61,7 @@ def sign_probability(result: EP, conditional: ArrayLike, deviation: ArrayLike = 
 
         parts = [uncertain[first : first + MANY_ROWS] for first in range(0, uncertain.size, MANY_ROWS)]
         for rows, part in zip(parts, (in_threads if len(parts) > 1 else map)(corrected, parts), strict=True):
-            probability[rows] = part
+            probability[rows] = np.where(np.isfinite(part), part, probability[rows])
     return probability
 
 
@@ -76,6 +78,7 @@ def _gaussian(result: EP, conditional: ArrayLike, deviation: ArrayLike) -> tuple
     return mean, variance, along
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _corrected(result: EP, mean: Vector, variance: Vector, covariance: Matrix) -> Vector:
     """P(u >= 0) from marginals corrected by one factor per label (Cseke and Heskes 2011),
 
@@ -112,7 +115,9 @@ def _corrected(result: EP, mean: Vector, variance: Vector, covariance: Matrix) -
         log_size = np.log(np.abs(ends)) + np.log(weights * s)[:, None]
     log_mass = log_mass.reshape(t.shape) + log_size + constant + t * (linear + t * quadratic)
     mass = np.exp(log_mass - log_mass.max(axis=(0, 1))).sum(axis=1)
-    return np.asarray(mass[1] / mass.sum(axis=0))
+    return np.asarray(
+        mass[1] / mass.sum(axis=0)
+    )  # not finite where contradictory labels leave u hardly any variance
 
 
 def _log_probability(mean: Matrix, slope: Matrix, t: Matrix, log_flip: float) -> Matrix:
@@ -130,7 +135,7 @@ def _log_probability(mean: Matrix, slope: Matrix, t: Matrix, log_flip: float) ->
 
 def _padded(x: Matrix, shape: tuple[int, int], by: float = 0.0) -> NDArray[np.float32]:
     result = np.full(shape, by, np.float32)
-    result[: x.shape[0], : x.shape[1]] = x
+    result[: x.shape[0], : x.shape[1]] = np.clip(x, -LARGEST, LARGEST)
     return result
 
 
