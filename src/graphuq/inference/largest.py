@@ -34,7 +34,7 @@ from graphuq import _accelerator
 
 Array = NDArray[Any]
 
-# Lower bound on the probabilities of fields that are uncertain.
+# Probabilities are clipped to this where noise or uncertainty remains, so that none is reported as 0 or 1.
 LEAST_PROBABILITY = 1e-12
 # Range of the points y, in deviations from the largest mean. A field exceeds HIGH with probability 1e-9, and the
 # range below LOW matters only to probabilities of less than 1e-10.

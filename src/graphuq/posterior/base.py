@@ -23,8 +23,6 @@ Nodes = NDArray[np.int64]
 
 # Rows that are drawn jointly where z does not determine u: their covariance matrix is factorized.
 JOINT_ROWS = 1000
-# Probabilities are clipped to this where noise or uncertainty remains, so that none is reported as 0 or 1.
-LEAST_PROBABILITY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)

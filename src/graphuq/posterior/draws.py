@@ -20,13 +20,12 @@ from graphuq._threads import blas_threads
 from graphuq.inference.contradictions import missed
 from graphuq.inference.diagnostics import Diagnostics, batch_starts, diagnose, error_of_batches
 from graphuq.inference.fields import at_each_draw, drawn_fields
-from graphuq.inference.largest import largest_probability
+from graphuq.inference.largest import LEAST_PROBABILITY, largest_probability
 from graphuq.inference.watch import quantities
 from graphuq.inference.whiten import Where, Whitening
 from graphuq.models.base import Model
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import (
-    LEAST_PROBABILITY,
     Alone,
     Array,
     Classes,

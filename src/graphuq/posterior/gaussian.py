@@ -13,7 +13,7 @@ from graphuq._expect import expect_generator, expect_in_graph
 from graphuq._threads import blas_threads
 from graphuq.inference.contradictions import contradictions
 from graphuq.inference.ep import EP
-from graphuq.inference.largest import rows_at_once
+from graphuq.inference.largest import LEAST_PROBABILITY, rows_at_once
 from graphuq.inference.marginals import FEW_LABELS
 from graphuq.inference.star_ep import Fit
 from graphuq.inference.sweeps import Start
@@ -21,7 +21,6 @@ from graphuq.inference.whiten import OnModes, Whitening, check_problem, position
 from graphuq.models.base import Model, expect_fields, relabeled
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import (
-    LEAST_PROBABILITY,
     Alone,
     Array,
     Classes,
@@ -38,7 +37,7 @@ BLOCK_NUMBERS = 2**19
 N_LATENT_DRAWS = 1000
 # With many fields, whose probabilities are accurate to 2e-3, single precision is used unless the noise variance is
 # below this fraction of the prior variance: probabilities change by less than 1e-4, in half the time.
-LEAST_NOISE = 3e-5
+LEAST_BLUR = 3e-5
 # Tolerance of the sites, in posterior standard deviations, after a change of labels: the first gives probabilities
 # to 1e-5 and the evidence to 1e-7; the second gives 3e-4, for many fields, with probabilities accurate to 2e-3.
 RELABEL_TOLERANCE, RELABEL_TOLERANCE_MANY = 3e-5, 1e-3
@@ -129,7 +128,7 @@ class GaussianPosterior(Alone):
     def blurred(self) -> bool:
         """Whether the noise is large enough for single precision to suffice."""
         most = float(self.prior.marginal_variance(self.model.nodes).max(initial=0))
-        return self.n_classes > 3 and float(self.model.noise) ** 2 > LEAST_NOISE * most
+        return self.n_classes > 3 and float(self.model.noise) ** 2 > LEAST_BLUR * most
 
     @property
     def rows_at_once(self) -> int:

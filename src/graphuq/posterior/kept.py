@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from graphuq import uncertainty
 from graphuq._threads import in_threads
 from graphuq.inference.ep import two_classes
-from graphuq.inference.largest import independent_probability
+from graphuq.inference.largest import LEAST_PROBABILITY, independent_probability
 from graphuq.inference.marginals import FEW_LABELS, positive
 from graphuq.inference.whiten import OnModes
-from graphuq.posterior.base import LEAST_PROBABILITY, Array, blocks
+from graphuq.posterior.base import Array, blocks
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import labels_by_node
 from graphuq.prior import GaussianPrior

@@ -12,9 +12,10 @@ from scipy.special import softmax
 
 from graphuq._expect import LARGEST_SEED, expect, expect_generator, expect_number, expect_numbers, put
 from graphuq.calibration import apply_temperature, class_weights, temperature, weighted_classes
+from graphuq.inference.largest import LEAST_PROBABILITY
 from graphuq.models.base import Model, labels_of
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
-from graphuq.posterior.base import LEAST_PROBABILITY, Array, Classes, Posterior, described
+from graphuq.posterior.base import Array, Classes, Posterior, described
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import N_LATENT_DRAWS, GaussianPosterior
 from graphuq.prior import GaussianPrior, NewRows

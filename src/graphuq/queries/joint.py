@@ -17,10 +17,10 @@ from scipy.special import ndtr, softmax
 from graphuq._threads import blas_threads
 from graphuq.inference.ep import EP
 from graphuq.inference.fields import drawn_fields, left_open
-from graphuq.inference.largest import independent_probability, largest_probability_matched
+from graphuq.inference.largest import LEAST_PROBABILITY, independent_probability, largest_probability_matched
 from graphuq.inference.star_ep import StarEP
 from graphuq.inference.stars import lone_stars
-from graphuq.posterior.base import LEAST_PROBABILITY, Posterior
+from graphuq.posterior.base import Posterior
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.mixture import Mixture
