@@ -373,7 +373,10 @@ PYTHON = [
     ("P.latent([0], seed=-1)", "seed must be a whole number between 0 and"),
     ("prior.matern(S, tau=1e300, alpha=2)", "variances beyond what numbers of 64 bits hold"),
     ("prior.matern(S, tau=1, alpha=2, tail='no')", "tail must be True or False, got 'no'"),
-    ("prior.matern(S, tau=1, alpha=2, n_modes=5, tail=True, lambda_bar='a')", f"lambda_bar {NUMBER} 'a'"),
+    (
+        "prior.matern(S, tau=1, alpha=2, n_modes=5, tail=True, lambda_bar='a')",
+        "lambda_bar must be a finite number, 0 or above, got 'a'",
+    ),
     ("prior.project(S, n_modes=X)", "n_modes must be a whole number, got a ndarray"),
     ("models.Probit([0, 1], [0, 1], gamma=1e-320)", "gamma must lie between 1e-150 and 1e+15, got"),
     ("models.Probit([0, 1], [0, 1], gamma=1e39)", "gamma must lie between 1e-150 and 1e+15, got 1e+39"),

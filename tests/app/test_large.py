@@ -291,7 +291,7 @@ def test_rows_alike_with_different_classes_are_told_by_their_numbers(folder):
     [
         ("zarr", ["x.zarr", *GIVEN[1:]], "graphuq[large]"),
         ("pyarrow.parquet", ["x.parquet", "--label", "y", "--out", "out"], "Parquet files need pyarrow: pip install 'graphuq[parquet]'"),
-        ("openpyxl.reader.excel", ["x.xlsx", "--label", "y", "--out", "out"], "Excel files need openpyxl: pip install 'graphuq[excel]'"),
+        ("openpyxl", ["x.xlsx", "--label", "y", "--out", "out"], "Excel files need openpyxl: pip install 'graphuq[excel]'"),
     ],
 )  # fmt: skip
 def test_a_library_that_is_not_installed_is_named(absent, words, told, folder, monkeypatch):
