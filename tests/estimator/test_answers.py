@@ -152,7 +152,7 @@ def test_other_graphs_and_priors(settings, file):
 def test_many_classes_are_asked_in_single_precision_unless_noise_is_small(file, monkeypatch):
     y = np.where(np.arange(N) % 20 == 0, np.arange(N) // 20 % 5, -1)
     single = GraphClassifier(graph="cosine").fit(tall(file), y).label_distributions_
-    monkeypatch.setattr(gaussian, "LEAST_NOISE", np.inf)
+    monkeypatch.setattr(gaussian, "LEAST_BLUR", np.inf)
     double = GraphClassifier(graph="cosine").fit(tall(file), y).label_distributions_
     assert 0 < np.abs(single - double).max() < 1e-4
 
