@@ -128,6 +128,11 @@ def timed(run, state, split, budget):
     return score(np.concatenate(kept, axis=1), seconds)
 
 
+def seeds(key, n_chains):
+    """What every chain draws from, as numbers."""
+    return jax.random.key_data(jax.random.split(key, n_chains))
+
+
 def graphuq(sampler):
     """One of our samplers, u at the watched nodes drawn as `Posterior.latent` does."""
 
@@ -139,21 +144,19 @@ def graphuq(sampler):
         # Many chains make small steps a matrix product; where a step is large work already, few do.
         n_chains = 256 if len(problem.nodes) < 20 else 64 if len(problem.nodes) < 1000 else 4
         block = 100 if n_chains > 4 else 200
-        keys = jax.random.split(jax.random.key(0), n_chains)
         z = jax.random.normal(jax.random.key(1), (n_chains, n_latent), jnp.float32)
-        state = _init(sampler, keys, z, prepared)
+        state = _init(sampler, seeds(jax.random.key(0), n_chains), z, prepared)
         for i in range(3):
-            state, _, _ = _block(
-                sampler, True, block, 1, jax.random.split(jax.random.key(i), n_chains), state, prepared
-            )
+            of_block = seeds(jax.random.key(i), n_chains)
+            state, _, _ = _block(sampler, block, 1, True, of_block, state, prepared)
         watched, std, rng = problem.watched, whitening.std(problem.watched), np.random.default_rng(0)
 
-        def run(state, keys):
-            state, draws, _ = _block(sampler, False, block, 1, keys, state, prepared)
+        def run(state, of_block):
+            state, draws, _ = _block(sampler, block, 1, False, of_block, state, prepared)
             m = whitening.mean(np.asarray(draws).reshape(-1, n_latent), watched).reshape(n_chains, block, -1)
             return state, m + std * rng.standard_normal(m.shape, dtype=np.float32)
 
-        return timed(run, state, lambda key: jax.random.split(key, n_chains), budget)
+        return timed(run, state, lambda key: seeds(key, n_chains), budget)
 
     return measure
 

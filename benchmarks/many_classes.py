@@ -64,14 +64,14 @@ def stepper(believed, model, sampler, n_steps):
     whitening = whiten(believed, model.nodes)
     target = Target.of(whitening.field("float32"), model)
     problem = sampler.prepare(target)
-    keys = jax.random.split(jax.random.key(0), N_CHAINS)
+    seeds = effective_draws.seeds(jax.random.key(0), N_CHAINS)
     z = jax.random.normal(jax.random.key(1), (N_CHAINS, target.n_latent))
-    state = _init(sampler, keys, z, problem)
+    state = _init(sampler, seeds, z, problem)
     for _ in range(3):
-        state, _, _ = _block(sampler, True, n_steps, 1, keys, state, problem)
+        state, _, _ = _block(sampler, n_steps, 1, True, seeds, state, problem)
 
     def run():
-        _, _, info = jax.block_until_ready(_block(sampler, False, n_steps, 1, keys, state, problem))
+        _, _, info = jax.block_until_ready(_block(sampler, n_steps, 1, False, seeds, state, problem))
         return float(np.mean(info.work))
 
     run()
@@ -186,16 +186,16 @@ def ours(sampler):
     def measure(target, watched, budget):
         problem, n_chains, block = sampler.prepare(target), 64, 50
         z = jax.random.normal(jax.random.key(1), (n_chains, target.n_latent), jnp.float32)
-        state = _init(sampler, jax.random.split(jax.random.key(0), n_chains), z, problem)
+        state = _init(sampler, effective_draws.seeds(jax.random.key(0), n_chains), z, problem)
         for i in range(3):
-            keys = jax.random.split(jax.random.key(i), n_chains)
-            state, _, _ = _block(sampler, True, block, 1, keys, state, problem)
+            seeds = effective_draws.seeds(jax.random.key(i), n_chains)
+            state, _, _ = _block(sampler, block, 1, True, seeds, state, problem)
 
-        def run(state, keys):
-            state, z, _ = _block(sampler, False, block, 1, keys, state, problem)
+        def run(state, seeds):
+            state, z, _ = _block(sampler, block, 1, False, seeds, state, problem)
             return state, watched(z)
 
-        return effective_draws.timed(run, state, lambda key: jax.random.split(key, n_chains), budget)
+        return effective_draws.timed(run, state, lambda key: effective_draws.seeds(key, n_chains), budget)
 
     return measure
 
