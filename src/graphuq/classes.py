@@ -151,8 +151,8 @@ def _family(values: NDArray[Any]) -> str:
 
 
 def _indices(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """The index of each value in the sorted classes, -1 for other values."""
-    return np.where(np.isin(values, classes), np.searchsorted(classes, values), -1)
+    """The index of each value in the sorted classes, -1 for other values; by sorting, as numbers may exceed 2^63."""
+    return np.where(np.isin(values, classes, kind="sort"), np.searchsorted(classes, values), -1)
 
 
 def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
