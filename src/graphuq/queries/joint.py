@@ -155,9 +155,8 @@ class Moved(NamedTuple):
     probability: Array  # of every answer, (n_asked, n_classes)
     answer: NDArray[np.int64]  # the n most probable classes, (n_asked, n)
     push: Array  # V_c^-1 (m_ca - m_c), (n_asked, n, n_classes)
-    root: (
-        Array  # low-rank square roots of V_c^-1 (V_c - V_ca) V_c^-1, (n_asked, n, n_classes, N_DIRECTIONS or less)
-    )
+    # low-rank square roots of V_c^-1 (V_c - V_ca) V_c^-1, (n_asked, n, n_classes, N_DIRECTIONS or less)
+    root: Array
 
 
 def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, n_answers: int) -> Joint:
