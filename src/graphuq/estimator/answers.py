@@ -32,11 +32,11 @@ from graphuq.large.passes import check_finite, each_block
 from graphuq.large.stores import create_zarr
 from graphuq.learning.evidence import learned_basis
 from graphuq.memory import check_disk, check_room
+from graphuq.new_rows import NewRows
 from graphuq.posterior.base import Classes
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.kept import Kept, refreshed
 from graphuq.posterior.mixture import Mixture
-from graphuq.prior import NewRows
 from graphuq.tall import Array, Tall, in_parts, is_store, some_rows, spread, tall
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
     parts = posterior.components
     columns = classifier._seen.columns if classifier._learned else None
     n_first = 0 if columns is None else columns.shape[1]
-    n_modes = max(2, max(part.prior.first + part.prior.n_modes for part in parts) - n_first)
+    n_modes = max(2, max(part.prior.columns.stop for part in parts) - n_first)
     vectors = classifier.spectrum_.vectors[:, :n_modes]
     basis = tall(learned_basis(columns, vectors) if classifier._learned else vectors)
     # a model may observe more than the labeled nodes (Ginzburg-Landau observes all): these are not new rows either

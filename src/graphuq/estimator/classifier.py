@@ -23,11 +23,11 @@ from graphuq.estimator.rows import read_features, warn_of_contradictions, warn_o
 from graphuq.estimator.seen import Seen, read_rows, remember
 from graphuq.estimator.settings import check_settings, known_shares, refuse_changed, refuse_unused
 from graphuq.estimator.wrappers import refuse_wrappers
+from graphuq.new_rows import NewRows
 from graphuq.posterior import Draws
 from graphuq.posterior.kept import Kept
 from graphuq.posterior.left_out import SelfCheck, SuspiciousLabels, self_check, suspicious_labels
 from graphuq.posterior.mixture import AnyPosterior
-from graphuq.prior import NewRows
 from graphuq.spectrum.result import Spectrum
 from graphuq.stages import peak_gigabytes, timed
 from graphuq.tall import Tall, is_store

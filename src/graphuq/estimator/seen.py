@@ -27,7 +27,7 @@ from graphuq.feature_piece import FeaturePiece
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.units import looked_at
 from graphuq.memory import room
-from graphuq.prior import NewRows
+from graphuq.new_rows import NewRows
 from graphuq.spectrum.result import Spectrum
 from graphuq.stages import timed
 from graphuq.tall import Tall, is_store, numbered, spread, tall

@@ -115,12 +115,12 @@ def _priors(posterior: Any) -> list[GaussianPrior]:
 
 def _whole_basis(priors: list[GaussianPrior]) -> NDArray[Any]:
     """The matrix that contains the columns of all components."""
-    width = max(prior.first + prior.n_modes for prior in priors)
+    width = max(prior.columns.stop for prior in priors)
     whole = np.zeros((priors[0].n_nodes, width))
     known: NDArray[np.bool_] = np.zeros(width, dtype=bool)  # columns that are there
     of_matrix: dict[Any, NDArray[np.bool_]] = {}  # and those that are of this matrix, by where in memory it begins
     for prior in priors:
-        vectors, columns = prior.vectors, slice(prior.first, prior.first + prior.n_modes)
+        vectors, columns = prior.vectors, prior.columns
         begin = vectors.ctypes.data - prior.first * vectors.strides[1], vectors.strides
         own = of_matrix.setdefault(begin, np.zeros_like(known))[columns]
         there, compared = known[columns], known[columns] & ~own

@@ -16,7 +16,8 @@ from graphuq._expect import expect_nodes, expect_path
 from graphuq.inference.fields import drawn_fields, left_open
 from graphuq.inference.whiten import Whitening
 from graphuq.models.base import Model
-from graphuq.prior import GaussianPrior, NewRows
+from graphuq.new_rows import NewRows
+from graphuq.prior import GaussianPrior
 
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]

@@ -24,6 +24,7 @@ from graphuq.inference.largest import LEAST_PROBABILITY, largest_probability
 from graphuq.inference.watch import quantities
 from graphuq.inference.whiten import Where, Whitening
 from graphuq.models.base import Model
+from graphuq.new_rows import NewRows
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import (
     Alone,
@@ -35,7 +36,6 @@ from graphuq.posterior.base import (
     described,
     latent_of,
 )
-from graphuq.prior import NewRows
 
 # Array elements held at once while row statistics are computed: 32 MB in single precision.
 BLOCK_NUMBERS = 2**23

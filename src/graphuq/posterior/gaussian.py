@@ -19,6 +19,7 @@ from graphuq.inference.star_ep import Fit
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
 from graphuq.models.base import Model, expect_fields, relabeled
+from graphuq.new_rows import NewRows
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import (
     Alone,
@@ -30,7 +31,7 @@ from graphuq.posterior.base import (
     described,
     latent_of,
 )
-from graphuq.prior import GaussianPrior, NewRows
+from graphuq.prior import GaussianPrior
 
 # Rows are processed in blocks of about this many array elements, 4 MB, so that intermediates fit in the cache.
 BLOCK_NUMBERS = 2**19

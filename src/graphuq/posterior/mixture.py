@@ -14,11 +14,12 @@ from graphuq._expect import LARGEST_SEED, expect, expect_generator, expect_numbe
 from graphuq.calibration import apply_temperature, class_weights, temperature, weighted_classes
 from graphuq.inference.largest import LEAST_PROBABILITY
 from graphuq.models.base import Model, labels_of
+from graphuq.new_rows import NewRows
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import Array, Classes, Posterior, described
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import N_LATENT_DRAWS, GaussianPosterior
-from graphuq.prior import GaussianPrior, NewRows
+from graphuq.prior import GaussianPrior
 
 # When labels change, only the heaviest components are updated: as many as have at most this many sites together,
 # and no fewer than the second number.

@@ -307,8 +307,8 @@ def _weights_of_parts(classifier: GraphClassifier) -> tuple[float, float]:
     n_linear = 0 if columns is None else columns.shape[1]
     priors = [component.prior for component in posterior.components]
     weights = posterior.weights if isinstance(posterior, Mixture) else np.ones(1)
-    graph = [prior.first + prior.n_modes > n_linear + 1 for prior in priors]
-    features = [prior.first < n_linear for prior in priors]
+    graph = [prior.columns.stop > n_linear + 1 for prior in priors]
+    features = [prior.columns.start < n_linear for prior in priors]
     return round(float(weights @ graph), 9), round(float(weights @ features), 9)
 
 
