@@ -39,7 +39,6 @@ from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.features import Features
 from graphuq.graph.kernel import Kernel
 from graphuq.graph.low_rank import Landmarks, UnitRows
-from graphuq.learning.evidence import learned_basis
 from graphuq.models import unlabeled
 from graphuq.posterior.archive import pack, unpack
 from graphuq.spectrum.factored import Eigenrows
@@ -206,16 +205,13 @@ def read(folder: Path, *, store: Any = None) -> Stored:
         seconds={"spectrum": 0.0},  # nothing was computed here
         store=X,
     )
-    classifier._learned = classifier.prior == "learned"
     classifier.classes_ = parts["labels"]["classes"]
     classifier.hyperparameters_ = facts["hyperparameters"]
     classifier.hyperparameter_spread_ = facts["hyperparameter_spread"]
     classifier.n_features_in_ = facts["n_features"]
     if names := facts.get("names"):
         classifier.feature_names_in_ = np.array(names, dtype=object)
-    basis = classifier.spectrum_.vectors
-    if classifier._learned:
-        basis = learned_basis(classifier._seen.columns, basis)
+    basis = classifier._seen.basis(classifier.spectrum_.vectors)
     posterior = unpack(facts["posterior"], parts["posterior"], basis=basis)
     model: Any = posterior.model
     classifier.labels_ = Labels(classifier.classes_, model.nodes, model.y, model.weights)

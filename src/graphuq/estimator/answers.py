@@ -30,7 +30,6 @@ from graphuq.estimator.settings import shows_bars
 from graphuq.files import made_folder, refuse_foreign, whole_file
 from graphuq.large.passes import check_finite, each_block
 from graphuq.large.stores import create_zarr
-from graphuq.learning.evidence import learned_basis
 from graphuq.memory import check_disk, check_room
 from graphuq.new_rows import NewRows
 from graphuq.posterior.base import Classes
@@ -197,11 +196,11 @@ def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
     """The prior's basis at all rows, with the modes that some component uses, and the function of its blocks."""
     posterior: Any = classifier.posterior_
     parts = posterior.components
-    columns = classifier._seen.columns if classifier._learned else None
+    columns = classifier._seen.columns
     n_first = 0 if columns is None else columns.shape[1]
     n_modes = max(2, max(part.prior.columns.stop for part in parts) - n_first)
     vectors = classifier.spectrum_.vectors[:, :n_modes]
-    basis = tall(learned_basis(columns, vectors) if classifier._learned else vectors)
+    basis = tall(classifier._seen.basis(vectors))
     # a model may observe more than the labeled nodes (Ginzburg-Landau observes all): these are not new rows either
     nodes = reduce(np.union1d, (part.whitening.nodes for part in parts), classifier.labels_.nodes)
     known = posterior.classes(nodes)

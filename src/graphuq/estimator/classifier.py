@@ -380,14 +380,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         X = read_features(self, weights_of(self, X), reset=False)
         nodes = self._seen.nodes(X, labeled=self.labels_.nodes)
         new = nodes < 0
-        return nodes, new, self._seen.place(X[new], learned=self._learned) if new.any() else None
+        return nodes, new, self._seen.place(X[new]) if new.any() else None
 
     def _infer(self, labels: Labels) -> GraphClassifier:
         """Build or learn the prior, and compute the posterior."""
         with stages_told(self.verbose) as tell:
             tell(f"posterior, from {len(labels.nodes):,} labels of {labels.n_classes} classes")
             inferred = infer(self, self._seen, labels)
-        self.classes_, self._seen, self._learned = labels.classes, inferred.seen, self.prior == "learned"
+        self.classes_, self._seen = labels.classes, inferred.seen
         self.hyperparameters_, self.hyperparameter_spread_ = inferred.hyperparameters, inferred.spread
         return self._believe(labels, inferred.posterior)
 

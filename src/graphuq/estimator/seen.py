@@ -26,6 +26,7 @@ from graphuq.estimator.settings import (
 from graphuq.feature_piece import FeaturePiece
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.units import looked_at
+from graphuq.learning.evidence import learned_basis
 from graphuq.memory import room
 from graphuq.new_rows import NewRows
 from graphuq.spectrum.result import Spectrum
@@ -164,8 +165,17 @@ class Seen:
         """The first row with each fingerprint."""
         return {row: i for i, row in reversed(list(enumerate(self.fingerprints)))}
 
-    def place(self, X: Any, *, learned: bool) -> NewRows:
-        """Place new rows in the graph, in the form that the posterior takes, for a learned prior or another.
+    @property
+    def learned(self) -> bool:
+        """Whether the prior is a learned one, whose basis has other columns than the eigenvectors."""
+        return bool(self.made_with["prior"] == "learned")
+
+    def basis(self, vectors: Any) -> Any:
+        """The columns of the prior at all rows of the table, from eigenvectors there."""
+        return learned_basis(self.columns, vectors) if self.learned else vectors
+
+    def place(self, X: Any) -> NewRows:
+        """Place new rows in the graph, in the form that the posterior takes.
 
         Eigenvectors are extended to new rows through their weights to the rows of the table (`spectrum.extend`).
         """
@@ -181,13 +191,14 @@ class Seen:
         else:
             extended = spectrum.extend_weights(self.spectrum, X)
         has_value = self._believed_modes.copy()
-        if learned:
-            has_value[0], extended[:, 0] = True, 1.0  # constant, as in the basis of the learned prior
-        if learned and self.linear is not None:
-            columns, extras["beyond"] = self.linear.within_reach(X)
-            extras["slope"] = self.linear.n_bent
-            has_value = np.concatenate([np.ones(columns.shape[1], dtype=bool), has_value])
-            extended = np.hstack([columns, extended])
+        if self.learned:
+            columns = None
+            if self.linear is not None:
+                columns, extras["beyond"] = self.linear.within_reach(X)
+                extras["slope"] = self.linear.n_bent
+            extended, n_modes = learned_basis(columns, extended), has_value.size
+            has_value[0] = True  # of the constant
+            has_value = np.concatenate([np.ones(extended.shape[1] - n_modes, dtype=bool), has_value])
         # low-rank weights give a row equal to one of the table the same values, so it needs no more variance either
         least = 0.0 if isinstance(self.graph, LowRankGraph) else LEAST_QUANTILE
         return NewRows(extended, has_value, least, **extras)

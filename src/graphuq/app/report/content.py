@@ -301,7 +301,7 @@ def _check_labels(posterior: Posterior) -> tuple[list[Suspicious] | None, SelfCh
 def _weights_of_parts(classifier: GraphClassifier) -> tuple[float, float]:
     """Total weights of the mixture components whose prior uses the graph, and a function of the features."""
     posterior, columns = classifier.posterior_, classifier._seen.columns
-    if not classifier._learned:
+    if not classifier._seen.learned:
         return 1.0, 0.0
     # columns of a learned prior (`learned_basis`): features, the constant, eigenvectors
     n_linear = 0 if columns is None else columns.shape[1]
