@@ -811,10 +811,10 @@ def test_drawn_mixtures_stay_mixtures_with_new_labels(monkeypatch):
     again = classifier.draw().posterior_
     assert [id(each.prior) for each in again.components] == [id(each.prior) for each in after.components]
     np.testing.assert_allclose(again.weights, after.weights, rtol=1e-3)
-    assert len(again.source.components) == len(before.components) > len(again.components)
+    assert len(again.drawn_from.components) == len(before.components) > len(again.components)
     classifier.posterior_ = replace(again, temperature=0.7)  # that of the draws counts, not what it was before
     assert classifier.partial_fit_labels(1, "upper").posterior_.temperature == 0.7
-    assert classifier.posterior_.source.temperature == 0.7
+    assert classifier.posterior_.drawn_from.temperature == 0.7
 
 
 @pytest.mark.parametrize("settings", [{}, {"prior": "matern", "inference": "ep"}], ids=str)

@@ -205,9 +205,9 @@ def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
     nodes = reduce(np.union1d, (part.whitening.nodes for part in parts), classifier.labels_.nodes)
     known = posterior.classes(nodes)
     components = tuple(_lightweight(part, nodes) for part in parts)
-    light = (
-        replace(posterior, components=components, source=None) if isinstance(posterior, Mixture) else components[0]
-    )
+    light = components[0]
+    if isinstance(posterior, Mixture):
+        light = replace(posterior, components=components, drawn_from=None, learned=None)
     single = all(isinstance(part, GaussianPosterior) and part.blurred for part in parts)
     return basis, _Ask(light, nodes, (known.probability, known.error), np.float32 if single else np.float64)
 

@@ -20,7 +20,7 @@ from graphuq.learning.learned import warn_of_unlabeled_components
 from graphuq.models import Model, Probit, unlabeled
 from graphuq.models.base import LEARNED_FIELDS, expect_fields, labeled
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
-from graphuq.posterior.mixture import AnyPosterior, closed
+from graphuq.posterior.mixture import AnyPosterior
 from graphuq.prior import GaussianPrior
 from graphuq.tall import numbered, spread
 
@@ -88,7 +88,7 @@ def drawn(classifier: GraphClassifier, seen: Seen, before: AnyPosterior) -> Draw
         seeded = replace(seen, seed=seen.seed + k)
         of = f", of hyper-parameters {k + 1} of {n_drawn}"
         parts.append(_sampled(classifier, seeded, component.prior, component.model, of))
-    return replace(before, components=tuple(parts), weights=weights, source=whole)
+    return replace(whole, components=tuple(parts), weights=weights, drawn_from=whole, learned=None)
 
 
 def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, labels: Labels) -> AnyPosterior:
@@ -100,8 +100,7 @@ def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, l
     samples, can_relabel = classifier.inference == "sample", is_dataclass(before.model)
     if before.model.offers("sites") and (not samples or isinstance(before, Mixture)):
         if can_relabel:
-            source = before if isinstance(before, Mixture) else closed(before)
-            after: GaussianPosterior | Mixture = source.with_labels(labels.nodes, labels.y)
+            after: GaussianPosterior | Mixture = before.closed().with_labels(labels.nodes, labels.y)
         else:
             after = GaussianPosterior.of(before.prior, model_of(classifier, labels))
         return after if settled(after) and not samples else drawn(classifier, seen, after)

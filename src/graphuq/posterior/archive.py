@@ -30,7 +30,7 @@ from graphuq.prior import GaussianPrior
 
 FORMAT = "graphuq posterior 4"
 KINDS: dict[str, Any] = {each.__name__: each for each in MODELS.values()}
-SOURCES = ("drawn from", "learned")  # the source of draws, and of a mixture whose labels changed
+SOURCES = {"drawn_from": "drawn from", "learned": "learned"}  # fields of a mixture, and their names in a file
 _ARRAYS = ("nodes", "y", "weights")  # array fields of a model
 _LEARNED = ("gamma", "delta", "noise")  # parameters that may differ between the components of a mixture
 
@@ -81,7 +81,6 @@ def _expect_numbers(model: Any, numbers: dict[str, Any]) -> None:
 
 def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, Any], Arrays]:
     """Serialize a posterior to JSON-compatible facts and arrays; a given basis is stored elsewhere and omitted."""
-    source = posterior.source if isinstance(posterior, Mixture) else None
     model = posterior.model
     arrays: Arrays = {"model nodes": np.asarray(model.nodes)}
     if basis is None:
@@ -96,8 +95,7 @@ def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, A
         facts["temperature"] = posterior.temperature
         if posterior.class_weights is not None:
             arrays["class weights"] = posterior.class_weights
-    if source is not None:
-        name = SOURCES[0 if posterior.is_drawn else 1]
+    for name, source in _sources(posterior).items():
         facts[name], more = pack(source, basis)
         arrays |= {f"{name} {each}": array for each, array in more.items()}
     for k, each in enumerate(posterior.components):
@@ -107,10 +105,16 @@ def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, A
     return facts, arrays
 
 
+def _sources(posterior: Any) -> dict[str, Mixture]:
+    """The mixtures that a mixture was made from, by their names in a file."""
+    found = {name: getattr(posterior, attribute, None) for attribute, name in SOURCES.items()}
+    return {name: source for name, source in found.items() if source is not None}
+
+
 def _priors(posterior: Any) -> list[GaussianPrior]:
     """The priors of all components, and of those of its sources."""
-    source = getattr(posterior, "source", None)
-    return [each.prior for each in posterior.components] + (_priors(source) if source is not None else [])
+    of_sources = [prior for source in _sources(posterior).values() for prior in _priors(source)]
+    return [each.prior for each in posterior.components] + of_sources
 
 
 def _whole_basis(priors: list[GaussianPrior]) -> NDArray[Any]:
@@ -144,12 +148,13 @@ def unpack(
         components.append(_unpack_one(component, own, model, basis))
     if "weights" not in arrays:
         return components[0]
-    source: Any = None
-    for name in SOURCES:
-        if name in facts:
-            source = unpack(facts[name], _within(arrays, name), model, basis)
+    sources: Any = {
+        attribute: unpack(facts[name], _within(arrays, name), model, basis)
+        for attribute, name in SOURCES.items()
+        if name in facts
+    }
     temperature, class_weights = float(facts["temperature"]), arrays.get("class weights")
-    return Mixture(tuple(components), arrays["weights"], temperature, source, class_weights)
+    return Mixture(tuple(components), arrays["weights"], temperature, class_weights, **sources)
 
 
 def _within(arrays: Arrays, part: str) -> Arrays:

@@ -97,6 +97,10 @@ class GaussianPosterior(Alone):
             fit = model.sites().fit(factor, negligible=negligible, **settings)
             return cls(whitening, model, fit, negligible)
 
+    def closed(self) -> GaussianPosterior:
+        """This posterior, which is in closed form."""
+        return self
+
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> GaussianPosterior:
         """The posterior given other labels, same prior and noise, warm-started at the unchanged sites."""
         expect_fields(self.model, "nodes", "y")
