@@ -12,9 +12,7 @@ from graphuq import _accelerator
 from graphuq._expect import expect_generator, expect_in_graph
 from graphuq._threads import blas_threads
 from graphuq.inference.contradictions import contradictions
-from graphuq.inference.ep import EP
 from graphuq.inference.largest import LEAST_PROBABILITY, rows_at_once
-from graphuq.inference.marginals import FEW_LABELS
 from graphuq.inference.star_ep import Fit
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
@@ -160,17 +158,11 @@ class GaussianPosterior(Alone):
         return Classes(p, np.zeros_like(p))
 
     def truncate(self, p: Array, rows: Nodes, noise: float) -> None:
-        """Replace class probabilities at labeled nodes by those of the tilted distributions.
-
-        The Gaussian ignores that a label truncates u at its own node. Where a single field has few labels, all
-        marginals are corrected for that already; with noise and several fields, it is left at the Gaussian.
-        """
-        nodes, fit = self.model.nodes, self.fit
-        if len(nodes) <= FEW_LABELS if isinstance(fit, EP) else noise:
-            return
-        labeled = np.isin(rows, nodes)
-        tilted = fit.labeled_classes(noise) if isinstance(fit, EP) else fit.labeled_classes()
-        p[labeled] = tilted[positions(rows[labeled], nodes)]
+        """Replace class probabilities at labeled nodes by those of the tilted distributions, if the fit has them."""
+        tilted = self.fit.labeled_classes(noise)
+        if tilted is not None:
+            labeled = np.isin(rows, self.model.nodes)
+            p[labeled] = tilted[positions(rows[labeled], self.model.nodes)]
 
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
         """Mean and variance of the latent fields at rows."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
 from graphuq._expect import expect, expect_nodes, expect_one_of, expect_seed, expect_whole
-from graphuq.inference.marginals import positive
+from graphuq.inference.marginals import gaussian_classes
 from graphuq.posterior import GaussianPosterior, Mixture
 from graphuq.posterior.base import Posterior
 from graphuq.queries.joint import N_ANSWERS, N_ANSWERS_TOLD, Joint, heaviest, joint
@@ -189,11 +189,10 @@ def _roughly(posterior: Posterior, probability: Given) -> Array:
     of_one_field = all(isinstance(part, GaussianPosterior) and part.model.n_fields == 1 for part in parts)
     if not (of_one_field and (probability is None or callable(probability))):
         return _given(posterior, probability)
-    second = np.zeros(posterior.n_nodes)
+    p = np.zeros((posterior.n_nodes, 2))
     for part, weight in zip(parts, weights, strict=True):
-        mean, variance = (each[:, 0] for each in part.moments())
-        second += weight * positive(mean, variance + float(part.model.noise) ** 2)
-    p = np.column_stack([1 - second, second])
+        mean, variance = part.moments()
+        p += weight * gaussian_classes(mean, variance + float(part.model.noise) ** 2)
     return posterior.adjusted(p) if isinstance(posterior, Mixture) else p
 
 
