@@ -17,7 +17,7 @@ from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_consistent_length
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from graphuq import _accelerator, uncertainty
 from graphuq._expect import RowError, expect_flag, expect_numbers, expect_path
@@ -42,6 +42,19 @@ if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
 
 TOLD_ROWS = 20  # labeled rows whose latent fields identify a posterior in the ledger
+
+
+def cached(classifier: GraphClassifier) -> tuple[Array, Array]:
+    """Class probabilities of all rows of `fit` and their errors, read-only, computed when first asked for."""
+    check_is_fitted(classifier)
+    known = classifier._cached
+    if known is None or known[0] is not classifier.posterior_:
+        now = copy(classifier)  # another thread may change the labels meanwhile, and these are not its answers
+        probability, error, classifier._kept = of_fit(now)
+        known = classifier._cached = now.posterior_, probability, error
+    for each in known[1:]:  # predict reads them; a copy loses the flag
+        each.setflags(write=False)
+    return known[1:]
 
 
 def of_fit(classifier: GraphClassifier) -> tuple[Array, Array, tuple[Kept, ...]]:
@@ -104,7 +117,7 @@ def _at_nodes(classifier: GraphClassifier, nodes: NDArray[np.int64]) -> Classes:
     """Class probabilities at rows of `fit`; for a store, without computing those of all rows."""
     if classifier._cached is None and classifier._seen.store is not None:
         return classifier.posterior_.classes(nodes)
-    probability, error = classifier._answers()
+    probability, error = cached(classifier)
     return Classes(probability[nodes], error[nodes])
 
 

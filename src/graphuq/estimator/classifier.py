@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -233,15 +232,21 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     ) -> NDArray[np.int64]:
         """The unlabeled rows of `fit` most worth labeling, best first; see `queries.next_queries`."""
         check_is_fitted(self)
-        state: dict[str, Any] = {"probability": lambda: self.label_distributions_, "seed": self._seen.seed}
-        chosen: dict[str, Any] = {"strategy": strategy, "candidates": candidates, "spectrum": self.spectrum_}
-        return queries.next_queries(self.posterior_, n, **chosen, **state)
+        return queries.next_queries(
+            self.posterior_,
+            n,
+            strategy=strategy,
+            candidates=candidates,
+            probability=lambda: self.label_distributions_,
+            spectrum=self.spectrum_,
+            seed=self._seen.seed,
+        )
 
     def expected_gain(self, n: int = 1) -> queries.ExpectedGain:
         """Expected share of wrong rows now and after n labels, with advice; far too high for the paper's priors."""
         check_is_fitted(self)
-        state: dict[str, Any] = {"probability": self.label_distributions_, "seed": self._seen.seed}
-        return queries.expected_gain(self.posterior_, n, **state)
+        p = self.label_distributions_
+        return queries.expected_gain(self.posterior_, n, probability=p, seed=self._seen.seed)
 
     def relearn(self) -> GraphClassifier:
         """Relearn the hyper-parameters from all current labels, keeping the graph and its spectrum.
@@ -326,12 +331,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     @property
     def label_distributions_(self) -> Array:
         """Class probabilities at every row of `fit`, shape (n_rows, n_classes); read-only."""
-        return self._answers()[0]
+        return answers.cached(self)[0]
 
     @property
     def label_errors_(self) -> Array:
         """Monte Carlo standard errors of `label_distributions_`: 0 where nothing was sampled."""
-        return self._answers()[1]
+        return answers.cached(self)[1]
 
     @property
     def transduction_(self) -> NDArray[Any]:
@@ -396,18 +401,6 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         posterior = with_shares(self, posterior, labels.classes)
         self.labels_, self.posterior_, self._cached = labels, posterior, None
         return self
-
-    def _answers(self) -> tuple[Array, Array]:
-        """Class probabilities of all rows of `fit` and their errors, cached."""
-        check_is_fitted(self)
-        cached = self._cached
-        if cached is None or cached[0] is not self.posterior_:
-            now = copy(self)  # another thread may change the labels meanwhile, and these are not its answers
-            probability, error, self._kept = answers.of_fit(now)
-            cached = self._cached = now.posterior_, probability, error
-        for each in cached[1:]:  # predict reads them; a copy loses the flag
-            each.setflags(write=False)
-        return cached[1:]
 
     def __sklearn_clone__(self) -> GraphClassifier:
         refuse_wrappers()
