@@ -196,7 +196,6 @@ def read(folder: Path, *, store: Any = None) -> Stored:
     classifier._seen = Seen(
         graph=graph,
         spectrum=build("spectrum", **overrides),
-        has_features=classifier.graph != "precomputed",
         linear=linear,
         columns=None if linear is None else rows["linear"] if X is None else linear.columns(X),
         fingerprints=[row.tobytes() for row in rows.get("fingerprints", ())],

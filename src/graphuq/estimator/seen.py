@@ -76,7 +76,6 @@ class Seen:
 
     Attributes:
         graph, spectrum: similarity graph of all rows and its eigenpairs.
-        has_features: whether rows of X are features; False if they are precomputed weights.
         linear, columns: the feature term of a learned prior, and its columns evaluated at all rows.
         fingerprints: hash of each row; empty for a store, whose rows are never matched.
         store: the features, if they are in a store.
@@ -87,7 +86,6 @@ class Seen:
 
     graph: Graph | LowRankGraph
     spectrum: Spectrum
-    has_features: bool
     linear: FeaturePiece | None
     columns: Any
     fingerprints: list[bytes]
@@ -109,13 +107,12 @@ class Seen:
         tell("eigenvectors of the graph")
         with timed(seconds, "spectrum"):
             modes = make_spectrum(classifier, graph, n_modes=first_modes(classifier, X.shape[0]))
-        has_features, seed = classifier.graph != "precomputed", seed_of(classifier)
         with timed(seconds, "features"):
-            learned = has_features and classifier.prior == "learned"
-            linear = FeaturePiece.of(X) if learned else None
+            of_features = classifier.prior == "learned" and classifier.graph != "precomputed"
+            linear = FeaturePiece.of(X) if of_features else None
             columns = None if linear is None else linear.columns(X)
         settings = made_with(classifier)
-        return cls(graph, modes, has_features, linear, columns, rows, seed, settings, seconds, store)
+        return cls(graph, modes, linear, columns, rows, seed_of(classifier), settings, seconds, store)
 
     def more_modes(self, classifier: GraphClassifier, current: Spectrum, factor: int = 4) -> Spectrum | None:
         """A spectrum with `factor` times as many modes, up to `n_modes`; None if there are no more to compute."""
@@ -164,6 +161,11 @@ class Seen:
     def _first(self) -> dict[bytes, int]:
         """The first row with each fingerprint."""
         return {row: i for i, row in reversed(list(enumerate(self.fingerprints)))}
+
+    @property
+    def has_features(self) -> bool:
+        """Whether rows of X are features; False if they are precomputed weights."""
+        return bool(self.made_with["graph"] != "precomputed")
 
     @property
     def learned(self) -> bool:

@@ -100,7 +100,11 @@ class Posterior(ABC):
 
     def mixed(self, probabilities: Sequence[Array]) -> Array:
         """Combine class probabilities of all components, noise included, into those of the posterior."""
-        return probabilities[0]
+        return self.adjusted(np.asarray(sum(w * p for w, p in zip(self.weights, probabilities, strict=True))))
+
+    def adjusted(self, probability: Array) -> Array:
+        """Apply the temperature and the class weights of a mixture to class probabilities, noise included."""
+        return probability
 
     @abstractmethod
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:

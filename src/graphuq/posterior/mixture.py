@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -161,10 +161,6 @@ class Mixture(Posterior):
             square = square + (weight * classes.error) ** 2
         average = Classes(np.asarray(probability), np.sqrt(square))
         return self._adjusted_with_error(average) if noise else average
-
-    def mixed(self, probabilities: Sequence[Array]) -> Array:
-        """The weighted average of class probabilities, noise included, adjusted by temperature and class weights."""
-        return self.adjusted(np.asarray(sum(w * p for w, p in zip(self.weights, probabilities, strict=True))))
 
     def with_shares(self, shares: ArrayLike, rows: ArrayLike | None = None) -> Mixture:
         """The mixture whose class probabilities have the given mean over rows; see `calibration.match_shares`.

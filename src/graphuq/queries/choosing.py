@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from graphuq import uncertainty
 from graphuq._expect import expect, expect_nodes, expect_one_of, expect_seed, expect_whole
 from graphuq.inference.marginals import gaussian_classes
-from graphuq.posterior import GaussianPosterior, Mixture
+from graphuq.posterior import GaussianPosterior
 from graphuq.posterior.base import Posterior
 from graphuq.queries.joint import N_ANSWERS, N_ANSWERS_TOLD, Joint, heaviest, joint
 from graphuq.queries.spreading import most_telling, spread
@@ -101,10 +101,8 @@ def next_queries(
     if strategy == "loss" and spectrum is not None and len(labeled) < N_SPREAD:
         return spread(spectrum, n_rows, taken=labeled, among=open_rows)
     if strategy in ("v_optimality", "sigma_optimality"):
-        best = heaviest(posterior)[0][0]
-        noise = float(best.model.noise)
-        summed = strategy.startswith("sigma")
-        return most_telling(best.prior, noise, open_rows, n_rows, known=labeled, summed=summed)
+        noise, summed = float(posterior.model.noise), strategy == "sigma_optimality"
+        return most_telling(posterior.prior, noise, open_rows, n_rows, known=labeled, summed=summed)
     if strategy in ("margin", "entropy"):
         return _least_sure(posterior, _given(posterior, probability), open_rows, n_rows, strategy, seed)
     # The rows after the first 100 are ranked by the probabilities themselves.
@@ -193,7 +191,7 @@ def _roughly(posterior: Posterior, probability: Given) -> Array:
     for part, weight in zip(parts, weights, strict=True):
         mean, variance = part.moments()
         p += weight * gaussian_classes(mean, variance + float(part.model.noise) ** 2)
-    return posterior.adjusted(p) if isinstance(posterior, Mixture) else p
+    return posterior.adjusted(p)
 
 
 def _given(posterior: Posterior, probability: Given) -> Array:

@@ -306,10 +306,9 @@ def _weights_of_parts(classifier: GraphClassifier) -> tuple[float, float]:
     # columns of a learned prior (`learned_basis`): features, the constant, eigenvectors
     n_linear = 0 if columns is None else columns.shape[1]
     priors = [component.prior for component in posterior.components]
-    weights = posterior.weights if isinstance(posterior, Mixture) else np.ones(1)
     graph = [prior.columns.stop > n_linear + 1 for prior in priors]
     features = [prior.columns.start < n_linear for prior in priors]
-    return round(float(weights @ graph), 9), round(float(weights @ features), 9)
+    return round(float(posterior.weights @ graph), 9), round(float(posterior.weights @ features), 9)
 
 
 def _rests_on(posterior: Posterior, uses_graph: float, uses_features: float) -> str:
