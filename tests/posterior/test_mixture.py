@@ -9,7 +9,7 @@ import pytest
 from graphuq import archive
 from graphuq import prior as priors
 from graphuq.posterior import GaussianPosterior, Mixture, load, mixture
-from graphuq.posterior.archive import FORMAT, SOURCES, pack
+from graphuq.posterior.archive import FORMAT, SOURCES
 from graphuq.prior import GaussianPrior
 from tests.oracles import random_spectrum
 from tests.posterior.problems import GAMMA, NODES, WEIGHTS, Y, model, posterior
@@ -129,7 +129,8 @@ def test_the_labels_of_before_are_there_again_after_loading(n_classes, tmp_path,
 
 def test_a_file_of_before_is_read(tmp_path):
     """It held what was drawn alone."""
-    facts, arrays = pack(drawn(2))
+    drawn(2).save(tmp_path / "p.npz")
+    facts, arrays = archive.read(tmp_path / "p.npz", FORMAT, "a posterior")
     part = SOURCES["drawn_from"]
     del facts[part]
     arrays = {name: each for name, each in arrays.items() if not name.startswith(part)}

@@ -136,7 +136,7 @@ def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = No
     for part, piece in pieces.items():
         if piece is not None:
             facts[part], parts[part] = _split(piece)
-    facts["posterior"], parts["posterior"] = pack(classifier.posterior_, seen.spectrum.vectors)
+    facts["posterior"], parts["posterior"] = pack(classifier.posterior_)
     arrays = {f"{part} {name}": array for part, group in parts.items() for name, array in group.items()}
     folder.mkdir(parents=True, exist_ok=True)
     archive.write(folder / MODEL, FORMAT, facts, arrays)
@@ -211,7 +211,7 @@ def read(folder: Path, *, store: Any = None) -> Stored:
     if names := facts.get("names"):
         classifier.feature_names_in_ = np.array(names, dtype=object)
     basis = classifier._seen.basis(classifier.spectrum_.vectors)
-    posterior = unpack(facts["posterior"], parts["posterior"], basis=basis)
+    posterior = unpack(facts["posterior"], parts["posterior"], basis)
     model: Any = posterior.model
     classifier.labels_ = Labels(classifier.classes_, model.nodes, model.y, model.weights)
     classifier.posterior_ = posterior

@@ -40,7 +40,7 @@ Arrays = archive.Arrays
 def save(posterior: Posterior, path: Path) -> None:
     """Write draws or sites, prior and model to a self-contained file."""
     facts, arrays = pack(posterior)
-    archive.write(path, FORMAT, facts, arrays)
+    archive.write(path, FORMAT, facts, {"basis": _whole_basis(_priors(posterior)), **arrays})
 
 
 def load(path: str | Path, *, model: Model | None = None) -> AnyPosterior:
@@ -50,7 +50,7 @@ def load(path: str | Path, *, model: Model | None = None) -> AnyPosterior:
     facts, arrays = archive.read(expect_path(path), FORMAT, "a posterior")
     if model is not None:
         _expect_same(model, facts["components"][0], arrays)
-    return unpack(facts, arrays, model)
+    return unpack(facts, arrays, arrays["basis"], model)
 
 
 def _expect_same(model: Any, facts: dict[str, Any], arrays: Arrays) -> None:
@@ -79,12 +79,10 @@ def _expect_numbers(model: Any, numbers: dict[str, Any]) -> None:
             raise ValueError(f"The file holds a model with {name} = {number}, and the one given has {value}.")
 
 
-def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, Any], Arrays]:
-    """Serialize a posterior to JSON-compatible facts and arrays; a given basis is stored elsewhere and omitted."""
+def pack(posterior: Any) -> tuple[dict[str, Any], Arrays]:
+    """Serialize a posterior, but for the basis of its priors, to JSON-compatible facts and arrays."""
     model = posterior.model
     arrays: Arrays = {"model nodes": np.asarray(model.nodes)}
-    if basis is None:
-        arrays["basis"] = basis = _whole_basis(_priors(posterior))
     if model.offers("y"):
         arrays["model y"] = np.asarray(model.y)
     if model.weights is not None:
@@ -96,12 +94,12 @@ def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, A
         if posterior.class_weights is not None:
             arrays["class weights"] = posterior.class_weights
     for name, source in _sources(posterior).items():
-        facts[name], more = pack(source, basis)
-        arrays |= {f"{name} {each}": array for each, array in more.items()}
+        facts[name], more = pack(source)
+        arrays |= _under(name, more)
     for k, each in enumerate(posterior.components):
         component, more = _pack_one(each)
         facts["components"].append(component)
-        arrays |= {f"{k} {name}": array for name, array in more.items()}
+        arrays |= _under(str(k), more)
     return facts, arrays
 
 
@@ -136,25 +134,27 @@ def _whole_basis(priors: list[GaussianPrior]) -> NDArray[Any]:
     return whole
 
 
-def unpack(
-    facts: dict[str, Any], arrays: Arrays, model: Model | None = None, basis: NDArray[Any] | None = None
-) -> AnyPosterior:
-    """Restore a posterior serialized by `pack`."""
-    basis = arrays["basis"] if basis is None else basis
+def unpack(facts: dict[str, Any], arrays: Arrays, basis: NDArray[Any], model: Model | None = None) -> AnyPosterior:
+    """Restore a posterior serialized by `pack`, whose priors have columns of `basis`."""
     components = []
     for k, component in enumerate(facts["components"]):
         own = _within(arrays, str(k))
         own |= {name: arrays[f"model {name}"] for name in _ARRAYS if f"model {name}" in arrays}
-        components.append(_unpack_one(component, own, model, basis))
+        components.append(_unpack_one(component, own, basis, model))
     if "weights" not in arrays:
         return components[0]
     sources: Any = {
-        attribute: unpack(facts[name], _within(arrays, name), model, basis)
+        attribute: unpack(facts[name], _within(arrays, name), basis, model)
         for attribute, name in SOURCES.items()
         if name in facts
     }
     temperature, class_weights = float(facts["temperature"]), arrays.get("class weights")
     return Mixture(tuple(components), arrays["weights"], temperature, class_weights, **sources)
+
+
+def _under(part: str, arrays: Arrays) -> Arrays:
+    """The arrays, with a prefix to their names."""
+    return {f"{part} {name}": each for name, each in arrays.items()}
 
 
 def _within(arrays: Arrays, part: str) -> Arrays:
@@ -200,7 +200,7 @@ def _reals(model: Any, names: Iterable[str]) -> dict[str, float]:
 
 
 def _unpack_one(
-    facts: dict[str, Any], arrays: Arrays, model: Model | None, basis: NDArray[Any]
+    facts: dict[str, Any], arrays: Arrays, basis: NDArray[Any], model: Model | None
 ) -> Draws | GaussianPosterior:
     if facts["model"] in KINDS:
         with warned_before():
