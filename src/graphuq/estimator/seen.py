@@ -198,9 +198,9 @@ class Seen:
             if self.linear is not None:
                 columns, extras["beyond"] = self.linear.within_reach(X)
                 extras["slope"] = self.linear.n_bent
-            extended, n_modes = learned_basis(columns, extended), has_value.size
-            has_value[0] = True  # of the constant
-            has_value = np.concatenate([np.ones(extended.shape[1] - n_modes, dtype=bool), has_value])
+            extended = learned_basis(columns, extended)
+            has_value[0] = True  # of the constant, which is in the place of q_0
+            has_value = np.pad(has_value, (extended.shape[1] - has_value.size, 0), constant_values=True)
         # low-rank weights give a row equal to one of the table the same values, so it needs no more variance either
         least = 0.0 if isinstance(self.graph, LowRankGraph) else LEAST_QUANTILE
         return NewRows(extended, has_value, least, **extras)
