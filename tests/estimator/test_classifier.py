@@ -447,8 +447,8 @@ def test_components_of_a_mixture_are_drawn_from_seeds_of_their_own(three, monkey
     """Their errors are added up as those of independent draws."""
     seeds = []
 
-    def sampled(classifier, seen, prior, model, of):
-        seeds.append(seen.seed)
+    def sampled(classifier, seed, prior, model, of):
+        seeds.append(seed)
         return GaussianPosterior.of(prior, model)
 
     monkeypatch.setattr("graphuq.estimator.beliefs._sampled", sampled)

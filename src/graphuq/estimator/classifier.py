@@ -213,13 +213,13 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         labels = relabel(self.labels_, nodes, y, n_rows=self.graph_.n_nodes)
         warn_of_contradictions(self._seen.marks(labels.nodes), labels)
         with stages_told(self.verbose):
-            return self._believe(labels, with_labels(self, self._seen, self.posterior_, labels))
+            return self._believe(labels, with_labels(self, self._seen.seed, self.posterior_, labels))
 
     def draw(self) -> GraphClassifier:
         """Sample the posterior (a mixture's heaviest components, its temperature kept); predictions then use the draws."""
         check_is_fitted(self)
         with stages_told(self.verbose):
-            return self._believe(self.labels_, drawn(self, self._seen, self.posterior_))
+            return self._believe(self.labels_, drawn(self, self._seen.seed, self.posterior_))
 
     def most_uncertain(self, n: int = 10) -> NDArray[np.int64]:
         """The unlabeled rows of `fit` whose class is least certain, least certain first."""
