@@ -226,7 +226,6 @@ def _unpack_one(
         return Draws(whitening, model, *statistics, facts["settings"], arrays.get("diverging"))
     start = Start(arrays["precision"], arrays["shift"])
     # An infinite tolerance is met at once and leaves the sites unchanged.
-    settings = {"tolerance": np.inf, "negligible": facts["negligible"]}
-    fit = model.sites().fit(whitening.matrix(seen), start=start, **settings)
-    fit = replace(fit, n_sweeps=facts["n_sweeps"], converged=facts["converged"])
-    return GaussianPosterior(whitening, model, fit, facts["negligible"])
+    posterior = GaussianPosterior.on(whitening, model, facts["negligible"], start=start, tolerance=np.inf)
+    fit = replace(posterior.fit, n_sweeps=facts["n_sweeps"], converged=facts["converged"])
+    return replace(posterior, fit=fit)

@@ -90,10 +90,13 @@ class GaussianPosterior(Alone):
         """Fit a model with closed-form tilted moments, at a cost independent of the size of the graph."""
         check_problem(prior, model)
         with blas_threads(len(model.nodes) ** 2 * prior.n_modes):
-            whitening = whiten(prior, model.nodes)
-            factor = whitening.matrix(model.nodes)
-            fit = model.sites().fit(factor, negligible=negligible, **settings)
-            return cls(whitening, model, fit, negligible)
+            return cls.on(whiten(prior, model.nodes), model, negligible, **settings)
+
+    @classmethod
+    def on(cls, whitening: Whitening, model: Model, negligible: float, **settings: Any) -> GaussianPosterior:
+        """Fit a model on given coordinates z."""
+        fit = model.sites().fit(whitening.matrix(model.nodes), negligible=negligible, **settings)
+        return cls(whitening, model, fit, negligible)
 
     def closed(self) -> GaussianPosterior:
         """This posterior, which is in closed form."""
@@ -123,9 +126,7 @@ class GaussianPosterior(Alone):
             return GaussianPosterior.of(self.prior, model, negligible=self.negligible, start=start)
         whitening = OnModes(self.prior, nodes)  # requires no factorization, which would delay a new label
         tolerance = RELABEL_TOLERANCE if model.n_fields <= 3 else RELABEL_TOLERANCE_MANY
-        settings = {"tolerance": tolerance, "negligible": self.negligible}
-        fit = model.sites().fit(whitening.matrix(nodes), start=start, **settings)
-        return GaussianPosterior(whitening, model, fit, self.negligible)
+        return GaussianPosterior.on(whitening, model, self.negligible, start=start, tolerance=tolerance)
 
     @property
     def blurred(self) -> bool:
