@@ -114,7 +114,7 @@ def products(fitted, kind):
         (n_linear, n_landmarks),
         (n_landmarks, n_bent),
     ]  # columns of the answers, the distances to landmarks as a product of their size
-    n_kept = max(each.prior.first + each.prior.n_modes for each in fitted.posterior_.components)
+    n_kept = max(each.prior.columns.stop for each in fitted.posterior_.components)
     n_modes = max(2, n_kept - n_linear - n_bent)
     if kind == "cosine":
         found += [(n_features + 1, n_features + 1), (n_features, n_modes + 1)]

@@ -24,6 +24,7 @@ from graphuq._expect import (
     put,
 )
 from graphuq._recipe import recipe
+from graphuq.new_rows import NewRows
 from graphuq.spectrum.result import Spectrum
 from graphuq.tall import spread
 
@@ -33,56 +34,6 @@ Array = NDArray[np.float64]
 SUPPORT_TOLERANCE = 1e-8
 # Computed eigenvectors, possibly in single precision, have inner products this close to 0 and 1.
 ORTHONORMAL_TOLERANCE = 1e-4
-
-
-@dataclass(frozen=True, eq=False)
-class NewRows:
-    """Out-of-sample rows, represented by the graph's eigenvectors extended to them.
-
-    The prior extends to a new row x through the values ``q_j(x)`` of the eigenvectors there. Its covariance with
-    node i is
-
-        Cov(u_x, u_i) = sum_j (v_j - v_tail) q_j(x) q_j(i),
-
-    as between two nodes. The remaining part of u_x is independent of everything else. Its variance is v_tail, plus
-    the average variance per node of the modes without a value at x, plus what is needed to reach the floor
-    `least`,
-
-        Var(u_x) = max(least, sum_j (v_j - v_tail) q_j(x)^2) + v_tail + sum_{j without value} (v_j - v_tail) / N.
-
-    A row far from all nodes has small ``q_j(x)``, so the nodes explain almost none of its variance.
-
-    Attributes:
-        vectors: the eigenvectors' values at the new rows, shape (n_new, n_modes), from `spectrum.extend`.
-        has_value: mask of the modes whose values are reliable, shape (n_modes,); all by default.
-        least_quantile: makes this quantile of the nodes' prior variances the floor `least`, so that a row far from
-            all nodes is uncertain. None means no floor.
-        beyond: for a prior with columns linear in the features, the squared distance by which each row exceeds the
-            reach of the nodes, shape (n_new,); it adds variance because the slope is unknown there.
-        slope: index of the first of these columns.
-        nearest, share: the nearest node of each row and the degree (0 to 1) to which the row is identified with
-            it, shape (n_new,) each, if known.
-    """
-
-    vectors: Array
-    has_value: NDArray[np.bool_] | bool = True
-    least_quantile: float | None = None
-    beyond: Array | None = None
-    slope: int = 0
-    nearest: NDArray[np.int64] | None = None
-    share: Array | None = None
-
-    def __repr__(self) -> str:
-        return f"NewRows({len(self):,} rows)"
-
-    def __len__(self) -> int:
-        return len(self.vectors)
-
-    def part(self, rows: slice) -> NewRows:
-        """A slice of the rows."""
-        per_row = {name: getattr(self, name) for name in ("beyond", "nearest", "share")}
-        cut: Any = {name: None if value is None else value[rows] for name, value in per_row.items()}
-        return replace(self, vectors=self.vectors[rows], **cut)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +49,7 @@ class GaussianPrior:
         variances: their variances v_j, shape (n_modes,); zero removes a direction.
         tail_variance: v_tail, the variance of every direction orthogonal to Q.
         name: the constructor and its settings.
-        first: index of the `NewRows` column that corresponds to the first column of `vectors`.
+        first: index of the first column of `vectors` in the basis that several priors may share, and `NewRows` have.
 
     The columns of a learned prior include features and a constant; without a tail they need not be orthonormal.
     """
@@ -145,6 +96,11 @@ class GaussianPrior:
         """Number of kept eigenvectors, q_0 included."""
         return self.vectors.shape[1]
 
+    @property
+    def columns(self) -> slice:
+        """The columns of the shared basis that `vectors` are."""
+        return slice(self.first, self.first + self.n_modes)
+
     def sample(self, n_draws: int = 1, *, seed: int | np.random.Generator = 0) -> Array:
         """Draw u by the Karhunen-Loeve expansion (2.5), (4.2), (4.4); shape (n_draws, n_nodes)."""
         expect_whole(n_draws, "n_draws", most=LARGEST_COUNT)
@@ -181,28 +137,23 @@ class GaussianPrior:
 
     def rows(self, where: ArrayLike | NewRows) -> Array:
         """Rows of Q at the given nodes or new rows, shape (n, n_modes)."""
-        if not isinstance(where, NewRows):
-            return self.vectors[_as_slice(expect_nodes(where, self.n_nodes))]
-        if where.vectors.ndim != 2 or where.vectors.shape[1] < self.first + self.n_modes:
-            raise ValueError(
-                f"New rows need {self.first + self.n_modes} columns, one for each mode, got the shape "
-                f"{where.vectors.shape}."
-            )
-        values, has_value = where.vectors[:, self.first : self.first + self.n_modes], self._has_value(where)
-        return values if has_value.all() else np.where(has_value, values, 0.0)
+        if isinstance(where, NewRows):
+            return where.within(self.columns).values
+        return self.vectors[_as_slice(expect_nodes(where, self.n_nodes))]
 
     def own_variance(self, where: ArrayLike | NewRows) -> Array:
         """The variance of u at new rows that neither nodes nor tail explain, see `NewRows`; zero at nodes."""
         if not isinstance(where, NewRows):
             return np.zeros(len(expect_nodes(where, self.n_nodes)))
+        rows = where.within(self.columns)
         excess = np.maximum(self.variances - self.tail_variance, 0.0)
-        counted = np.where(self._has_value(where), excess, 0.0)
-        own = np.full(len(where.vectors), (excess - counted).sum() / self.n_nodes)
-        if where.least_quantile is not None:
-            least = self._quantile(counted, where.least_quantile)
-            own += np.maximum(least - np.square(self.rows(where)) @ counted, 0.0)
-        if where.beyond is not None and self.first <= where.slope:
-            own += where.beyond * self.variances[where.slope - self.first]
+        counted = np.where(rows.has_value, excess, 0.0)
+        own = np.full(len(rows), (excess - counted).sum() / self.n_nodes)
+        if rows.least_quantile is not None:
+            least = self._quantile(counted, rows.least_quantile)
+            own += np.maximum(least - np.square(rows.values) @ counted, 0.0)
+        if rows.beyond is not None:
+            own += rows.beyond * self.variances[rows.slope]
         return own
 
     def _quantile(self, counted: Array, share: float) -> float:
@@ -216,10 +167,6 @@ class GaussianPrior:
     @cached_property
     def _quantiles(self) -> dict[tuple[float, bytes], float]:
         return {}
-
-    def _has_value(self, where: NewRows) -> NDArray[np.bool_]:
-        mask = np.broadcast_to(where.has_value, where.vectors.shape[1:])
-        return mask[self.first : self.first + self.n_modes]
 
     def precision(self, u: ArrayLike) -> Array:
         """``P u`` with P the inverse of C on its support; ``P = L / c`` for the paper's prior."""

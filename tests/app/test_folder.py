@@ -138,10 +138,10 @@ def one_drawn(monkeypatch):
 def test_lighter_components_of_drawn_ones_are_kept(tmp_path, one_drawn):
     """A label may give those their weight back that were too light to be drawn: the folder has them all."""
     before = fitted({"inference": "sample", "n_steps": 30, "n_chains": 2}, 3)
-    whole = before.posterior_.source
+    whole = before.posterior_.drawn_from
     assert len(whole.components) > len(before.posterior_.components)
     after = saved(before, tmp_path / "model")
-    found = after.posterior_.source
+    found = after.posterior_.drawn_from
     assert all(isinstance(each, Draws) for each in after.posterior_.components)
     assert np.array_equal(found.weights, whole.weights)
     for kept, each in zip(found.components, whole.components, strict=True):
@@ -163,7 +163,7 @@ def test_a_table_fitted_by_draws_keeps_its_lighter_components(tmp_path, one_draw
     assert done.exit_code == 0, done.output
     posterior = folder.read(out)[0].posterior_
     assert isinstance(posterior.components[0], Draws)
-    assert len(posterior.source.components) > len(posterior.components)
+    assert len(posterior.drawn_from.components) > len(posterior.components)
 
 
 def test_eigenvectors_are_stored_once(tmp_path):

@@ -276,7 +276,7 @@ def test_answers_of_other_rows_draws_or_hyperparameters_are_kept(tmp_path):
 def test_what_a_drawn_average_is_of_is_not_sent_to_other_processes(known):
     """It has the matrix of all rows, and answers need none of it."""
     drawn = copy(known)
-    drawn.posterior_ = replace(known.posterior_, source=known.posterior_)
+    drawn.posterior_ = replace(known.posterior_, drawn_from=known.posterior_)
     sizes = [len(cloudpickle.dumps(answers._question(each)[1])) for each in (known, drawn)]
     assert sizes[0] == sizes[1] < len(cloudpickle.dumps(drawn.posterior_))
 

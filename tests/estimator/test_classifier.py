@@ -447,8 +447,8 @@ def test_components_of_a_mixture_are_drawn_from_seeds_of_their_own(three, monkey
     """Their errors are added up as those of independent draws."""
     seeds = []
 
-    def sampled(classifier, seen, prior, model, of):
-        seeds.append(seen.seed)
+    def sampled(classifier, seed, prior, model, of):
+        seeds.append(seed)
         return GaussianPosterior.of(prior, model)
 
     monkeypatch.setattr("graphuq.estimator.beliefs._sampled", sampled)
@@ -811,10 +811,10 @@ def test_drawn_mixtures_stay_mixtures_with_new_labels(monkeypatch):
     again = classifier.draw().posterior_
     assert [id(each.prior) for each in again.components] == [id(each.prior) for each in after.components]
     np.testing.assert_allclose(again.weights, after.weights, rtol=1e-3)
-    assert len(again.source.components) == len(before.components) > len(again.components)
+    assert len(again.drawn_from.components) == len(before.components) > len(again.components)
     classifier.posterior_ = replace(again, temperature=0.7)  # that of the draws counts, not what it was before
     assert classifier.partial_fit_labels(1, "upper").posterior_.temperature == 0.7
-    assert classifier.posterior_.source.temperature == 0.7
+    assert classifier.posterior_.drawn_from.temperature == 0.7
 
 
 @pytest.mark.parametrize("settings", [{}, {"prior": "matern", "inference": "ep"}], ids=str)

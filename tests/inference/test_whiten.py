@@ -5,8 +5,9 @@ import pytest
 from graphuq import PCN, sample
 from graphuq.inference.whiten import OnLabels, OnModes, OnModesAndLabels, whiten
 from graphuq.models import GinzburgLandau, Probit
+from graphuq.new_rows import NewRows
 from graphuq.posterior import GaussianPosterior
-from graphuq.prior import NewRows, approximate
+from graphuq.prior import approximate
 from tests.oracles import dense_covariance, four_priors, random_spectrum
 
 PRIORS = four_priors(random_spectrum())

@@ -14,8 +14,8 @@ from graphuq.calibration import apply_temperature
 from graphuq.inference.fields import drawn_fields
 from graphuq.inference.whiten import OnLabels, OnModes, OnModesAndLabels, whiten
 from graphuq.models import Probit
+from graphuq.new_rows import NewRows
 from graphuq.posterior import Draws, GaussianPosterior, Mixture, gaussian, load
-from graphuq.prior import NewRows
 from graphuq.queries.joint import covariance, cross_covariance
 from tests.oracles import dense_covariance, signed_cdf, simulated_classes
 from tests.posterior.problems import KINDS, LEAVES, NODES, PRIORS, SPECTRUM, WEIGHTS, Y, model, posterior

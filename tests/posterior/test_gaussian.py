@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from graphuq.inference.marginals import labeled_probability
 from graphuq.inference.run import sample
 from graphuq.models import GinzburgLandau, LevelSet, Probit
 from graphuq.posterior import GaussianPosterior, load
@@ -115,7 +116,7 @@ def test_nearly_equal_rows_with_different_labels_are_not_called_converged_withou
         weights = np.array([together * np.exp(-height), 0.5 - together])  # one label wrong, or none
         both_wrong = (0.5 - together) * np.exp(-2 * height)
         exact = weights.sum() / (weights.sum() + weights[0] + both_wrong)
-        error = abs(found.fit.labeled_classes()[0, 1] - exact)  # as with many labels; those of few are corrected
+        error = abs(labeled_probability(found.fit)[0] - exact)  # as with many labels; those of few are corrected
         assert (error < 0.05) == trusted == found.diagnostics().converged
         assert ("cannot be trusted" in str(found.diagnostics())) != trusted
     assert GaussianPosterior.of(prior, Probit([0, 1], [1, 0], gamma=0.5)).diagnostics().converged

@@ -9,7 +9,7 @@ import pytest
 from graphuq import archive
 from graphuq import prior as priors
 from graphuq.posterior import GaussianPosterior, Mixture, load, mixture
-from graphuq.posterior.archive import FORMAT, SOURCES, pack
+from graphuq.posterior.archive import FORMAT, SOURCES
 from graphuq.prior import GaussianPrior
 from tests.oracles import random_spectrum
 from tests.posterior.problems import GAMMA, NODES, WEIGHTS, Y, model, posterior
@@ -27,7 +27,7 @@ def whole(n_classes, prior="full"):
 def drawn(n_classes, prior="full"):
     """At another temperature than before."""
     draws = posterior("mixture of draws", n_classes, prior)
-    return replace(draws, temperature=0.7, source=whole(n_classes, prior))
+    return replace(draws, temperature=0.7, drawn_from=whole(n_classes, prior))
 
 
 def assert_same(found, expected):
@@ -107,7 +107,7 @@ def test_what_was_drawn_from_is_kept_in_the_file(n_classes, prior, tmp_path):
     found = load(tmp_path / "p.npz")
     np.testing.assert_array_equal(found.probability(), saved.probability())
     assert found.temperature == 0.7
-    assert_same(found.source, saved.source)
+    assert_same(found.drawn_from, saved.drawn_from)
     y = np.append(Y[n_classes], 1)
     assert_same(found.with_labels(NEW_NODES, y), saved.with_labels(NEW_NODES, y))
 
@@ -120,7 +120,7 @@ def test_the_labels_of_before_are_there_again_after_loading(n_classes, tmp_path,
     before, y = whole(n_classes), Y[n_classes]
     changed = before.with_labels(NEW_NODES, np.append(y, 1))
     draws = posterior("mixture of draws", n_classes, "full")
-    for name, each in {"changed": changed, "drawn": replace(draws, source=changed)}.items():
+    for name, each in {"changed": changed, "drawn": replace(draws, drawn_from=changed)}.items():
         each.save(tmp_path / f"{name}.npz")
         found = load(tmp_path / f"{name}.npz").with_labels(NODES, y)
         assert len(found.components) == 3
@@ -129,12 +129,14 @@ def test_the_labels_of_before_are_there_again_after_loading(n_classes, tmp_path,
 
 def test_a_file_of_before_is_read(tmp_path):
     """It held what was drawn alone."""
-    facts, arrays = pack(drawn(2))
-    del facts[SOURCES[0]]
-    arrays = {name: each for name, each in arrays.items() if not name.startswith(SOURCES[0])}
+    drawn(2).save(tmp_path / "p.npz")
+    facts, arrays = archive.read(tmp_path / "p.npz", FORMAT, "a posterior")
+    part = SOURCES["drawn_from"]
+    del facts[part]
+    arrays = {name: each for name, each in arrays.items() if not name.startswith(part)}
     archive.write(tmp_path / "p.npz", FORMAT, facts, arrays)
     found = load(tmp_path / "p.npz")
-    assert found.source is None
+    assert found.drawn_from is None
     np.testing.assert_array_equal(found.probability(), drawn(2).probability())
 
 

@@ -6,8 +6,9 @@ import pytest
 from graphuq import prior as priors
 from graphuq.inference.whiten import whiten
 from graphuq.models import Probit
+from graphuq.new_rows import NewRows
 from graphuq.posterior import GaussianPosterior
-from graphuq.prior import GaussianPrior, NewRows
+from graphuq.prior import GaussianPrior
 from tests.oracles import dense_covariance, four_priors, random_spectrum
 
 PRIORS = four_priors(random_spectrum(seed=3))

@@ -39,7 +39,6 @@ from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.features import Features
 from graphuq.graph.kernel import Kernel
 from graphuq.graph.low_rank import Landmarks, UnitRows
-from graphuq.learning.evidence import learned_basis
 from graphuq.models import unlabeled
 from graphuq.posterior.archive import pack, unpack
 from graphuq.spectrum.factored import Eigenrows
@@ -137,7 +136,7 @@ def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = No
     for part, piece in pieces.items():
         if piece is not None:
             facts[part], parts[part] = _split(piece)
-    facts["posterior"], parts["posterior"] = pack(classifier.posterior_, seen.spectrum.vectors)
+    facts["posterior"], parts["posterior"] = pack(classifier.posterior_)
     arrays = {f"{part} {name}": array for part, group in parts.items() for name, array in group.items()}
     folder.mkdir(parents=True, exist_ok=True)
     archive.write(folder / MODEL, FORMAT, facts, arrays)
@@ -197,7 +196,6 @@ def read(folder: Path, *, store: Any = None) -> Stored:
     classifier._seen = Seen(
         graph=graph,
         spectrum=build("spectrum", **overrides),
-        has_features=classifier.graph != "precomputed",
         linear=linear,
         columns=None if linear is None else rows["linear"] if X is None else linear.columns(X),
         fingerprints=[row.tobytes() for row in rows.get("fingerprints", ())],
@@ -206,17 +204,14 @@ def read(folder: Path, *, store: Any = None) -> Stored:
         seconds={"spectrum": 0.0},  # nothing was computed here
         store=X,
     )
-    classifier._learned = classifier.prior == "learned"
     classifier.classes_ = parts["labels"]["classes"]
     classifier.hyperparameters_ = facts["hyperparameters"]
     classifier.hyperparameter_spread_ = facts["hyperparameter_spread"]
     classifier.n_features_in_ = facts["n_features"]
     if names := facts.get("names"):
         classifier.feature_names_in_ = np.array(names, dtype=object)
-    basis = classifier.spectrum_.vectors
-    if classifier._learned:
-        basis = learned_basis(classifier._seen.columns, basis)
-    posterior = unpack(facts["posterior"], parts["posterior"], basis=basis)
+    basis = classifier._seen.basis(classifier.spectrum_.vectors)
+    posterior = unpack(facts["posterior"], parts["posterior"], basis)
     model: Any = posterior.model
     classifier.labels_ = Labels(classifier.classes_, model.nodes, model.y, model.weights)
     classifier.posterior_ = posterior

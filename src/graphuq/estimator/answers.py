@@ -17,7 +17,7 @@ from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_consistent_length
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from graphuq import _accelerator, uncertainty
 from graphuq._expect import RowError, expect_flag, expect_numbers, expect_path
@@ -30,19 +30,31 @@ from graphuq.estimator.settings import shows_bars
 from graphuq.files import made_folder, refuse_foreign, whole_file
 from graphuq.large.passes import check_finite, each_block
 from graphuq.large.stores import create_zarr
-from graphuq.learning.evidence import learned_basis
 from graphuq.memory import check_disk, check_room
+from graphuq.new_rows import NewRows
 from graphuq.posterior.base import Classes
 from graphuq.posterior.gaussian import GaussianPosterior
 from graphuq.posterior.kept import Kept, refreshed
 from graphuq.posterior.mixture import Mixture
-from graphuq.prior import NewRows
 from graphuq.tall import Array, Tall, in_parts, is_store, some_rows, spread, tall
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
 
 TOLD_ROWS = 20  # labeled rows whose latent fields identify a posterior in the ledger
+
+
+def cached(classifier: GraphClassifier) -> tuple[Array, Array]:
+    """Class probabilities of all rows of `fit` and their errors, read-only, computed when first asked for."""
+    check_is_fitted(classifier)
+    known = classifier._cached
+    if known is None or known[0] is not classifier.posterior_:
+        now = copy(classifier)  # another thread may change the labels meanwhile, and these are not its answers
+        probability, error, classifier._kept = of_fit(now)
+        known = classifier._cached = now.posterior_, probability, error
+    for each in known[1:]:  # predict reads them; a copy loses the flag
+        each.setflags(write=False)
+    return known[1:]
 
 
 def of_fit(classifier: GraphClassifier) -> tuple[Array, Array, tuple[Kept, ...]]:
@@ -105,7 +117,7 @@ def _at_nodes(classifier: GraphClassifier, nodes: NDArray[np.int64]) -> Classes:
     """Class probabilities at rows of `fit`; for a store, without computing those of all rows."""
     if classifier._cached is None and classifier._seen.store is not None:
         return classifier.posterior_.classes(nodes)
-    probability, error = classifier._answers()
+    probability, error = cached(classifier)
     return Classes(probability[nodes], error[nodes])
 
 
@@ -197,18 +209,18 @@ def _question(classifier: GraphClassifier) -> tuple[Tall, _Ask]:
     """The prior's basis at all rows, with the modes that some component uses, and the function of its blocks."""
     posterior: Any = classifier.posterior_
     parts = posterior.components
-    columns = classifier._seen.columns if classifier._learned else None
+    columns = classifier._seen.columns
     n_first = 0 if columns is None else columns.shape[1]
-    n_modes = max(2, max(part.prior.first + part.prior.n_modes for part in parts) - n_first)
+    n_modes = max(2, max(part.prior.columns.stop for part in parts) - n_first)
     vectors = classifier.spectrum_.vectors[:, :n_modes]
-    basis = tall(learned_basis(columns, vectors) if classifier._learned else vectors)
+    basis = tall(classifier._seen.basis(vectors))
     # a model may observe more than the labeled nodes (Ginzburg-Landau observes all): these are not new rows either
     nodes = reduce(np.union1d, (part.whitening.nodes for part in parts), classifier.labels_.nodes)
     known = posterior.classes(nodes)
     components = tuple(_lightweight(part, nodes) for part in parts)
-    light = (
-        replace(posterior, components=components, source=None) if isinstance(posterior, Mixture) else components[0]
-    )
+    light = components[0]
+    if isinstance(posterior, Mixture):
+        light = replace(posterior, components=components, drawn_from=None, learned=None)
     single = all(isinstance(part, GaussianPosterior) and part.blurred for part in parts)
     return basis, _Ask(light, nodes, (known.probability, known.error), np.float32 if single else np.float64)
 

@@ -20,7 +20,7 @@ from graphuq.learning.learned import warn_of_unlabeled_components
 from graphuq.models import Model, Probit, unlabeled
 from graphuq.models.base import LEARNED_FIELDS, expect_fields, labeled
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
-from graphuq.posterior.mixture import AnyPosterior, closed
+from graphuq.posterior.mixture import AnyPosterior
 from graphuq.prior import GaussianPrior
 from graphuq.tall import numbered, spread
 
@@ -72,26 +72,25 @@ def infer(classifier: GraphClassifier, seen: Seen, labels: Labels) -> Inferred:
         numbers |= {"tau": float(classifier.tau), "alpha": float(classifier.alpha)}
         warn_of_unlabeled_components(seen.spectrum, labels.nodes)
     by_ep = classifier.inference == "ep"
-    posterior = GaussianPosterior.of(prior, model) if by_ep else _sampled(classifier, seen, prior, model)
+    posterior = GaussianPosterior.of(prior, model) if by_ep else _sampled(classifier, seen.seed, prior, model)
     return Inferred(posterior, seen, numbers, {})
 
 
-def drawn(classifier: GraphClassifier, seen: Seen, before: AnyPosterior) -> Draws | Mixture:
+def drawn(classifier: GraphClassifier, seed: int, before: AnyPosterior) -> Draws | Mixture:
     """Sample a posterior; of a mixture its heaviest components, each with its own seed."""
     if not isinstance(before, Mixture) or not before.model.offers("sites"):
-        return _sampled(classifier, seen, before.prior, before.model)
+        return _sampled(classifier, seed, before.prior, before.model)
     whole = before.closed()
     n_drawn = 1 + int(np.searchsorted(np.cumsum(whole.weights), DRAWN_WEIGHT))
     weights = whole.weights[:n_drawn] / whole.weights[:n_drawn].sum()
     parts = []
     for k, component in enumerate(whole.components[:n_drawn]):
-        seeded = replace(seen, seed=seen.seed + k)
         of = f", of hyper-parameters {k + 1} of {n_drawn}"
-        parts.append(_sampled(classifier, seeded, component.prior, component.model, of))
-    return replace(before, components=tuple(parts), weights=weights, source=whole)
+        parts.append(_sampled(classifier, seed + k, component.prior, component.model, of))
+    return replace(whole, components=tuple(parts), weights=weights, drawn_from=whole, learned=None)
 
 
-def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, labels: Labels) -> AnyPosterior:
+def with_labels(classifier: GraphClassifier, seed: int, before: AnyPosterior, labels: Labels) -> AnyPosterior:
     """The posterior with the same prior and new labels: by expectation propagation, or by sampling if that fails.
 
     With inference="sample", the weights and the temperature of a mixture are still those of expectation
@@ -100,14 +99,13 @@ def with_labels(classifier: GraphClassifier, seen: Seen, before: AnyPosterior, l
     samples, can_relabel = classifier.inference == "sample", is_dataclass(before.model)
     if before.model.offers("sites") and (not samples or isinstance(before, Mixture)):
         if can_relabel:
-            source = before if isinstance(before, Mixture) else closed(before)
-            after: GaussianPosterior | Mixture = source.with_labels(labels.nodes, labels.y)
+            after: GaussianPosterior | Mixture = before.closed().with_labels(labels.nodes, labels.y)
         else:
             after = GaussianPosterior.of(before.prior, model_of(classifier, labels))
-        return after if settled(after) and not samples else drawn(classifier, seen, after)
+        return after if settled(after) and not samples else drawn(classifier, seed, after)
     template = before.model if can_relabel else unlabeled(classifier.model, classifier)
     model = labeled(template, labels.nodes, labels.y, labels.n_classes, labels.weights)
-    return _sampled(classifier, seen, before.prior, model)
+    return _sampled(classifier, seed, before.prior, model)
 
 
 def settled(posterior: Any) -> bool:
@@ -168,17 +166,17 @@ def _learned(
     spread = {name: factor for name, factor in factors.items() if factor > FIXED}
     posterior: AnyPosterior = learned.posterior
     if not learnable:
-        posterior = _sampled(classifier, seen, prior, model)
+        posterior = _sampled(classifier, seen.seed, prior, model)
     elif classifier.inference == "sample":
-        posterior = drawn(classifier, seen, learned.posterior)
+        posterior = drawn(classifier, seen.seed, learned.posterior)
     return Inferred(posterior, seen, numbers | reported, spread)
 
 
-def _sampled(classifier: GraphClassifier, seen: Seen, prior: GaussianPrior, model: Model, of: str = "") -> Draws:
+def _sampled(classifier: GraphClassifier, seed: int, prior: GaussianPrior, model: Model, of: str = "") -> Draws:
     """Sample a posterior by the classifier's settings; `of` names it in the progress report."""
     run: dict[str, Any] = {
         "n_chains": classifier.n_chains,
-        "seed": seen.seed,
+        "seed": seed,
         "progress": shows_bars(classifier),
         "n_steps": classifier.n_steps,
     }

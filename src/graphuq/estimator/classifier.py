@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,11 @@ from graphuq.estimator.rows import read_features, warn_of_contradictions, warn_o
 from graphuq.estimator.seen import Seen, read_rows, remember
 from graphuq.estimator.settings import check_settings, known_shares, refuse_changed, refuse_unused
 from graphuq.estimator.wrappers import refuse_wrappers
+from graphuq.new_rows import NewRows
 from graphuq.posterior import Draws
 from graphuq.posterior.kept import Kept
 from graphuq.posterior.left_out import SelfCheck, SuspiciousLabels, self_check, suspicious_labels
 from graphuq.posterior.mixture import AnyPosterior
-from graphuq.prior import NewRows
 from graphuq.spectrum.result import Spectrum
 from graphuq.stages import peak_gigabytes, timed
 from graphuq.tall import Tall, is_store
@@ -214,13 +213,13 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         labels = relabel(self.labels_, nodes, y, n_rows=self.graph_.n_nodes)
         warn_of_contradictions(self._seen.marks(labels.nodes), labels)
         with stages_told(self.verbose):
-            return self._believe(labels, with_labels(self, self._seen, self.posterior_, labels))
+            return self._believe(labels, with_labels(self, self._seen.seed, self.posterior_, labels))
 
     def draw(self) -> GraphClassifier:
         """Sample the posterior (a mixture's heaviest components, its temperature kept); predictions then use the draws."""
         check_is_fitted(self)
         with stages_told(self.verbose):
-            return self._believe(self.labels_, drawn(self, self._seen, self.posterior_))
+            return self._believe(self.labels_, drawn(self, self._seen.seed, self.posterior_))
 
     def most_uncertain(self, n: int = 10) -> NDArray[np.int64]:
         """The unlabeled rows of `fit` whose class is least certain, least certain first."""
@@ -233,15 +232,21 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     ) -> NDArray[np.int64]:
         """The unlabeled rows of `fit` most worth labeling, best first; see `queries.next_queries`."""
         check_is_fitted(self)
-        state: dict[str, Any] = {"probability": lambda: self.label_distributions_, "seed": self._seen.seed}
-        chosen: dict[str, Any] = {"strategy": strategy, "candidates": candidates, "spectrum": self.spectrum_}
-        return queries.next_queries(self.posterior_, n, **chosen, **state)
+        return queries.next_queries(
+            self.posterior_,
+            n,
+            strategy=strategy,
+            candidates=candidates,
+            probability=lambda: self.label_distributions_,
+            spectrum=self.spectrum_,
+            seed=self._seen.seed,
+        )
 
     def expected_gain(self, n: int = 1) -> queries.ExpectedGain:
         """Expected share of wrong rows now and after n labels, with advice; far too high for the paper's priors."""
         check_is_fitted(self)
-        state: dict[str, Any] = {"probability": self.label_distributions_, "seed": self._seen.seed}
-        return queries.expected_gain(self.posterior_, n, **state)
+        p = self.label_distributions_
+        return queries.expected_gain(self.posterior_, n, probability=p, seed=self._seen.seed)
 
     def relearn(self) -> GraphClassifier:
         """Relearn the hyper-parameters from all current labels, keeping the graph and its spectrum.
@@ -326,12 +331,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     @property
     def label_distributions_(self) -> Array:
         """Class probabilities at every row of `fit`, shape (n_rows, n_classes); read-only."""
-        return self._answers()[0]
+        return answers.cached(self)[0]
 
     @property
     def label_errors_(self) -> Array:
         """Monte Carlo standard errors of `label_distributions_`: 0 where nothing was sampled."""
-        return self._answers()[1]
+        return answers.cached(self)[1]
 
     @property
     def transduction_(self) -> NDArray[Any]:
@@ -380,14 +385,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         X = read_features(self, weights_of(self, X), reset=False)
         nodes = self._seen.nodes(X, labeled=self.labels_.nodes)
         new = nodes < 0
-        return nodes, new, self._seen.place(X[new], learned=self._learned) if new.any() else None
+        return nodes, new, self._seen.place(X[new]) if new.any() else None
 
     def _infer(self, labels: Labels) -> GraphClassifier:
         """Build or learn the prior, and compute the posterior."""
         with stages_told(self.verbose) as tell:
             tell(f"posterior, from {len(labels.nodes):,} labels of {labels.n_classes} classes")
             inferred = infer(self, self._seen, labels)
-        self.classes_, self._seen, self._learned = labels.classes, inferred.seen, self.prior == "learned"
+        self.classes_, self._seen = labels.classes, inferred.seen
         self.hyperparameters_, self.hyperparameter_spread_ = inferred.hyperparameters, inferred.spread
         return self._believe(labels, inferred.posterior)
 
@@ -396,18 +401,6 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         posterior = with_shares(self, posterior, labels.classes)
         self.labels_, self.posterior_, self._cached = labels, posterior, None
         return self
-
-    def _answers(self) -> tuple[Array, Array]:
-        """Class probabilities of all rows of `fit` and their errors, cached."""
-        check_is_fitted(self)
-        cached = self._cached
-        if cached is None or cached[0] is not self.posterior_:
-            now = copy(self)  # another thread may change the labels meanwhile, and these are not its answers
-            probability, error, self._kept = answers.of_fit(now)
-            cached = self._cached = now.posterior_, probability, error
-        for each in cached[1:]:  # predict reads them; a copy loses the flag
-            each.setflags(write=False)
-        return cached[1:]
 
     def __sklearn_clone__(self) -> GraphClassifier:
         refuse_wrappers()

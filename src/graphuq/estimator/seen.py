@@ -26,8 +26,9 @@ from graphuq.estimator.settings import (
 from graphuq.feature_piece import FeaturePiece
 from graphuq.graph import Graph, LowRankGraph
 from graphuq.graph.units import looked_at
+from graphuq.learning.evidence import learned_basis
 from graphuq.memory import room
-from graphuq.prior import NewRows
+from graphuq.new_rows import NewRows
 from graphuq.spectrum.result import Spectrum
 from graphuq.stages import timed
 from graphuq.tall import Tall, is_store, numbered, spread, tall
@@ -75,7 +76,6 @@ class Seen:
 
     Attributes:
         graph, spectrum: similarity graph of all rows and its eigenpairs.
-        has_features: whether rows of X are features; False if they are precomputed weights.
         linear, columns: the feature term of a learned prior, and its columns evaluated at all rows.
         fingerprints: hash of each row; empty for a store, whose rows are never matched.
         store: the features, if they are in a store.
@@ -86,7 +86,6 @@ class Seen:
 
     graph: Graph | LowRankGraph
     spectrum: Spectrum
-    has_features: bool
     linear: FeaturePiece | None
     columns: Any
     fingerprints: list[bytes]
@@ -108,13 +107,12 @@ class Seen:
         tell("eigenvectors of the graph")
         with timed(seconds, "spectrum"):
             modes = make_spectrum(classifier, graph, n_modes=first_modes(classifier, X.shape[0]))
-        has_features, seed = classifier.graph != "precomputed", seed_of(classifier)
         with timed(seconds, "features"):
-            learned = has_features and classifier.prior == "learned"
-            linear = FeaturePiece.of(X) if learned else None
+            of_features = classifier.prior == "learned" and classifier.graph != "precomputed"
+            linear = FeaturePiece.of(X) if of_features else None
             columns = None if linear is None else linear.columns(X)
         settings = made_with(classifier)
-        return cls(graph, modes, has_features, linear, columns, rows, seed, settings, seconds, store)
+        return cls(graph, modes, linear, columns, rows, seed_of(classifier), settings, seconds, store)
 
     def more_modes(self, classifier: GraphClassifier, current: Spectrum, factor: int = 4) -> Spectrum | None:
         """A spectrum with `factor` times as many modes, up to `n_modes`; None if there are no more to compute."""
@@ -164,8 +162,22 @@ class Seen:
         """The first row with each fingerprint."""
         return {row: i for i, row in reversed(list(enumerate(self.fingerprints)))}
 
-    def place(self, X: Any, *, learned: bool) -> NewRows:
-        """Place new rows in the graph, in the form that the posterior takes, for a learned prior or another.
+    @property
+    def has_features(self) -> bool:
+        """Whether rows of X are features; False if they are precomputed weights."""
+        return bool(self.made_with["graph"] != "precomputed")
+
+    @property
+    def learned(self) -> bool:
+        """Whether the prior is a learned one, whose basis has other columns than the eigenvectors."""
+        return bool(self.made_with["prior"] == "learned")
+
+    def basis(self, vectors: Any) -> Any:
+        """The columns of the prior at all rows of the table, from eigenvectors there."""
+        return learned_basis(self.columns, vectors) if self.learned else vectors
+
+    def place(self, X: Any) -> NewRows:
+        """Place new rows in the graph, in the form that the posterior takes.
 
         Eigenvectors are extended to new rows through their weights to the rows of the table (`spectrum.extend`).
         """
@@ -181,13 +193,14 @@ class Seen:
         else:
             extended = spectrum.extend_weights(self.spectrum, X)
         has_value = self._believed_modes.copy()
-        if learned:
-            has_value[0], extended[:, 0] = True, 1.0  # constant, as in the basis of the learned prior
-        if learned and self.linear is not None:
-            columns, extras["beyond"] = self.linear.within_reach(X)
-            extras["slope"] = self.linear.n_bent
-            has_value = np.concatenate([np.ones(columns.shape[1], dtype=bool), has_value])
-            extended = np.hstack([columns, extended])
+        if self.learned:
+            columns = None
+            if self.linear is not None:
+                columns, extras["beyond"] = self.linear.within_reach(X)
+                extras["slope"] = self.linear.n_bent
+            extended = learned_basis(columns, extended)
+            has_value[0] = True  # of the constant, which is in the place of q_0
+            has_value = np.pad(has_value, (extended.shape[1] - has_value.size, 0), constant_values=True)
         # low-rank weights give a row equal to one of the table the same values, so it needs no more variance either
         least = 0.0 if isinstance(self.graph, LowRankGraph) else LEAST_QUANTILE
         return NewRows(extended, has_value, least, **extras)

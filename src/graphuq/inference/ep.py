@@ -15,7 +15,14 @@ from scipy.special import log_expit
 
 from graphuq import _accelerator
 from graphuq._threads import blas_threads, eigen_threads
-from graphuq.inference.marginals import labeled_probability, moments, positive, sign_probability
+from graphuq.inference.marginals import (
+    FEW_LABELS,
+    labeled_probability,
+    moments,
+    positive,
+    sign_probability,
+    two_classes,
+)
 from graphuq.inference.sites import Sites
 from graphuq.inference.span import Matrix, Vector, span
 from graphuq.inference.sweeps import OfSites, Settled, Start, heights, inverse_root, settle, with_cavities
@@ -95,6 +102,11 @@ class EP:
     n_sweeps: int
     converged: bool
 
+    @property
+    def is_corrected(self) -> bool:
+        """Whether `classes` corrects the marginals for not being Gaussian."""
+        return self.sites.y.size <= FEW_LABELS
+
     @cached_property
     def touched(self) -> tuple[Matrix, Vector]:
         """Orthonormal directions of z that the labels inform, (n_latent, r), and their posterior variances, (r,).
@@ -161,19 +173,16 @@ class EP:
         """Posterior variance of u plus noise, shape (n, 1)."""
         return self.field_moments(conditional, np.hypot(deviation, noise))[1]
 
-    def labeled_classes(self, noise: float = 0.0) -> Matrix:
-        """Class probabilities at the labeled nodes, from the tilted distributions."""
+    def labeled_classes(self, noise: float = 0.0) -> Matrix | None:
+        """Class probabilities at the labeled nodes, from the tilted distributions; None if all are corrected."""
+        if self.is_corrected:
+            return None
         scale = 1.0 if self.sites.scale is None else self.sites.scale
         return two_classes(labeled_probability(self, (noise * scale) ** 2))
 
     def left_out_classes(self, noise: float) -> Matrix:
         """Leave-one-out class probabilities: at each labeled node given all labels but its own."""
         return two_classes(positive(self.cavity_mean, self.cavity_variance + noise**2))
-
-
-def two_classes(probability: Vector) -> Matrix:
-    """Class probabilities, one column per class, from the probability of the second class."""
-    return np.column_stack([1 - probability, probability])
 
 
 def propagate(

@@ -14,7 +14,7 @@ from graphuq._pytree import traced
 from graphuq._threads import blas_threads
 from graphuq.inference.whiten import Where, Whitening
 from graphuq.models.base import Model
-from graphuq.prior import NewRows
+from graphuq.new_rows import NewRows
 
 N_AT_ONCE = 16  # draws per batch of model evaluations: Phi of several fields is an integral, which takes memory
 

@@ -16,6 +16,7 @@ Array = NDArray[np.float64]
 
 # Array elements of a block of proposals, 8 MB: with `thin` there are many more proposals than draws.
 BLOCK_NUMBERS = 2**20
+N_WARMUP = 100  # steps of each chain before its draws
 
 
 def sample_independently(
@@ -23,7 +24,6 @@ def sample_independently(
     model: Model,
     *,
     n_steps: int = 500,
-    n_warmup: int = 100,
     thin: int = 1,
     n_chains: int = 8,
     seed: int = 0,
@@ -44,7 +44,7 @@ def sample_independently(
     whitening = whiten(prior, model.nodes)
     B = whitening.matrix(model.nodes)
     reference = sites.fit(B).gaussian()
-    n_latent, total = whitening.n_latent, n_warmup + n_steps * thin
+    n_latent, total = whitening.n_latent, N_WARMUP + n_steps * thin
     size = max(1, BLOCK_NUMBERS // (n_chains * max(n_latent, len(model.nodes))))
     at, log_w_at = np.empty((n_chains, 0, n_latent)), np.empty((n_chains, 0))  # the first proposal is the start
     kept, acceptances = [], []
@@ -58,10 +58,10 @@ def sample_independently(
         visited, accepted = _walk(log_w, np.log(rng.random(log_w.shape)))
         at = np.take_along_axis(z, visited[:, -1:, None], axis=1)
         log_w_at = np.take_along_axis(log_w, visited[:, -1:], axis=1)
-        is_kept = (steps >= n_warmup) & ((steps - n_warmup) % thin == thin - 1)
+        is_kept = (steps >= N_WARMUP) & ((steps - N_WARMUP) % thin == thin - 1)
         kept.append(np.take_along_axis(z, visited[:, -len(steps) :][:, is_kept, None], axis=1))
         acceptances.append(accepted[:, -len(steps) :])
-    acceptance = np.concatenate(acceptances, axis=1)[:, n_warmup:].reshape(n_chains, n_steps, thin).mean(axis=2)
+    acceptance = np.concatenate(acceptances, axis=1)[:, N_WARMUP:].reshape(n_chains, n_steps, thin).mean(axis=2)
     return Draws(
         whitening=whitening,
         model=model,
@@ -71,7 +71,7 @@ def sample_independently(
         settings={
             "sampler": "independent proposals from expectation propagation",
             "seed": seed,
-            "n_warmup": n_warmup,
+            "n_warmup": N_WARMUP,
             "thin": thin,
             "dtype": "float64",
             "prior": prior.name,

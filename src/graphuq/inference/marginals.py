@@ -1,4 +1,9 @@
-"""The result of expectation propagation and some nodes in; means, variances and P(u >= 0) there out."""
+"""The result of expectation propagation and some nodes in; means, variances and P(u >= 0) there out.
+
+A label truncates u, which a Gaussian does not know. With few labels of one field the marginals are therefore corrected
+at every row (`EP.is_corrected`); otherwise they are Gaussian, but for the rows with a label where the fit has tilted
+distributions (`labeled_classes`).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from scipy.special import ndtr
 
 from graphuq import _accelerator
 from graphuq._threads import in_threads
+from graphuq.inference.largest import independent_probability
 from graphuq.inference.span import Matrix, Vector
 
 if TYPE_CHECKING:
@@ -47,11 +53,22 @@ def positive(mean: Vector, variance: Vector) -> Vector:
         return np.where(variance > 0, ndtr(mean / np.sqrt(variance)), np.heaviside(mean, 0.5))
 
 
+def two_classes(probability: Vector) -> Matrix:
+    """Class probabilities, one column per class, from the probability of the second class."""
+    return np.column_stack([1 - probability, probability])
+
+
+def gaussian_classes(mean: Matrix, variance: Matrix) -> Matrix:
+    """Class probabilities from means and variances, noise included, of Gaussian fields treated as independent."""
+    one = mean.shape[1] == 1
+    return two_classes(positive(mean, variance)[:, 0]) if one else independent_probability(mean, variance)
+
+
 def sign_probability(result: EP, conditional: ArrayLike, deviation: ArrayLike = 0.0) -> Vector:
     """P(u >= 0) at nodes, given as for `moments`; with few labels from corrected marginals."""
     mean, variance, along = _gaussian(result, conditional, deviation)
     probability = positive(mean, variance)
-    if result.precision.size <= FEW_LABELS:
+    if result.is_corrected:
         directions, z_variances = result.touched
         with_f = (result.labeled @ result.basis.T) @ directions * z_variances
         uncertain = np.flatnonzero(variance > 0)

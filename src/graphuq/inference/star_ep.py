@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.linalg import block_diag, eigh
@@ -92,6 +92,8 @@ class StarEP:
     flip_gradient: float
     n_sweeps: int
     converged: bool
+
+    is_corrected: ClassVar[bool] = False  # as those of one field may be, see `marginals`
 
     # Computed when first used: the search for hyper-parameters needs no leave-one-out moments.
 
@@ -200,12 +202,14 @@ class StarEP:
         mean, variance, cross = self._fields(conditional, deviation, covariances_anywhere)
         return matched_variances(mean, variance + noise**2, cross)
 
-    def labeled_classes(self) -> Matrix:
-        """Class probabilities at the labeled nodes, without noise, from the tilted distributions.
+    def labeled_classes(self, noise: float = 0.0) -> Matrix | None:
+        """Class probabilities at the labeled nodes, from the tilted distributions; None with noise.
 
         Quasi-random fields given all other labels are kept where, with noise, they give the label. Where hardly any
         do, since the label is a surprise, the Gaussian approximation has to do, as it has with very many labels.
         """
+        if noise:
+            return None
         from scipy.stats.qmc import Sobol
 
         n_classes, cavity = self.sites.n_classes, self.left_out

@@ -22,7 +22,8 @@ from scipy.linalg import LinAlgError, cholesky, qr, solve_triangular
 from graphuq._expect import expect, expect_in_graph
 from graphuq.inference.target import Linear, LinearWithTail
 from graphuq.models.base import expect_model
-from graphuq.prior import GaussianPrior, NewRows
+from graphuq.new_rows import NewRows
+from graphuq.prior import GaussianPrior
 
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]

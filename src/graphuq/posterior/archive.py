@@ -30,7 +30,7 @@ from graphuq.prior import GaussianPrior
 
 FORMAT = "graphuq posterior 4"
 KINDS: dict[str, Any] = {each.__name__: each for each in MODELS.values()}
-SOURCES = ("drawn from", "learned")  # the source of draws, and of a mixture whose labels changed
+SOURCES = {"drawn_from": "drawn from", "learned": "learned"}  # fields of a mixture, and their names in a file
 _ARRAYS = ("nodes", "y", "weights")  # array fields of a model
 _LEARNED = ("gamma", "delta", "noise")  # parameters that may differ between the components of a mixture
 
@@ -40,7 +40,7 @@ Arrays = archive.Arrays
 def save(posterior: Posterior, path: Path) -> None:
     """Write draws or sites, prior and model to a self-contained file."""
     facts, arrays = pack(posterior)
-    archive.write(path, FORMAT, facts, arrays)
+    archive.write(path, FORMAT, facts, {"basis": _whole_basis(_priors(posterior)), **arrays})
 
 
 def load(path: str | Path, *, model: Model | None = None) -> AnyPosterior:
@@ -50,7 +50,7 @@ def load(path: str | Path, *, model: Model | None = None) -> AnyPosterior:
     facts, arrays = archive.read(expect_path(path), FORMAT, "a posterior")
     if model is not None:
         _expect_same(model, facts["components"][0], arrays)
-    return unpack(facts, arrays, model)
+    return unpack(facts, arrays, arrays["basis"], model)
 
 
 def _expect_same(model: Any, facts: dict[str, Any], arrays: Arrays) -> None:
@@ -79,13 +79,10 @@ def _expect_numbers(model: Any, numbers: dict[str, Any]) -> None:
             raise ValueError(f"The file holds a model with {name} = {number}, and the one given has {value}.")
 
 
-def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, Any], Arrays]:
-    """Serialize a posterior to JSON-compatible facts and arrays; a given basis is stored elsewhere and omitted."""
-    source = posterior.source if isinstance(posterior, Mixture) else None
+def pack(posterior: Any) -> tuple[dict[str, Any], Arrays]:
+    """Serialize a posterior, but for the basis of its priors, to JSON-compatible facts and arrays."""
     model = posterior.model
     arrays: Arrays = {"model nodes": np.asarray(model.nodes)}
-    if basis is None:
-        arrays["basis"] = basis = _whole_basis(_priors(posterior))
     if model.offers("y"):
         arrays["model y"] = np.asarray(model.y)
     if model.weights is not None:
@@ -96,31 +93,36 @@ def pack(posterior: Any, basis: NDArray[Any] | None = None) -> tuple[dict[str, A
         facts["temperature"] = posterior.temperature
         if posterior.class_weights is not None:
             arrays["class weights"] = posterior.class_weights
-    if source is not None:
-        name = SOURCES[0 if posterior.is_drawn else 1]
-        facts[name], more = pack(source, basis)
-        arrays |= {f"{name} {each}": array for each, array in more.items()}
+    for name, source in _sources(posterior).items():
+        facts[name], more = pack(source)
+        arrays |= _under(name, more)
     for k, each in enumerate(posterior.components):
         component, more = _pack_one(each)
         facts["components"].append(component)
-        arrays |= {f"{k} {name}": array for name, array in more.items()}
+        arrays |= _under(str(k), more)
     return facts, arrays
+
+
+def _sources(posterior: Any) -> dict[str, Mixture]:
+    """The mixtures that a mixture was made from, by their names in a file."""
+    found = {name: getattr(posterior, attribute, None) for attribute, name in SOURCES.items()}
+    return {name: source for name, source in found.items() if source is not None}
 
 
 def _priors(posterior: Any) -> list[GaussianPrior]:
     """The priors of all components, and of those of its sources."""
-    source = getattr(posterior, "source", None)
-    return [each.prior for each in posterior.components] + (_priors(source) if source is not None else [])
+    of_sources = [prior for source in _sources(posterior).values() for prior in _priors(source)]
+    return [each.prior for each in posterior.components] + of_sources
 
 
 def _whole_basis(priors: list[GaussianPrior]) -> NDArray[Any]:
     """The matrix that contains the columns of all components."""
-    width = max(prior.first + prior.n_modes for prior in priors)
+    width = max(prior.columns.stop for prior in priors)
     whole = np.zeros((priors[0].n_nodes, width))
     known: NDArray[np.bool_] = np.zeros(width, dtype=bool)  # columns that are there
     of_matrix: dict[Any, NDArray[np.bool_]] = {}  # and those that are of this matrix, by where in memory it begins
     for prior in priors:
-        vectors, columns = prior.vectors, slice(prior.first, prior.first + prior.n_modes)
+        vectors, columns = prior.vectors, prior.columns
         begin = vectors.ctypes.data - prior.first * vectors.strides[1], vectors.strides
         own = of_matrix.setdefault(begin, np.zeros_like(known))[columns]
         there, compared = known[columns], known[columns] & ~own
@@ -132,24 +134,27 @@ def _whole_basis(priors: list[GaussianPrior]) -> NDArray[Any]:
     return whole
 
 
-def unpack(
-    facts: dict[str, Any], arrays: Arrays, model: Model | None = None, basis: NDArray[Any] | None = None
-) -> AnyPosterior:
-    """Restore a posterior serialized by `pack`."""
-    basis = arrays["basis"] if basis is None else basis
+def unpack(facts: dict[str, Any], arrays: Arrays, basis: NDArray[Any], model: Model | None = None) -> AnyPosterior:
+    """Restore a posterior serialized by `pack`, whose priors have columns of `basis`."""
     components = []
     for k, component in enumerate(facts["components"]):
         own = _within(arrays, str(k))
         own |= {name: arrays[f"model {name}"] for name in _ARRAYS if f"model {name}" in arrays}
-        components.append(_unpack_one(component, own, model, basis))
+        components.append(_unpack_one(component, own, basis, model))
     if "weights" not in arrays:
         return components[0]
-    source: Any = None
-    for name in SOURCES:
-        if name in facts:
-            source = unpack(facts[name], _within(arrays, name), model, basis)
+    sources: Any = {
+        attribute: unpack(facts[name], _within(arrays, name), basis, model)
+        for attribute, name in SOURCES.items()
+        if name in facts
+    }
     temperature, class_weights = float(facts["temperature"]), arrays.get("class weights")
-    return Mixture(tuple(components), arrays["weights"], temperature, source, class_weights)
+    return Mixture(tuple(components), arrays["weights"], temperature, class_weights, **sources)
+
+
+def _under(part: str, arrays: Arrays) -> Arrays:
+    """The arrays, with a prefix to their names."""
+    return {f"{part} {name}": each for name, each in arrays.items()}
 
 
 def _within(arrays: Arrays, part: str) -> Arrays:
@@ -195,7 +200,7 @@ def _reals(model: Any, names: Iterable[str]) -> dict[str, float]:
 
 
 def _unpack_one(
-    facts: dict[str, Any], arrays: Arrays, model: Model | None, basis: NDArray[Any]
+    facts: dict[str, Any], arrays: Arrays, basis: NDArray[Any], model: Model | None
 ) -> Draws | GaussianPosterior:
     if facts["model"] in KINDS:
         with warned_before():
@@ -221,7 +226,6 @@ def _unpack_one(
         return Draws(whitening, model, *statistics, facts["settings"], arrays.get("diverging"))
     start = Start(arrays["precision"], arrays["shift"])
     # An infinite tolerance is met at once and leaves the sites unchanged.
-    settings = {"tolerance": np.inf, "negligible": facts["negligible"]}
-    fit = model.sites().fit(whitening.matrix(seen), start=start, **settings)
-    fit = replace(fit, n_sweeps=facts["n_sweeps"], converged=facts["converged"])
-    return GaussianPosterior(whitening, model, fit, facts["negligible"])
+    posterior = GaussianPosterior.on(whitening, model, facts["negligible"], start=start, tolerance=np.inf)
+    fit = replace(posterior.fit, n_sweeps=facts["n_sweeps"], converged=facts["converged"])
+    return replace(posterior, fit=fit)

@@ -16,7 +16,8 @@ from graphuq._expect import expect_nodes, expect_path
 from graphuq.inference.fields import drawn_fields, left_open
 from graphuq.inference.whiten import Whitening
 from graphuq.models.base import Model
-from graphuq.prior import GaussianPrior, NewRows
+from graphuq.new_rows import NewRows
+from graphuq.prior import GaussianPrior
 
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int64]
@@ -99,7 +100,11 @@ class Posterior(ABC):
 
     def mixed(self, probabilities: Sequence[Array]) -> Array:
         """Combine class probabilities of all components, noise included, into those of the posterior."""
-        return probabilities[0]
+        return self.adjusted(np.asarray(sum(w * p for w, p in zip(self.weights, probabilities, strict=True))))
+
+    def adjusted(self, probability: Array) -> Array:
+        """Apply the temperature and the class weights of a mixture to class probabilities, noise included."""
+        return probability
 
     @abstractmethod
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:

@@ -24,6 +24,7 @@ from graphuq.inference.largest import LEAST_PROBABILITY, largest_probability
 from graphuq.inference.watch import quantities
 from graphuq.inference.whiten import Where, Whitening
 from graphuq.models.base import Model
+from graphuq.new_rows import NewRows
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import (
     Alone,
@@ -35,7 +36,7 @@ from graphuq.posterior.base import (
     described,
     latent_of,
 )
-from graphuq.prior import NewRows
+from graphuq.posterior.gaussian import GaussianPosterior
 
 # Array elements held at once while row statistics are computed: 32 MB in single precision.
 BLOCK_NUMBERS = 2**23
@@ -148,11 +149,13 @@ class Draws(Alone):
         """Draws of u at rows, shape (n_chains, n_draws, n_rows) or (..., n_fields), see `Posterior.latent`."""
         return latent_of(self.whitening, self.z, chosen_rows(self, where), expect_generator(seed))
 
+    def closed(self) -> GaussianPosterior:
+        """The same posterior in closed form, by expectation propagation."""
+        return GaussianPosterior.of(self.prior, self.model)
+
     def left_out(self) -> Array:
         """Leave-one-out class probabilities of the labeled nodes, by expectation propagation."""
-        from graphuq.posterior.gaussian import GaussianPosterior
-
-        return GaussianPosterior.of(self.prior, self.model).left_out()
+        return self.closed().left_out()
 
     def diagnostics(self) -> Diagnostics:
         """R-hat and effective sample sizes of the reported quantities: u and classes at some nodes, and Phi.

@@ -12,13 +12,12 @@ from graphuq import _accelerator
 from graphuq._expect import expect_generator, expect_in_graph
 from graphuq._threads import blas_threads
 from graphuq.inference.contradictions import contradictions
-from graphuq.inference.ep import EP
 from graphuq.inference.largest import LEAST_PROBABILITY, rows_at_once
-from graphuq.inference.marginals import FEW_LABELS
 from graphuq.inference.star_ep import Fit
 from graphuq.inference.sweeps import Start
 from graphuq.inference.whiten import OnModes, Whitening, check_problem, positions, whiten
 from graphuq.models.base import Model, expect_fields, relabeled
+from graphuq.new_rows import NewRows
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import (
     Alone,
@@ -30,7 +29,7 @@ from graphuq.posterior.base import (
     described,
     latent_of,
 )
-from graphuq.prior import GaussianPrior, NewRows
+from graphuq.prior import GaussianPrior
 
 # Rows are processed in blocks of about this many array elements, 4 MB, so that intermediates fit in the cache.
 BLOCK_NUMBERS = 2**19
@@ -91,10 +90,17 @@ class GaussianPosterior(Alone):
         """Fit a model with closed-form tilted moments, at a cost independent of the size of the graph."""
         check_problem(prior, model)
         with blas_threads(len(model.nodes) ** 2 * prior.n_modes):
-            whitening = whiten(prior, model.nodes)
-            factor = whitening.matrix(model.nodes)
-            fit = model.sites().fit(factor, negligible=negligible, **settings)
-            return cls(whitening, model, fit, negligible)
+            return cls.on(whiten(prior, model.nodes), model, negligible, **settings)
+
+    @classmethod
+    def on(cls, whitening: Whitening, model: Model, negligible: float, **settings: Any) -> GaussianPosterior:
+        """Fit a model on given coordinates z."""
+        fit = model.sites().fit(whitening.matrix(model.nodes), negligible=negligible, **settings)
+        return cls(whitening, model, fit, negligible)
+
+    def closed(self) -> GaussianPosterior:
+        """This posterior, which is in closed form."""
+        return self
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> GaussianPosterior:
         """The posterior given other labels, same prior and noise, warm-started at the unchanged sites."""
@@ -120,9 +126,7 @@ class GaussianPosterior(Alone):
             return GaussianPosterior.of(self.prior, model, negligible=self.negligible, start=start)
         whitening = OnModes(self.prior, nodes)  # requires no factorization, which would delay a new label
         tolerance = RELABEL_TOLERANCE if model.n_fields <= 3 else RELABEL_TOLERANCE_MANY
-        settings = {"tolerance": tolerance, "negligible": self.negligible}
-        fit = model.sites().fit(whitening.matrix(nodes), start=start, **settings)
-        return GaussianPosterior(whitening, model, fit, self.negligible)
+        return GaussianPosterior.on(whitening, model, self.negligible, start=start, tolerance=tolerance)
 
     @property
     def blurred(self) -> bool:
@@ -155,17 +159,11 @@ class GaussianPosterior(Alone):
         return Classes(p, np.zeros_like(p))
 
     def truncate(self, p: Array, rows: Nodes, noise: float) -> None:
-        """Replace class probabilities at labeled nodes by those of the tilted distributions.
-
-        The Gaussian ignores that a label truncates u at its own node. Where a single field has few labels, all
-        marginals are corrected for that already; with noise and several fields, it is left at the Gaussian.
-        """
-        nodes, fit = self.model.nodes, self.fit
-        if len(nodes) <= FEW_LABELS if isinstance(fit, EP) else noise:
-            return
-        labeled = np.isin(rows, nodes)
-        tilted = fit.labeled_classes(noise) if isinstance(fit, EP) else fit.labeled_classes()
-        p[labeled] = tilted[positions(rows[labeled], nodes)]
+        """Replace class probabilities at labeled nodes by those of the tilted distributions, if the fit has them."""
+        tilted = self.fit.labeled_classes(noise)
+        if tilted is not None:
+            labeled = np.isin(rows, self.model.nodes)
+            p[labeled] = tilted[positions(rows[labeled], self.model.nodes)]
 
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
         """Mean and variance of the latent fields at rows."""

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from graphuq import uncertainty
 from graphuq._threads import in_threads
-from graphuq.inference.ep import two_classes
-from graphuq.inference.largest import LEAST_PROBABILITY, independent_probability
-from graphuq.inference.marginals import FEW_LABELS, positive
+from graphuq.inference.largest import LEAST_PROBABILITY
+from graphuq.inference.marginals import gaussian_classes
 from graphuq.inference.whiten import OnModes
 from graphuq.posterior.base import Array, blocks
 from graphuq.posterior.gaussian import GaussianPosterior
@@ -89,8 +88,8 @@ def refreshed(
 
 def _is_cacheable(posterior: GaussianPosterior) -> bool:
     """Whether class probabilities follow from means and variances alone."""
-    corrected = posterior.model.n_fields == 1 and len(posterior.model.nodes) <= FEW_LABELS
-    return isinstance(posterior.whitening, OnModes) and posterior.model.offers("y") and not corrected
+    on_modes = isinstance(posterior.whitening, OnModes) and posterior.model.offers("y")
+    return on_modes and not posterior.fit.is_corrected
 
 
 def _computed(posterior: GaussianPosterior, nodes: Nodes, labels: dict[int, int]) -> tuple[Kept, Array]:
@@ -103,7 +102,7 @@ def _computed(posterior: GaussianPosterior, nodes: Nodes, labels: dict[int, int]
         probability, variance = (np.concatenate(each) for each in zip(*found, strict=True))
     else:
         variance = _variances(posterior, nodes)
-        probability = _classes(mean, variance)
+        probability = gaussian_classes(mean, variance)
     return Kept(posterior.prior, mean, variance, np.zeros(len(nodes), dtype=np.int64), labels), probability
 
 
@@ -113,7 +112,7 @@ def _updated(posterior: GaussianPosterior, nodes: Nodes, before: Kept) -> tuple[
     `before` are the moments of old, with the labels of now and the changes until now.
     """
     mean = _means(posterior, nodes)
-    probability = _classes(mean, before.variance)
+    probability = gaussian_classes(mean, before.variance)
     change = mean - before.mean
     change -= change.mean(axis=1, keepdims=True) if mean.shape[1] > 1 else 0.0  # only differences of fields matter
     relative = (np.square(change) / before.variance).max(axis=1)
@@ -123,14 +122,8 @@ def _updated(posterior: GaussianPosterior, nodes: Nodes, before: Kept) -> tuple[
     rows = worst[staleness[worst] > STALE]
     mean_then, variance, changes = before.mean.copy(), before.variance.copy(), before.changes.copy()
     mean_then[rows], variance[rows], changes[rows] = mean[rows], _variances(posterior, nodes[rows]), 0
-    probability[rows] = _classes(mean[rows], variance[rows])
+    probability[rows] = gaussian_classes(mean[rows], variance[rows])
     return before._replace(mean=mean_then, variance=variance, changes=changes), probability
-
-
-def _classes(mean: Array, variance: Array) -> Array:
-    """Class probabilities from means and variances, noise included, of fields treated as independent."""
-    one = mean.shape[1] == 1
-    return two_classes(positive(mean, variance)[:, 0]) if one else independent_probability(mean, variance)
 
 
 def _means(posterior: GaussianPosterior, nodes: Nodes) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -14,11 +14,12 @@ from graphuq._expect import LARGEST_SEED, expect, expect_generator, expect_numbe
 from graphuq.calibration import apply_temperature, class_weights, temperature, weighted_classes
 from graphuq.inference.largest import LEAST_PROBABILITY
 from graphuq.models.base import Model, labels_of
+from graphuq.new_rows import NewRows
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import Array, Classes, Posterior, described
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import N_LATENT_DRAWS, GaussianPosterior
-from graphuq.prior import GaussianPrior, NewRows
+from graphuq.prior import GaussianPrior
 
 # When labels change, only the heaviest components are updated: as many as have at most this many sites together,
 # and no fewer than the second number.
@@ -46,11 +47,6 @@ class MixtureDiagnosis:
         return f"An average over {len(self.components)} choices of hyper-parameters. {worst}"
 
 
-def closed(each: Draws | GaussianPosterior) -> GaussianPosterior:
-    """A component in closed form: draws are replaced by expectation propagation."""
-    return GaussianPosterior.of(each.prior, each.model) if isinstance(each, Draws) else each
-
-
 def labels_by_node(nodes: ArrayLike, y: ArrayLike) -> dict[int, int]:
     """The class of each labeled node."""
     return dict(zip(np.asarray(nodes).tolist(), np.asarray(y).tolist(), strict=True))
@@ -64,18 +60,20 @@ class Mixture(Posterior):
         components: the posterior at each choice of hyper-parameters, by decreasing weight.
         weights: their posterior probabilities, shape (n_components,), summing to one.
         temperature: T in ``p_k^(1/T) / sum_l p_l^(1/T)``, applied to probabilities with noise and to `left_out`.
-        source: the closed-form mixture that this one was made from, which may have more components: if the
-            components are draws, that whose heaviest components were sampled, and after a change of labels, that
-            before the first change. Its lighter components may regain weight when labels change.
         class_weights: w in ``p_k w_k / sum_l p_l w_l``, shape (n_classes,), applied after the temperature to
             probabilities with noise, by which they agree with known class shares; None if these are unknown.
+        drawn_from: of draws, the mixture in closed form whose heaviest components were sampled, if known. Its
+            lighter components may regain weight when labels change.
+        learned: of a mixture in closed form whose labels have changed, that before the first change, which may have
+            more components.
     """
 
     components: tuple[GaussianPosterior | Draws, ...] = field(repr=False)
     weights: Array
     temperature: float = 1.0
-    source: Mixture | None = field(default=None, repr=False)
     class_weights: Array | None = None
+    drawn_from: Mixture | None = field(default=None, repr=False)
+    learned: Mixture | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         weights = expect_numbers(self.weights, "weights")
@@ -93,19 +91,14 @@ class Mixture(Posterior):
 
     def closed(self) -> Mixture:
         """The same mixture in closed form, including components that were too light to be sampled."""
-        if self.source is not None and self.is_drawn:
-            return replace(self.source, temperature=self.temperature, class_weights=self.class_weights)
-        return replace(self, components=tuple(map(closed, self.components)))
+        if self.drawn_from is not None:
+            return replace(self.drawn_from, temperature=self.temperature, class_weights=self.class_weights)
+        return replace(self, components=tuple(each.closed() for each in self.components))
 
     @property
     def _log_weights(self) -> Array:
         with np.errstate(divide="ignore"):  # a weight may be 0
             return np.asarray(np.log(self.weights))
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether the components are draws."""
-        return isinstance(self.components[0], Draws)
 
     def with_labels(self, nodes: NDArray[np.int64], y: NDArray[np.int64]) -> Mixture:
         """The closed-form mixture given other labels: components are refitted and reweighted by their evidence.
@@ -114,22 +107,21 @@ class Mixture(Posterior):
         are too many sites for an interactive update, until `learn` averages over all again or the labels are those
         that it saw. Components whose weight becomes very small are kept, since removing a label may restore it.
         """
-        if self.is_drawn:
-            return self.closed().with_labels(nodes, y)
-        learned = self.source or self
+        before = self.closed()
+        learned = before.learned or before
         if labels_by_node(learned.model.nodes, labels_of(learned.model)) == labels_by_node(nodes, y):
             return learned
         n_sites = max(1, np.size(nodes)) * self.model.n_fields
-        old: Any = self.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]
+        old: Any = before.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]
         new = [each.with_labels(nodes, y) for each in old]
         gains = [after.fit.log_evidence - before.fit.log_evidence for after, before in zip(new, old, strict=True)]
         converged = np.array([each.fit.converged for each in new])
-        log_weights = self._log_weights[: len(old)] + gains
+        log_weights = before._log_weights[: len(old)] + gains
         log_weights -= np.where(converged | ~converged.any(), 0.0, np.inf)
         weights = np.exp(log_weights - log_weights.max())
         order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
         components = tuple(new[i] for i in order)
-        mixture = replace(self, components=components, weights=weights[order] / weights.sum(), source=learned)
+        mixture = replace(before, components=components, weights=weights[order] / weights.sum(), learned=learned)
         return mixture if self.temperature == 1 else mixture.tempered()
 
     def tempered(self) -> Mixture:
@@ -169,10 +161,6 @@ class Mixture(Posterior):
             square = square + (weight * classes.error) ** 2
         average = Classes(np.asarray(probability), np.sqrt(square))
         return self._adjusted_with_error(average) if noise else average
-
-    def mixed(self, probabilities: Sequence[Array]) -> Array:
-        """The weighted average of class probabilities, noise included, adjusted by temperature and class weights."""
-        return self.adjusted(np.asarray(sum(w * p for w, p in zip(self.weights, probabilities, strict=True))))
 
     def with_shares(self, shares: ArrayLike, rows: ArrayLike | None = None) -> Mixture:
         """The mixture whose class probabilities have the given mean over rows; see `calibration.match_shares`.

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphuq import uncertainty
 from graphuq._expect import expect, expect_nodes, expect_one_of, expect_seed, expect_whole
-from graphuq.inference.marginals import positive
-from graphuq.posterior import GaussianPosterior, Mixture
+from graphuq.inference.marginals import gaussian_classes
+from graphuq.posterior import GaussianPosterior
 from graphuq.posterior.base import Posterior
 from graphuq.queries.joint import N_ANSWERS, N_ANSWERS_TOLD, Joint, heaviest, joint
 from graphuq.queries.spreading import most_telling, spread
@@ -101,10 +101,8 @@ def next_queries(
     if strategy == "loss" and spectrum is not None and len(labeled) < N_SPREAD:
         return spread(spectrum, n_rows, taken=labeled, among=open_rows)
     if strategy in ("v_optimality", "sigma_optimality"):
-        best = heaviest(posterior)[0][0]
-        noise = float(best.model.noise)
-        summed = strategy.startswith("sigma")
-        return most_telling(best.prior, noise, open_rows, n_rows, known=labeled, summed=summed)
+        noise, summed = float(posterior.model.noise), strategy == "sigma_optimality"
+        return most_telling(posterior.prior, noise, open_rows, n_rows, known=labeled, summed=summed)
     if strategy in ("margin", "entropy"):
         return _least_sure(posterior, _given(posterior, probability), open_rows, n_rows, strategy, seed)
     # The rows after the first 100 are ranked by the probabilities themselves.
@@ -189,12 +187,11 @@ def _roughly(posterior: Posterior, probability: Given) -> Array:
     of_one_field = all(isinstance(part, GaussianPosterior) and part.model.n_fields == 1 for part in parts)
     if not (of_one_field and (probability is None or callable(probability))):
         return _given(posterior, probability)
-    second = np.zeros(posterior.n_nodes)
+    p = np.zeros((posterior.n_nodes, 2))
     for part, weight in zip(parts, weights, strict=True):
-        mean, variance = (each[:, 0] for each in part.moments())
-        second += weight * positive(mean, variance + float(part.model.noise) ** 2)
-    p = np.column_stack([1 - second, second])
-    return posterior.adjusted(p) if isinstance(posterior, Mixture) else p
+        mean, variance = part.moments()
+        p += weight * gaussian_classes(mean, variance + float(part.model.noise) ** 2)
+    return posterior.adjusted(p)
 
 
 def _given(posterior: Posterior, probability: Given) -> Array:

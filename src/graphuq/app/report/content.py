@@ -301,15 +301,14 @@ def _check_labels(posterior: Posterior) -> tuple[list[Suspicious] | None, SelfCh
 def _weights_of_parts(classifier: GraphClassifier) -> tuple[float, float]:
     """Total weights of the mixture components whose prior uses the graph, and a function of the features."""
     posterior, columns = classifier.posterior_, classifier._seen.columns
-    if not classifier._learned:
+    if not classifier._seen.learned:
         return 1.0, 0.0
     # columns of a learned prior (`learned_basis`): features, the constant, eigenvectors
     n_linear = 0 if columns is None else columns.shape[1]
     priors = [component.prior for component in posterior.components]
-    weights = posterior.weights if isinstance(posterior, Mixture) else np.ones(1)
-    graph = [prior.first + prior.n_modes > n_linear + 1 for prior in priors]
-    features = [prior.first < n_linear for prior in priors]
-    return round(float(weights @ graph), 9), round(float(weights @ features), 9)
+    graph = [prior.columns.stop > n_linear + 1 for prior in priors]
+    features = [prior.columns.start < n_linear for prior in priors]
+    return round(float(posterior.weights @ graph), 9), round(float(posterior.weights @ features), 9)
 
 
 def _rests_on(posterior: Posterior, uses_graph: float, uses_features: float) -> str:
