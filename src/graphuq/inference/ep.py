@@ -224,7 +224,7 @@ def propagate(
 
 def _posterior(gaussian: Callable[[Vector, Vector], Any], site: Vector) -> OfSites | None:
     """The Gaussian that the sites of f = B z define, with its cavities; None if it is improper."""
-    root, log_det, mean, variance, f_root = gaussian(*np.split(site, 2))
+    root, log_det, mean, variance, f_root = gaussian(*site.reshape(2, -1))
     moments = with_cavities(np.asarray(mean), np.asarray(variance), site)
     if moments is None:
         return None
@@ -288,7 +288,7 @@ def _result(reduced: Matrix, basis: Matrix, cut: Vector, sites: Sites, fit: Sett
 
     where s_j is the height of site j: its cavity times s_j times the site integrates to exp(log_z_j).
     """
-    precision, shift = np.split(fit.site, 2)
+    precision, shift = fit.site.reshape(2, -1)
     mean, variance, cavity_mean, cavity_variance = fit.posterior.moments
     log_z = sites.match(cavity_mean, cavity_variance).log_z
     log_heights = heights(log_z, cavity_mean, cavity_variance, precision, shift)

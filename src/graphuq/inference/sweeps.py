@@ -137,7 +137,7 @@ def inverse_root(matrix: Matrix) -> Matrix:
 
 def with_cavities(mean: Vector, variance: Vector, site: Vector) -> Moments | None:
     """Add the cavity moments to marginal ones; None if a cavity is improper or a moment is NaN."""
-    precision, shift = np.split(site, 2)
+    precision, shift = site.reshape(2, -1)
     ratio = 1 - precision * variance  # of the cavity's precision to the marginal one
     if not (ratio > 1e-12).all():
         return None
@@ -153,7 +153,8 @@ def heights(log_z: Vector, mean: Vector, variance: Vector, precision: Vector, sh
 
 def _in_deviations(update: Matrix, moments: Moments) -> Matrix:
     """Express updates of precisions and shifts, stacked, as changes of moments in posterior deviations."""
-    d_precision, d_shift = np.split(update, 2, axis=-1)
+    half = update.shape[-1] // 2
+    d_precision, d_shift = update[..., :half], update[..., half:]
     d_mean = (d_shift - d_precision * moments.mean) * np.sqrt(moments.variance)
     return np.concatenate([d_precision * moments.variance, d_mean], axis=-1)
 
@@ -171,7 +172,7 @@ def _with_shifts_settled(
     With a fixed covariance a shift reproduces the tilted mean t if it is ``precision t + (t - m) / v``, where
     m and v are the moments of its cavity; ``(t - m) / v`` is written without the division, since v may be 0.
     """
-    precision, shift = np.split(site, 2)
+    precision, shift = site.reshape(2, -1)
     _, variance, m, v = posterior.moments
     deviation, history, unsettled = np.sqrt(variance), [], target
     for _ in range(MOST_SHIFTS):

@@ -131,7 +131,7 @@ class Target:
         u = jax.eval_shape(self.field, jax.ShapeDtypeStruct((self.n_latent,), jnp.float32))
         what = f"phi of {type(self.model).__name__}"
         try:
-            value_shape = jax.eval_shape(self.phi, u)
+            value_shape = jax.eval_shape(_value, self.phi, u)
         except Exception as error:
             why = str(error).strip().split("\n")[0].rstrip(".")
             raise TypeError(
@@ -143,9 +143,15 @@ class Target:
             got = type(value_shape).__name__ if dtype is None else f"{dtype} of the shape {shape}"
             raise TypeError(f"{what} must return one real number, got {got}.")
         if not self.model.offers("default_sampler"):  # a custom model
-            value = float(jax.jit(self.phi)(jnp.zeros(u.shape, u.dtype)))
+            value = float(_value(self.phi, jnp.zeros(u.shape, u.dtype)))
             if not np.isfinite(value):
                 raise ValueError(f"{what} must be finite, and at u = 0 it is {value}.")
+
+
+@jax.jit
+def _value(phi: Any, u: jax.Array) -> jax.Array:
+    """Phi of u; compiled, so that JAX traces it once for all components of a mixture."""
+    return phi(u)
 
 
 def model_of(phi: Any) -> Any:

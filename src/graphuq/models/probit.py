@@ -114,13 +114,15 @@ class Probit(Model):
         mistakes there may be a second maximum near 0, where the label is a mistake instead of a result of large
         noise; the points then extend from 0 to the noise beyond which mistakes alone are more likely.
         """
-        top = jnp.zeros_like(lead[:, 0])
-        for _ in range(4):
+
+        def newton(_: int, top: jax.Array) -> jax.Array:
             z = top[:, None] + lead
             density = jnp.exp(-(z**2) / 2 - log_normal_cdf(z)) / math.sqrt(2 * math.pi)
             ratio = jnp.where(z < -8, -z - 1 / z, density)  # phi / Psi; its asymptote in the tail
             ratio = jnp.where(others, ratio, 0)
-            top += (ratio.sum(axis=1) - top) / (1 + jnp.sum(ratio * (z + ratio), axis=1))
+            return top + (ratio.sum(axis=1) - top) / (1 + jnp.sum(ratio * (z + ratio), axis=1))
+
+        top = jax.lax.fori_loop(0, 4, newton, jnp.zeros_like(lead[:, 0]))  # four copies would be slow to compile
         first, n_points = top, N_POINTS
         if self.has_mistakes:
             delta = jax.lax.stop_gradient(self.delta)

@@ -16,7 +16,7 @@ from jax.scipy.special import ndtr
 from numpy.typing import ArrayLike, NDArray
 
 from graphuq._expect import expect_generator
-from graphuq._threads import blas_threads
+from graphuq._threads import blas_threads, in_threads
 from graphuq.inference.contradictions import missed
 from graphuq.inference.diagnostics import Diagnostics, batch_starts, diagnose, error_of_batches
 from graphuq.inference.fields import at_each_draw, drawn_fields
@@ -38,8 +38,9 @@ from graphuq.posterior.base import (
 )
 from graphuq.posterior.gaussian import GaussianPosterior
 
-# Array elements held at once while row statistics are computed: 32 MB in single precision.
-BLOCK_NUMBERS = 2**23
+# Array elements held at once while row statistics are computed: 32 MB in single precision. Rows of several fields, whose
+# integrals take far longer than all else, are computed in threads, each of which holds fewer.
+BLOCK_NUMBERS, NUMBERS_OF_A_THREAD = 2**23, 2**21
 # Of longer chains, evenly spaced draws are diagnosed: ranks and spectra of all would take longer than many runs.
 MOST_DIAGNOSED = 20_000
 # Rows of a block are padded to a power of two, at least this: each new shape takes half a second to compile.
@@ -100,8 +101,8 @@ class Draws(Alone):
         """
         gamma = float(self.model.noise) if noise else 0.0
         starts, total = batch_starts(self.n_draws, self.n_chains), self.n_chains * self.n_draws
-        parts = []
-        for block in self._blocks(where):
+
+        def of(block: Where) -> tuple[Array, Array]:
             m, s = self._conditional(block)
             s = np.hypot(s, gamma)
             if self.n_fields == 1:
@@ -115,7 +116,9 @@ class Draws(Alone):
             agreed = (s == 0)[:, None] & ((p == 0) | (p == 1))
             error = np.maximum(error, np.where(agreed, 1 / total, 0))
             least = np.where((s > 0) | noise, LEAST_PROBABILITY, 0.0)[:, None]
-            parts.append((np.clip(p, least, 1 - least), error))
+            return np.clip(p, least, 1 - least), error
+
+        parts = (in_threads if self.n_fields > 1 else map)(of, self._blocks(where))
         return Classes(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def labels(self, where: ArrayLike | NewRows | None = None) -> LabelStatistics:
@@ -195,7 +198,8 @@ class Draws(Alone):
 
     def _blocks(self, where: ArrayLike | NewRows | None) -> Any:
         """The requested rows in blocks that bound the memory used."""
-        size = max(1, BLOCK_NUMBERS // (self.n_chains * self.n_draws * self.n_fields))
+        most = BLOCK_NUMBERS if self.n_fields == 1 else min(BLOCK_NUMBERS, NUMBERS_OF_A_THREAD)
+        size = max(1, most // (self.n_chains * self.n_draws * self.n_fields))
         return blocks(chosen_rows(self, where), 2 ** (size.bit_length() - 1))  # whole blocks need no padding
 
     def _conditional(self, where: Where) -> tuple[NDArray[Any], Array]:
