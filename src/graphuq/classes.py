@@ -222,9 +222,8 @@ def alike(names: Iterable[Any], what: str) -> list[str]:
     groups: dict[str, list[str]] = defaultdict(list)
     for name in map(str, names):
         letters = normalize("NFC", _squeezed(name))  # composes letters with combining accents
-        groups["".join(each for each in letters if category(each) != "Cf")].append(
-            name
-        )  # drops invisible characters
+        visible = "".join(each for each in letters if category(each) != "Cf")
+        groups[visible].append(name)
     return [
         f"{what} {names_listed(group)} differ only in {differing(group)}: if they are one, write them alike."
         for group in groups.values()

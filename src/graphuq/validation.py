@@ -60,28 +60,18 @@ class LabeledKFold:
         warn_of_order(X, groups, "groups")
         check_consistent_length(X, y, groups)
         labels = read_labels(y)
-        of_label = None if groups is None else _groups(groups, labels.nodes)
-        what, counts = "labels", labels.counts()
-        if of_label is not None:
-            what, counts = (
-                "groups",
-                np.array([np.unique(of_label[labels.y == k]).size for k in range(labels.n_classes)]),
-            )
+        of_label, what, counts = None, "labels", labels.counts()
+        if groups is not None:
+            of_label, what = _groups(groups, labels.nodes), "groups"
+            counts = np.array([np.unique(of_label[labels.y == k]).size for k in range(labels.n_classes)])
         rare = counts < self.n_splits
-        few = (
-            f"{names_listed(labels.classes[rare])} {'has' if rare.sum() == 1 else 'have'} fewer"
-            if rare.any()
-            else ""
-        )
-        if rare.all():
-            raise ValueError(
-                f"n_splits = {self.n_splits} needs as many {what} of a class, and {few}: "
-                f"{f'use at most {counts.max()} folds, or ' if counts.max() > 1 else ''}label more."
-            )
-        if few:
-            warn(
-                f"n_splits = {self.n_splits} needs as many {what} of each class to test all in each fold, and {few}."
-            )
+        if rare.any():
+            need = f"n_splits = {self.n_splits} needs as many {what} of"
+            few = f"{names_listed(labels.classes[rare])} {'has' if rare.sum() == 1 else 'have'} fewer"
+            if rare.all():
+                most = f"use at most {counts.max()} folds, or " if counts.max() > 1 else ""
+                raise ValueError(f"{need} a class, and {few}: {most}label more.")
+            warn(f"{need} each class to test all in each fold, and {few}.")
         kind = StratifiedKFold if of_label is None else StratifiedGroupKFold
         folds = kind(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
         with warnings.catch_warnings():  # scikit-learn would warn of rare classes again

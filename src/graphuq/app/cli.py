@@ -139,7 +139,8 @@ def fit(
         question = reading.question(table, label or "", truth=truth)
         summary = fit_folder(question, classifier, out, replace=force, tell=partial(tell, silent=quiet or json))
     summary["report"] = str(out / "report.html")
-    _note(summary["warnings"], quiet or json)
+    for note in summary["warnings"]:
+        tell(f"Note: {note}", quiet or json)
     _print(summary, _fit_in_words(summary, out), json, quiet)
 
 
@@ -194,7 +195,8 @@ def predict(
         if out is not None:
             with whole_file(out) as part, part.open("w", encoding="utf-8", newline="") as file:
                 write_csv(file, answers, marks)
-    _note(notes, quiet)
+    for note in notes:
+        tell(f"Note: {note}", quiet)
     if json:
         names = list(answers)
         typer.echo(
@@ -271,11 +273,6 @@ def _for_eyes(columns: dict[str, Sequence[Any]]) -> dict[str, list[Any]]:
         printable(name): [printable(cell) if isinstance(cell, str) else cell for cell in cells]
         for name, cells in columns.items()
     }
-
-
-def _note(notes: list[str], silent: bool) -> None:
-    for note in notes:
-        tell(f"Note: {note}", silent)
 
 
 def _print(result: Any, text: str, json: bool, quiet: bool) -> None:

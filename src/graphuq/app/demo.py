@@ -165,10 +165,11 @@ def _map(classifier: GraphClassifier, title: str) -> Figure:
     points = TSNE(init="pca", random_state=0, max_iter=400).fit_transform(position)
     figure = Figure(figsize=(13, 6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.scatter(*points.T, s=10, color="#dedede")
+    dots: dict[str, Any] = {"s": 22, "linewidths": 0}  # a pale edge over a pale dot would be a ring
+    left.scatter(*points.T, color="#dedede", **dots)
     palette, found = colors(n_classes), uncertainty.most_probable(p)
     sure = 0.15 + 0.85 * sureness(uncertainty.confidence(p), n_classes)
-    right.scatter(*points.T, s=10, c=[palette[k] for k in found], alpha=sure)
+    right.scatter(*points.T, c=[palette[k] for k in found], alpha=sure, **dots)
     for k, (name, color) in enumerate(zip(classifier.classes_, palette, strict=True)):
         labeled = points[labels.nodes[labels.y == k]]
         for axes in (left, right):

@@ -96,11 +96,13 @@ def write(folder: Path, classifier: GraphClassifier, rows: TableRows | None = No
             raise ValueError(f"{folder} holds {stale} of the model there, not of this one: choose another folder.")
     refuse_changed(classifier)
     graph: Any = classifier.graph_
-    seen, record = classifier._seen, {} if record is None else record
+    seen, shares, record = classifier._seen, classifier.class_shares, {} if record is None else record
+    if isinstance(shares, Mapping):  # in the form that JSON keeps: by the text of the class
+        shares = {str(name): float(share) for name, share in shares.items()}
     facts: dict[str, Any] = {
         "record": record,
         "version": __version__,
-        "settings": classifier.get_params() | {"class_shares": _by_name(classifier.class_shares)},
+        "settings": classifier.get_params() | {"class_shares": shares},
         "hyperparameters": classifier.hyperparameters_,
         "hyperparameter_spread": classifier.hyperparameter_spread_,
         "n_features": int(classifier.n_features_in_),
@@ -236,11 +238,6 @@ def _kept_rows(classifier: GraphClassifier, n_rows: int) -> NDArray[np.int64]:
     """The rows of a store that its model needs, besides the labeled ones."""
     every = classifier.graph == "knn" or unlabeled(classifier.model, classifier).sees_all_nodes
     return numbered(slice(None) if every else spread(n_rows), n_rows)
-
-
-def _by_name(shares: Any) -> Any:
-    """Known class shares in the form that JSON keeps: by the text of the class."""
-    return {str(name): float(share) for name, share in shares.items()} if isinstance(shares, Mapping) else shares
 
 
 def _split(piece: Any) -> tuple[dict[str, Any], archive.Arrays]:

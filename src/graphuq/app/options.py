@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_hints
 
 import typer
 from typer import BadParameter
@@ -36,7 +37,7 @@ Separator = Annotated[
 ]
 Sheet = Annotated[str | None, typer.Option(help="Of an Excel file; by default the first.")]
 Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler that does the work on a store.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes of this machine that do it.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes of this machine that do the work on a store.")]
 
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same answer.")]
 
@@ -70,6 +71,7 @@ class OnceEach(TyperCommand):
 class Reading:
     """Options for reading a table."""
 
+    panel: ClassVar[str] = "Reading the table"
     row_id: Annotated[str | None, typer.Option("--id", help="Column that names the rows.")] = None
     columns: Annotated[
         list[str], typer.Option("--column", help="A feature to use; repeat. By default all others.")
@@ -104,6 +106,7 @@ class Reading:
 class Showing:
     """Options for what the labeling page shows of a row."""
 
+    panel: ClassVar[str] = "What is shown of a row"
     show: Annotated[
         list[str], typer.Option(help="A column to show; repeat. By default all but the label and those of --drop.")
     ] = field(default_factory=list)
@@ -115,6 +118,7 @@ class Showing:
 class Similarity:
     """Options of the similarity graph."""
 
+    panel: ClassVar[str] = "Similarity"
     graph: Annotated[Graph, typer.Option(help="How similar rows are.")] = Graph.knn
     neighbors: Annotated[int | None, typer.Option(help="Neighbors of each row in the graph; by default 5.")] = None
     width: Annotated[float | None, typer.Option(help="Distance of similar rows, for gaussian and nystrom.")] = None
@@ -151,6 +155,7 @@ class Similarity:
 class Modelling(Similarity):
     """Options of the graph, the prior, the model and inference."""
 
+    panel: ClassVar[str] = "Graph, prior, model and inference"
     prior: Annotated[Prior, typer.Option(help="What is believed before any label.")] = Prior.learned
     model: Annotated[ModelName, typer.Option(help="How labels follow from the function.")] = ModelName.probit
     tau: Annotated[float | None, typer.Option(help="Inverse length scale of matern; by default 0.1.")] = None
@@ -191,7 +196,7 @@ def _shares(given: list[str]) -> str | dict[str, float]:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Expand dataclass parameters of a command, such as `Reading`, into single options for typer."""
+    """Expand dataclass parameters of a command, such as `Reading`, into single options, with a panel of the help each."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     parameters: list[Parameter] = []
@@ -200,10 +205,12 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name]))
             continue
         option_hints = get_type_hints(groups[name], include_extras=True)
-        parameters += [
-            Parameter(option, Parameter.KEYWORD_ONLY, default=default, annotation=option_hints[option])
-            for option, default in vars(groups[name]()).items()
-        ]
+        for option, default in vars(groups[name]()).items():
+            kind, info = get_args(option_hints[option])
+            info = copy(info)  # another command may show the same option elsewhere
+            info.rich_help_panel = groups[name].panel
+            hint = Annotated[kind, info]  # type: ignore[valid-type]
+            parameters.append(Parameter(option, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
 
     @wraps(command)
     def run(**given: Any) -> None:

@@ -149,8 +149,7 @@ def read_data(question: Question, *, any_labels: bool = False) -> Data:
     if question.truth is not None and labels is not None:
         truth = _truth(table.text(question.truth), labels, question)
         notes += _missing_words(table, question.truth, "not known")
-    rows = _rows(table, names, truth)
-    return Data(encoding.encode(table), y, encoding, rows, notes, table, question.scale)
+    return Data(encoding.encode(table), y, encoding, _rows(table, names, truth), notes, table, question.scale)
 
 
 def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str]) -> Labels:
@@ -171,16 +170,13 @@ def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str])
     return labels
 
 
-def _features(table: Table, question: Question) -> list[str]:
+def _features(table: Table, question: Question) -> Sequence[str]:
     """The columns used as features."""
     roles = (question.label, question.row_id, question.truth)
     given = [*question.columns, *question.drop, *(name for name in roles if name is not None)]
     for name in given:
         table.expect(name, besides=given)
-    if question.columns:
-        names = list(question.columns)
-    else:
-        names = [name for name in table.columns if name not in roles and name not in question.drop]
+    names = question.columns or [name for name in table.columns if name not in (*roles, *question.drop)]
     if not names:
         raise ValueError(f"{table.source.name} has no column left to use as a feature.")
     return names
@@ -206,12 +202,9 @@ def lonely_classes(labels: Labels, column: str) -> list[str]:
             f"Column {column!r} holds something else in each of {len(lonely):,} rows: those are no classes, which "
             "several rows have in common."
         )
-    subject = (
-        f"Class {names_listed(lonely)} has"
-        if len(lonely) == 1
-        else f"Each of the classes {names_listed(lonely)} has"
-    )
-    return [f"{subject} a single label: nothing would tell if it were a mistake. A second one helps most."]
+    subject = "Class" if len(lonely) == 1 else "Each of the classes"
+    told = f"{subject} {names_listed(lonely)} has a single label: nothing would tell if it were a mistake."
+    return [f"{told} A second one helps most."]
 
 
 def _truth(text: NDArray[Any], labels: Labels, question: Question) -> NDArray[np.int64]:

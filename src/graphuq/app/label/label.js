@@ -349,7 +349,7 @@
     clearTimeout(watching);
     try {
       const latest = await ask(`api/state?tab=${tab}`);
-      if (!sending && (!state || latest.version !== state.version || latest.busy !== state.busy || latest.progress.length !== state.progress.length || JSON.stringify([latest.advice, latest.suspicious, latest.classes]) !== JSON.stringify([state.advice, state.suspicious, state.classes]))) {
+      if (!sending && JSON.stringify(latest) !== JSON.stringify(state)) {
         const more = state && latest.classes.length !== state.classes.length;
         take(latest);
         const unanswered = question && !question.p.length && state.map ? question : null; // asked before there was a model

@@ -74,7 +74,8 @@ def opened(
         tell(note)
     look = look_at(data, question, showing)
     with ExitStack() as stack:
-        store = stack.enter_context(_kept(path))
+        store = open_store(path)
+        stack.callback(_close, store)
         _recognize(store, data, question)
         listener = None
         if at is not None:
@@ -103,17 +104,12 @@ def opened(
         yield Opened(out, question, data, session, notes, began, listener)
 
 
-@contextmanager
-def _kept(path: Path) -> Iterator[Store]:
-    """Context with the open file of answers; a file without any is removed at the end."""
-    store = open_store(path)
-    try:
-        yield store
-    finally:
-        empty = not store.events()
-        store.close()
-        if empty:
-            path.unlink()
+def _close(store: Store) -> None:
+    """Close the file of answers, and remove one without any."""
+    empty = not store.events()
+    store.close()
+    if empty:
+        store.path.unlink()
 
 
 @dataclass(frozen=True)

@@ -38,30 +38,29 @@ def write_report(
     if title is not None:
         expect(title, str, "title", "text")
     for what, given in (("columns", columns), ("names", names)):
-        if given is not None and (
-            isinstance(given, str) or not isinstance(given, Collection) or np.ndim(given) != 1
-        ):
+        is_list = isinstance(given, Collection) and not isinstance(given, str) and np.ndim(given) == 1
+        if given is not None and not is_list:
             raise TypeError(f"{what} must be a list of names, got {called(given)}.")
     if truth is not None:
         expect(truth, Collection, "truth", "a list of classes")
+    for what, given in (("names", names), ("X", X), ("truth", truth)):
+        if given is not None and (n := given.shape[0] if hasattr(given, "shape") else len(given)) != n_rows:
+            raise ValueError(f"{what} must have one entry for each of the {n_rows} rows of fit, got {n}.")
+    if names is None:
+        names = range(n_rows) if framed is None else getattr(X, "index", range(n_rows))
     if columns is None:
         width = 0 if cells is None else cells.shape[1]
         available = getattr(classifier, "feature_names_in_", range(1, width + 1)) if framed is None else framed
         columns = list(available)[:width]
-    for what, given in (("names", names), ("X", X), ("truth", truth)):
-        if given is not None and (n := given.shape[0] if hasattr(given, "shape") else len(given)) != n_rows:
-            raise ValueError(f"{what} must have one entry for each of the {n_rows} rows of fit, got {n}.")
+    n_shown = n_columns_shown(n_rows, len(columns))
     true_class = None
     if truth is not None:
         labels = read_labels(truth, classes=classifier.classes_)
         true_class = np.full(n_rows, -1)
         true_class[labels.nodes] = labels.y
-    if names is None:
-        names = range(n_rows) if framed is None else getattr(X, "index", range(n_rows))
-    n_shown = n_columns_shown(n_rows, len(columns))
     rows = TableRows(
         names=[str(row) for row in names],
-        columns=[str(name) for name in columns][:n_shown],
+        columns=[str(name) for name in columns[:n_shown]],
         cells=[] if cells is None else [[_cell(cell) for cell in row[:n_shown]] for row in cells],
         n_left_out=len(columns) - n_shown,
         truth=true_class,

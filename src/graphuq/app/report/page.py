@@ -39,7 +39,6 @@ def render(content: Content) -> str:
     style, *scripts = (_file(name) for name in ("page.css", "draw.js", "page.js"))
     script = "".join(scripts)
     n_classes = len(content.classes)
-    nodes = {entry["node"]: entry for entry in content.nodes}
     has = {
         "has_pictures": bool(content.plots["pictures"]),
         "has_errors": any(entry["error"] is not None for entry in content.nodes),
@@ -48,7 +47,7 @@ def render(content: Content) -> str:
     }
     page = _template().render(
         content=content,
-        nodes=nodes,
+        nodes={entry["node"]: entry for entry in content.nodes},
         n_classes=n_classes,
         **has,
         row_heads=[
@@ -59,23 +58,16 @@ def render(content: Content) -> str:
             *(["truth"] if has["has_truth"] else []),
             *(["labeled rows like it"] if has["has_nearest"] else []),
         ],
-        numeric=NUMERIC,
-        about={node: _about(content.plots["columns"], entry["cells"]) for node, entry in nodes.items()},
-        sentences=[_parts(sentence) for sentence in content.sentences],
         rows_note=_rows_note(content),
         map_note=_map_note(content),
         map_caveat=_map_caveat(content.graph_weight),
         legend=_legend(content),
-        stripes=_stripes(min(n_classes, 5)),
         mistakes=_mistakes(content),
         tall="tall" if n_classes > 4 and max(map(len, content.classes)) > 4 else "",
-        shapes=SHAPES,
-        max_checked=MAX_LEFT_OUT,
         style=variables(n_classes) + style,
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         data=_json({**content.plots, "nodes": content.nodes}),
-        version=__version__,
     )
     return page.encode("utf-8", "replace").decode("utf-8")  # a file name may not be valid text
 
@@ -83,7 +75,14 @@ def render(content: Content) -> str:
 @cache
 def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"percent": percent, "share": share, "form": format}
+    environment.filters |= {"percent": percent, "share": share, "form": format, "parts": _parts}
+    environment.globals |= {
+        "numeric": NUMERIC,
+        "shapes": SHAPES,
+        "max_checked": MAX_LEFT_OUT,
+        "version": __version__,
+    }
+    environment.globals |= {"about": _about, "stripes": _stripes}
     return environment.from_string(_file("page.html"))
 
 

@@ -12,7 +12,7 @@ from graphuq import uncertainty
 from graphuq.calibration import Reliability
 from graphuq.inference.diagnostics import Diagnostics
 from graphuq.inference.fields import lead
-from graphuq.posterior import Draws, Posterior
+from graphuq.posterior import Draws
 from graphuq.spectrum.result import Spectrum
 
 Array = NDArray[np.float64]
@@ -102,17 +102,12 @@ def traces(posterior: Draws, diagnosis: Diagnostics, predicted: Nodes) -> list[d
     nodes = np.array(list(dict.fromkeys(places[places >= 0].tolist()))[:N_TRACES], dtype=np.int64)
     step = max(1, posterior.n_draws // N_TRACE)
     classes = np.ones_like(nodes) if posterior.n_classes == 2 else predicted[nodes]
-    draws = _margin(posterior, nodes, classes)[:, ::step]
+    u = posterior.latent(nodes)
+    draws = lead(u[..., None] if u.ndim == 3 else u, classes)[:, ::step]  # u itself for two classes
     return [
         {"node": int(node), "class": int(k), "step": step, "chains": [rounded(chain) for chain in draws[..., i]]}
         for i, (node, k) in enumerate(zip(nodes, classes, strict=True))
     ]
-
-
-def _margin(posterior: Posterior, nodes: Nodes, classes: Nodes) -> NDArray[Any]:
-    """Draws of the margin: the field of one class minus the largest of the others; u itself for two classes."""
-    u = posterior.latent(nodes)
-    return lead(u[..., None] if u.ndim == 3 else u, classes)
 
 
 def reliability(bins: Reliability) -> dict[str, Any]:

@@ -275,45 +275,39 @@ def many_levels(n_levels: int, n_rows: int) -> bool:
 
 def _text_error(table: Table, name: str, wrong: list[str]) -> ColumnError:
     """The error for a column with text: stray cells, dates, units, sentences, names or categories."""
-    values, drop = table.column(name), f"--drop {quote(name)}"
-    present, example = int(np.sum(values != "")), repr(str(wrong[0])[:40])
+    values, drop, category = table.column(name), f"--drop {quote(name)}", f"--category {quote(name)}"
+    present, n_levels, example = int(np.sum(values != "")), len({*values} - {""}), repr(str(wrong[0])[:40])
+    are_names = present >= MIN_UNIQUE and len(set(values)) > NEARLY * present
+
+    def holds(what: str, option: str = drop) -> ColumnError:
+        return ColumnError(f"column {name!r} holds {what}", option)
+
     if len(wrong) < present / 2:
         many = f"{len(wrong):,} of {present:,} cells"
         if all(re.fullmatch(_NUMBER, cell) for cell in wrong):
-            return ColumnError(
-                f"column {name!r} holds {_UNIT} ({example}) in {many}: write plain numbers instead", drop
-            )
-        return ColumnError(f"column {name!r} holds numbers, and text ({example}) in {many}: empty those", drop)
-    are_names = present >= MIN_UNIQUE and len(set(values)) > NEARLY * present
+            return holds(f"{_UNIT} ({example}) in {many}: write plain numbers instead")
+        return holds(f"numbers, and text ({example}) in {many}: empty those")
     for pattern, (what, such_as) in _WRITTEN_AS.items():
         if all(re.fullmatch(pattern, cell) for cell in wrong):
-            return ColumnError(
-                f"column {name!r} holds {what} ({example}): write plain numbers instead{such_as}", drop
-            )
+            return holds(f"{what} ({example}): write plain numbers instead{such_as}")
     one_unit = len({re.sub(rf"^{_NUMBER}\s*", "", cell) for cell in wrong}) == 1  # as "5 kg", "7 kg"
     if one_unit and (are_names or len(set(wrong)) >= MEASURED):
-        return ColumnError(f"column {name!r} holds {_UNIT} ({example}): write plain numbers instead", drop)
+        return holds(f"{_UNIT} ({example}): write plain numbers instead")
     if np.median([len(cell.split()) for cell in wrong]) >= SEVERAL_WORDS:
-        return ColumnError(
-            f"column {name!r} holds free text ({example}), which is compared by the words in it: turn it into numbers, as "
-            "scikit-learn's TfidfVectorizer does, and save those as an NPZ file or fit them in Python; or leave it out",
-            drop,
+        return holds(
+            f"free text ({example}), which is compared by the words in it: turn it into numbers, as scikit-learn's "
+            "TfidfVectorizer does, and save those as an NPZ file or fit them in Python; or leave it out"
         )
     if are_names:
         once = len(set(values)) == len(values) == present
-        return ColumnError(
-            f"column {name!r} holds another text in {'' if once else 'nearly '}every row ({example}), as names (--id) do",
-            f"--id {quote(name)}" if once else drop,
-        )
-    n_levels = len({*values} - {""})
+        what = f"another text in {'' if once else 'nearly '}every row ({example}), as names (--id) do"
+        return holds(what, f"--id {quote(name)}" if once else drop)
     if many_levels(n_levels, table.n_rows):
         what = f"{n_levels:,} different texts in {table.n_rows:,} rows ({example})"
-        return ColumnError(
-            f"column {name!r} holds {what}: categories (--category {quote(name)}), or to be left out", drop
-        )
-    if len({*values, ""}) == 2:
-        return ColumnError(f"column {name!r} holds one text ({example}), which tells no rows apart", drop)
-    return ColumnError(f"column {name!r} holds text ({example})", f"--category {quote(name)}")
+        return holds(f"{what}: categories ({category}), or to be left out")
+    if n_levels == 1:
+        return holds(f"one text ({example}), which tells no rows apart")
+    return holds(f"text ({example})", category)
 
 
 def _is_number(cell: str) -> bool:
