@@ -181,7 +181,7 @@ def _record(classifier: GraphClassifier, X: Tall) -> dict[str, Any]:
         },
         "stages": dict(classifier.stages_),
         "settings": {name: value for name, value in classifier.get_params().items() if name != "verbose"},
-        "versions": versions("dask", "zarr", "pyarrow"),
+        "versions": versions(),
         "row_id": None,
         "encoding": Encoding(tuple(Feature(name) for name in X.names)).to_json(),
     }
