@@ -303,6 +303,7 @@ def test_rows_alike_with_different_classes_are_told_by_their_numbers(folder):
     ("absent", "words", "told"),
     [
         ("zarr", ["x.zarr", *GIVEN[1:]], "graphuq[large]"),
+        ("pyarrow.parquet", GIVEN, "The answers are Parquet files, which need pyarrow: pip install 'graphuq[parquet]'"),
         ("pyarrow.parquet", ["x.parquet", "--label", "y", "--out", "out"], "Parquet files need pyarrow: pip install 'graphuq[parquet]'"),
         ("openpyxl", ["x.xlsx", "--label", "y", "--out", "out"], "Excel files need openpyxl: pip install 'graphuq[excel]'"),
     ],
