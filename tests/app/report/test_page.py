@@ -248,6 +248,30 @@ def test_a_plot_that_stands_alone_is_not_blown_up(width, three):
     assert 9 < found < 20
 
 
+@needs_browser
+@pytest.mark.parametrize("width", [1200, 390])
+def test_large_counts_leave_room_for_what_is_counted(width, three):
+    content = content_of(three)
+    counts = [[1000 * n for n in each] for each in content.plots["confidence"]["counts"]]
+    content.plots["confidence"] = content.plots["confidence"] | {"counts": counts}
+    found, failures = probe(
+        render(content),
+        """
+        const texts = [...document.querySelectorAll("#confidence text")], boxes = texts.map((each) => each.getBoundingClientRect());
+        const rows = boxes[texts.findIndex((each) => each.textContent === "rows")];
+        const levels = texts.filter((each) => each.getAttribute("text-anchor") === "end");
+        return {
+          told: levels.map((each) => each.textContent),
+          room: Math.min(...levels.map((each) => each.getBoundingClientRect().left)) - rows.right,
+        };
+        """,
+        width=width,
+    )
+    assert failures == []
+    assert any(len(told) >= len("10,000") for told in found["told"]), found
+    assert found["room"] > 0
+
+
 def test_of_very_many_classes_the_mistakes_are_listed(three):
     content = many_classes(content_of(three), MAX_MATRIX + 1)
     page = render(content)
