@@ -184,7 +184,7 @@ def test_known_classes():
     known = np.array(["a", "b"])
     assert read_labels(["b", None], classes=known).y.tolist() == [1]
     assert read_labels([None, None], classes=known).nodes.size == 0
-    with pytest.raises(ValueError, match="'c' is none of the classes of fit, 'a' and 'b'"):
+    with pytest.raises(ValueError, match="of fit, 'a' and 'b': fit with a labeled row of it first"):
         read_labels(["c"], classes=known)
     with pytest.warns(
         UserWarning, match=r"'c' is none of the classes of fit, 'a' and 'b': no answer can be right"

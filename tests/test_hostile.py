@@ -547,6 +547,10 @@ PYTHON = [
         "X holds text, 'red shoes', and features are numbers: turn texts into a sparse matrix",
     ),
     (
+        'fit(X=np.array(["it\'s a shoe"] * 40, dtype=object))',
+        'X holds text, "it\'s a shoe", and features are numbers',
+    ),
+    (
         "fit(X=pd.DataFrame({'a': ['x'] * 40}))",
         "with scikit-learn's TfidfVectorizer say, and categories into columns",
     ),

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -270,6 +271,14 @@ def test_stores_that_decayed_are_read_or_refused_in_one_sentence(tmp_path, name)
             assert found is not None or (name in told and "\n" not in told)
         file.write_bytes(content)
         assert refused > 40
+
+
+@pytest.mark.parametrize("absent", ["pyarrow", "pyarrow.parquet"])
+def test_parquet_files_need_no_more_than_its_library(absent, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, absent, None)
+    (tmp_path / "x.parquet").write_text("anything")
+    with pytest.raises(ImportError, match=r"Parquet files need pyarrow: pip install 'graphuq\[parquet\]'"):
+        tall(tmp_path / "x.parquet")
 
 
 def test_missing_numbers_of_parquet_are_nan(tmp_path):

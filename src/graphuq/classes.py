@@ -140,7 +140,7 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
     elif (unknown := present[~np.isin(present, classes)]).size:
         new = f"{unknown[0].item()!r} is none of the classes of fit, {names_listed(classes)}"
         if not others:
-            raise ValueError(f"{new}.")
+            raise ValueError(f"{new}: fit with a labeled row of it first.")
         warn(f"{new}: no answer can be right there.")
     return Labels(classes, np.flatnonzero(labeled), _indices(values, classes))
 

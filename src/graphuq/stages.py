@@ -30,7 +30,7 @@ def peak_gigabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-def versions(*more: str) -> dict[str, str]:
+def versions() -> dict[str, str]:
     """Versions of Python and of the libraries that determine the numbers."""
-    names = ("numpy", "scipy", "scikit-learn", "jax", *more)
+    names = ("numpy", "scipy", "scikit-learn", "jax")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}

@@ -3,12 +3,13 @@
 import csv
 import json
 import sys
+from importlib.metadata import PackageNotFoundError
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from graphuq import GraphClassifier
+from graphuq import GraphClassifier, stages
 from graphuq.app import folder as models
 from graphuq.app import large
 from graphuq.app.cli import app
@@ -103,6 +104,18 @@ def test_a_store_that_was_written_to_is_not_answered_from_its_old_model(words, f
         return
     assert graphuq(*GIVEN[:-1], "fresh").exit_code == 0
     np.testing.assert_array_equal(probabilities("out/answers"), probabilities("fresh/answers"))
+
+
+def test_a_store_is_fitted_where_clusters_and_zarr_are_not_installed(folder, monkeypatch):
+    def version(name):
+        if name in ("dask", "distributed", "zarr"):
+            raise PackageNotFoundError(name)
+        return "1"
+
+    monkeypatch.setattr(stages, "version", version)
+    done = graphuq(*GIVEN)
+    assert done.exit_code == 0, done.output
+    assert "jax" in json.loads((folder / "out/run.json").read_text())["versions"]
 
 
 def test_one_process_at_a_time_writes_a_folder(folder):
@@ -290,6 +303,7 @@ def test_rows_alike_with_different_classes_are_told_by_their_numbers(folder):
     ("absent", "words", "told"),
     [
         ("zarr", ["x.zarr", *GIVEN[1:]], "graphuq[large]"),
+        ("pyarrow.parquet", GIVEN, "The answers are Parquet files, which need pyarrow: pip install 'graphuq[parquet]'"),
         ("pyarrow.parquet", ["x.parquet", "--label", "y", "--out", "out"], "Parquet files need pyarrow: pip install 'graphuq[parquet]'"),
         ("openpyxl", ["x.xlsx", "--label", "y", "--out", "out"], "Excel files need openpyxl: pip install 'graphuq[excel]'"),
     ],

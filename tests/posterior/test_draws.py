@@ -121,7 +121,9 @@ def test_a_model_of_ones_own_must_be_given_again(tmp_path):
     np.testing.assert_array_equal(loaded.probability(), saved.probability())
     assert loaded.settings == saved.settings
     assert "log_likelihood" not in groups(saved.to_arviz())
-    with pytest.raises(TypeError, match="Own offers no sites"):
+    with pytest.raises(
+        TypeError, match="Own offers no sites: expectation propagation, its evidence and left-out labels"
+    ):
         saved.left_out()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._needed import needed
 from graphuq.app import folder
 from graphuq.app.question import lonely_classes
 from graphuq.app.tables.encode import Encoding, Feature
@@ -55,6 +56,7 @@ def fit_store(
     if (out / folder.REPORT).exists():
         raise ValueError(f"{out} holds the fit of a table: choose another folder.")
     refuse_foreign(out, folder.MODEL, SUMS, HELD)
+    needed("pyarrow.parquet", "The answers are Parquet files, which need pyarrow", "parquet")
     began = time.perf_counter()
     with words_of_the_shell():
         X = tall(store)
@@ -139,9 +141,9 @@ def _check_space(classifier: GraphClassifier, X: Tall, n_classes: int, out: Path
         # a learned prior are in single precision, but the smaller set of modes computed before is there too.
         modes = (16.0 if classifier.prior == "learned" else 21.0) * (classifier.n_modes + 10)
         temporary = len(X) * (8.0 * 16 + 2 * 12.0 * classifier.n_neighbors + modes)
-    needed = max(answers.space(len(X), n_classes), temporary) - present
+    kept = max(answers.space(len(X), n_classes), temporary) - present
     what = "The model, with its answers or what is kept until it is there,"
-    check_disk(out, folder.space(classifier, X) + needed, what)
+    check_disk(out, folder.space(classifier, X) + kept, what)
 
 
 def _resources(began: float) -> dict[str, float]:
@@ -181,7 +183,7 @@ def _record(classifier: GraphClassifier, X: Tall) -> dict[str, Any]:
         },
         "stages": dict(classifier.stages_),
         "settings": {name: value for name, value in classifier.get_params().items() if name != "verbose"},
-        "versions": versions("dask", "zarr", "pyarrow"),
+        "versions": versions(),
         "row_id": None,
         "encoding": Encoding(tuple(Feature(name) for name in X.names)).to_json(),
     }

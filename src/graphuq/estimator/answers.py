@@ -346,7 +346,7 @@ def _parquet_writer(
     folder: Path, classes: NDArray[Any], n_rows: int, chunk: int
 ) -> Callable[[int, slice, Array], None]:
     """A writer of Parquet files with columns row, class, its probability, and the probability of each class."""
-    parquet = needed("pyarrow.parquet", "Parquet files need pyarrow")
+    parquet = needed("pyarrow.parquet", "Parquet files need pyarrow", "parquet")
     import pyarrow
 
     names = plain(classes)

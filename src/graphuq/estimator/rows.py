@@ -52,7 +52,10 @@ def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
         message = re.sub(r"(?<=Complex data not supported)\n.*", ".", message, flags=re.DOTALL)
         recognized = isinstance(error, ValueError) or hasattr(X, "__array__") or isinstance(X, list | tuple)
         recognized &= not message.startswith("float()")  # which quotes a cell without saying where it is
-        if text_cell := re.match(r"could not convert string to float: (?:np\.\w+\()?(b?'[^']*')", message):
+        text_cell = re.match(
+            r"""could not convert string to float: (?:np\.\w+\()?(b?(['"]).*\2)""", message, re.DOTALL
+        )
+        if text_cell:
             raise ValueError(
                 f"X holds text, {text_cell[1][:60]}, and features are numbers: turn texts into a sparse matrix, with "
                 "scikit-learn's TfidfVectorizer say, and categories into columns, with its OneHotEncoder."

@@ -111,7 +111,7 @@ def _unchanged(rows: slice, X: Array) -> Array:
 
 def _of_parquet(files: list[Path]) -> Tall:
     """Matrix of Parquet files with the same numeric columns, one file after another."""
-    types = needed("pyarrow", "Parquet files need pyarrow").types
+    types = needed("pyarrow", "Parquet files need pyarrow", "parquet").types
     is_numeric = (types.is_integer, types.is_floating, types.is_boolean)
     groups, counts, names = [], [0], None
     for number, path in enumerate(files):
@@ -170,6 +170,6 @@ class Grouped:
 
 
 def _open_parquet(path: Path) -> Any:
-    parquet = needed("pyarrow.parquet", "Parquet files need pyarrow")
+    parquet = needed("pyarrow.parquet", "Parquet files need pyarrow", "parquet")
     with told_if_damaged(path, f"{path} is not a Parquet file, or ends early"):
         return parquet.ParquetFile(path, page_checksum_verification=True)

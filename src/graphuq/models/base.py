@@ -97,7 +97,7 @@ class Model(ABC):
     def sites(self) -> Any:
         """Closed-form tilted moments, for expectation propagation, evidence and learning."""
         raise TypeError(
-            f"{type(self).__name__} offers no sites: expectation propagation, and learning from its evidence, need a "
+            f"{type(self).__name__} offers no sites: expectation propagation, its evidence and left-out labels need a "
             "likelihood of single labeled values with closed-form moments, as that of Probit is. `sample` does without."
         )
 

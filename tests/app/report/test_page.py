@@ -229,6 +229,49 @@ def test_the_rarer_of_many_classes_are_shown_when_asked_for(three):
     assert "class 14" in first  # which has the most rows
 
 
+def test_the_bars_of_the_classes_have_a_legend(three):
+    content = content_of(three)
+    section = re.search(r"<div id='confidence'></div>(.*?)</section>", render(content), re.DOTALL)[1]
+    assert re.findall("<bdi>(.*?)</bdi>", section) == list(content.classes)
+    content = many_classes(content, MAX_LEGEND + 3)
+    section = re.search(r"<div id='confidence'></div>(.*?)</section>", render(content), re.DOTALL)[1]
+    assert section.count("<bdi>") == MAX_LEGEND
+    assert "and 3 rarer" in section
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1200, 390])
+def test_a_plot_that_stands_alone_is_not_blown_up(width, three):
+    tall = "document.querySelector('#confidence text').getBoundingClientRect().height"
+    found, failures = probe(render(content_of(three, truth=None)), f"return {tall};", width=width)
+    assert failures == []
+    assert 9 < found < 20
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1200, 390])
+def test_large_counts_leave_room_for_what_is_counted(width, three):
+    content = content_of(three)
+    counts = [[1000 * n for n in each] for each in content.plots["confidence"]["counts"]]
+    content.plots["confidence"] = content.plots["confidence"] | {"counts": counts}
+    found, failures = probe(
+        render(content),
+        """
+        const texts = [...document.querySelectorAll("#confidence text")], boxes = texts.map((each) => each.getBoundingClientRect());
+        const rows = boxes[texts.findIndex((each) => each.textContent === "rows")];
+        const levels = texts.filter((each) => each.getAttribute("text-anchor") === "end");
+        return {
+          told: levels.map((each) => each.textContent),
+          room: Math.min(...levels.map((each) => each.getBoundingClientRect().left)) - rows.right,
+        };
+        """,
+        width=width,
+    )
+    assert failures == []
+    assert any(len(told) >= len("10,000") for told in found["told"]), found
+    assert found["room"] > 0
+
+
 def test_of_very_many_classes_the_mistakes_are_listed(three):
     content = many_classes(content_of(three), MAX_MATRIX + 1)
     page = render(content)

@@ -23,13 +23,15 @@ function ticks(low, high, count) {
 // An empty plot with axes; returns the drawing and the two scales.
 function axes(host, label, { x, y, height = 240, bottom = 36, xLabel = "", yLabel = "", n = 5 }) {
   host.replaceChildren();
-  const [width, left, right, top] = [420, 44, 10, 10];
+  const levels = ticks(y[0], y[1], 4).map((t) => [t, t.toLocaleString("en", { maximumSignificantDigits: 6 })]);
+  const [width, right, top] = [420, 10, 10];
+  const left = Math.max(44, 20 + 7.5 * Math.max(...levels.map(([, told]) => told.length))); // room for the numbers and yLabel
   const root = svg("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, host);
   const X = (v) => left + ((v - x[0]) / (x[1] - x[0] || 1)) * (width - left - right);
   const Y = (v) => height - bottom - ((v - y[0]) / (y[1] - y[0] || 1)) * (height - bottom - top);
-  for (const t of ticks(y[0], y[1], 4)) {
+  for (const [t, told] of levels) {
     svg("line", { class: "grid", x1: left, x2: width - right, y1: Y(t), y2: Y(t) }, root);
-    svg("text", { x: left - 6, y: Y(t) + 4, "text-anchor": "end" }, root, String(t));
+    svg("text", { x: left - 6, y: Y(t) + 4, "text-anchor": "end" }, root, told);
   }
   for (const t of n ? ticks(x[0], x[1], n) : []) svg("text", { x: X(t), y: height - bottom + 15, "text-anchor": "middle" }, root, String(t));
   svg("line", { class: "axis", x1: left, x2: width - right, y1: Y(y[0]), y2: Y(y[0]) }, root);
