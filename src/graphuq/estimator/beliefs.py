@@ -22,7 +22,6 @@ from graphuq.models.base import LEARNED_FIELDS, expect_fields, labeled
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.posterior.mixture import AnyPosterior
 from graphuq.prior import GaussianPrior
-from graphuq.tall import numbered, spread
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -119,7 +118,7 @@ def with_shares(classifier: GraphClassifier, posterior: AnyPosterior, classes: N
     if shares is None:
         return posterior
     mixture = posterior if isinstance(posterior, Mixture) else Mixture((posterior,), np.ones(1))
-    return mixture.with_shares(shares, numbered(spread(mixture.n_nodes), mixture.n_nodes))
+    return mixture.with_shares(shares)
 
 
 def _learned(
