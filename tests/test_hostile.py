@@ -523,6 +523,9 @@ PYTHON = [
     ("fit(y=[(0, 1)] * 20 + [None] * 20)", "y must hold one class a row, got several"),
     ("fit(y=pd.Series([['a'], ['b', 'c']] * 20))", "one class a row, got several: scikit-learn's MultiOutput"),
     ("fit(y=pd.Series([('a',), ('b',)] * 20))", "one class a row, got several: scikit-learn's MultiOutput"),
+    ("fit(y=['', 1, 'a'] + [''] * 37)", "text in some rows and numbers in others"),
+    ("fit(y=pd.Series([range(1), range(2)] * 20))", "one class a row, got several: scikit-learn's MultiOutput"),
+    ("fit(y=['a', 'a\\0'] + [None] * 38)", "A class in y ends with a zero byte, 'a\\x00', which NumPy drops"),
     (
         "fit(y=np.eye(2)[np.arange(40) // 20])",
         "y should be a 1d array, got an array of shape (40, 2): y must hold",
@@ -691,6 +694,10 @@ TAKEN = [
     ),
     ("fit(y=np.where(Y < 0, ' ', Y.astype(str)))", "y holds ' ' in 36 rows, which are taken as a class"),
     ("fit(y=np.where(Y < 0, None, Y).astype(str))", "y holds 'None' in 36 rows, which are taken as a class"),
+    (
+        "fit(y=[pd.NA if label < 0 else ('None', 'a')[label] for label in Y])",
+        "y holds 'None' in 2 rows, which are taken as a class",
+    ),
     ("fit(y=Y.astype(np.uint8))", "y holds 255 in 36 rows, which are taken as a class"),
     ("fit(n_neighbors=99)", "n_neighbors is 99, and there are 40 rows: all others are neighbors of each"),
     ("fit(graph='self_tuning', n_neighbors=2**40)", "and there are 40 rows: all others are neighbors of each"),
@@ -717,6 +724,7 @@ TEXT = np.where(Y < 0, None, np.where(Y == 0, "a", "b"))
         pd.Series(pd.Categorical(TEXT, categories=["a", "b", "c"]), index=range(100, 140)),
         pl.Series(TEXT.tolist(), dtype=pl.Categorical),
         [None if label < 0 else bool(label) for label in Y],
+        [-1.0 if label < 0 else "ab"[label] for label in Y],
         Y.astype(np.int8),
         np.where(Y < 0, -1, Y + 2**62),
     ],
