@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import warnings
+from fractions import Fraction
 from pathlib import Path  # noqa: F401 - named in the tables
 from types import SimpleNamespace  # noqa: F401 - named in the tables
 
@@ -15,7 +16,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import scipy.sparse as sp  # noqa: F401 - named in the tables
+import scipy.sparse as sp
 from typer.testing import CliRunner
 
 import graphuq
@@ -52,6 +53,7 @@ M = models.Probit(np.array([0, 1, 20, 21]), np.array([0, 0, 1, 1]), gamma=0.5)
 P = posterior.GaussianPosterior.of(MU, M)
 HALF = np.full((3, 2), 0.5)
 MASKED = np.ma.array(X, mask=X > 3)
+BROKEN = sp.csr_array((np.ones(2), np.array([0, 99]), np.array([0] * 39 + [0, 2])), shape=(40, 2))
 STUBBORN = type("Stubborn", (), {"__array__": lambda self, *how, **more: 1 / 0})()
 SETTINGS = {"prior": "matern", "inference": "ep", "gamma": 0.5}
 C = GraphClassifier(**SETTINGS).fit(X, Y)
@@ -513,6 +515,14 @@ PYTHON = [
     ("fit(X=pd.DataFrame(X, columns=[0, 'a']))", "Feature names are only supported if all"),
     ("fit(X=pd.DataFrame({'a': pd.Categorical(['x', 'y'] * 20)}))", "X holds text, 'x'"),
     ("fit(X=sp.csr_array(np.where(X > 4, np.nan, abs(X))), graph='cosine')", "contains NaN"),
+    ("fit(X=BROKEN)", "X must be a well-formed sparse matrix: "),
+    ("C.predict(BROKEN)", "X must be a well-formed sparse matrix: "),
+    ("graph.cosine(BROKEN)", "X must be a well-formed sparse matrix: "),
+    (
+        "graph.precomputed(sp.csr_array((np.ones(2), [1, 9], [0, 1, 2]), shape=(2, 2)))",
+        "Weights must be a well-formed sparse matrix: ",
+    ),
+    ("fit(X=tall(np.where(X > 4, np.nan, X)))", "X has NaN or infinite values in"),
     (
         "fit(X=sp.csr_array((np.zeros(2), ([0, 1], [0, 1])), shape=(40, 2)), graph='cosine')",
         "40 rows of X are all zeros",
@@ -592,6 +602,10 @@ PYTHON = [
     ("fit(prior='full', tau=None)", f"tau {NUMBER} None"),
     ("fit(model='probitt')", "model must be one of probit, level_set, ginzburg_landau"),
     ("fit(model=None)", "model takes a name, a model such as Probit(gamma=0.2), or a class of one, got None"),
+    (
+        "fit(model=int)",
+        "model must be one of probit, level_set, ginzburg_landau, or a model without labels, or a class",
+    ),
     ("fit(model=3)", "model takes a name, a model such as Probit(gamma=0.2), or a class of one, got 3"),
     ("fit(inference='mcmc')", "inference must be one of auto, ep, sample, got 'mcmc'"),
     ("fit(inference=None)", "inference must be one of auto, ep, sample, got None"),
@@ -734,6 +748,18 @@ def test_labels_of_every_kind_are_the_same_labels(y):
     found = fit(y=y)
     assert len(found.classes_) == 2  # and none for a category that no row has
     np.testing.assert_allclose(found.label_distributions_, C.label_distributions_, atol=1e-12)
+
+
+def test_settings_may_be_numbers_of_any_type():
+    """Also where they are compared with what the type does not hold, and in what is told."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        wide = fit(graph="gaussian", width=np.float32(1))
+    np.testing.assert_allclose(wide.label_distributions_, fit(graph="gaussian", width=1).label_distributions_)
+    for limit in (Fraction(1, 10**9), np.inf, 10**400):
+        settings = {"gamma": None, "inference": "auto", "model": "level_set", "n_steps": 2, "time_limit": limit}
+        with pytest.warns(UserWarning, match="time_limit|Not converged"):
+            fit(**settings)
 
 
 def test_input_of_other_types_gives_the_same_answers():

@@ -186,6 +186,18 @@ def _array(values: Any) -> NDArray[Any]:
         return np.array(object())
 
 
+def expect_well_formed(matrix: Any, name: str) -> None:
+    """Raise an error for a sparse matrix whose indices lie outside of it: SciPy would read beyond its memory."""
+    if hasattr(matrix, "indptr"):
+        try:
+            matrix.check_format(full_check=True)
+        except ValueError as error:
+            raise ValueError(
+                f"{name} must be a well-formed sparse matrix: {why(error)}. Make it anew from rows, columns and values, as "
+                "scipy.sparse.coo_array((values, (rows, columns)))."
+            ) from None
+
+
 def refuse_masked(values: Any, name: str) -> None:
     """Raise an error for masked entries: most functions would read the data under the mask."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
