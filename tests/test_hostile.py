@@ -4,6 +4,7 @@ Three tables: what people write in Python, what they type at a shell, and what s
 """
 
 import os
+import pickle
 import re
 import shlex
 import warnings
@@ -11,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path  # noqa: F401 - named in the tables
 from types import SimpleNamespace  # noqa: F401 - named in the tables
 
-import jax.numpy as jnp  # noqa: F401 - named in the tables
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -69,6 +70,7 @@ def own(phi):
     return graphuq.sample(MU, model(), n_steps=20, n_warmup=20, n_chains=2)
 
 
+NOWHERE = type("Nowhere", (graphuq.PCN,), {"draw": lambda self, state, problem: state.z * np.nan})()
 NUMBER = "must be a finite number above 0, got"
 PYTHON = [
     # objects of another kind, or in another order
@@ -160,6 +162,10 @@ PYTHON = [
     ("graphuq.find_mode(MU, models.LevelSet([0, 20], [0, 1]))", "LevelSet has no mode"),
     ("graphuq.find_mode(MU, M, method='bfgs')", "method must be 'auto', 'newton' or 'gradient_flow'"),
     ("graphuq.find_mode(MU, M, n_steps=0)", "n_steps must be a whole number of at least 1"),
+    (
+        "graphuq.find_mode(MU, models.Probit([0, 1, 2, 3], [0, 1, 2, 0], gamma=1e-9))",
+        "Phi of Probit is too steep for Newton's method in double precision: use a larger gamma",
+    ),
     ("graphuq.find_mode(MU, [])", "model must be a model with labels"),
     ("posterior.GaussianPosterior.of(S, M)", "prior must be a prior"),
     ("posterior.GaussianPosterior.of(MU, Y)", "model must be a model with labels"),
@@ -206,6 +212,10 @@ PYTHON = [
     ("own(lambda u: np.sum(np.asarray(u)))", "It must be a function of u written with jax.numpy"),
     ("own(lambda u: 1.0 if u[0] > 0 else 2.0)", "without Python's if on values"),
     ("own(lambda u: u[0] / 0 * 0)", "phi of Own must be finite, and at u = 0 it is nan"),
+    (
+        "graphuq.sample(MU, M, NOWHERE, n_steps=9)",
+        "The draws of Nowhere are not finite: phi of Probit must be finite",
+    ),
     ("own(lambda u: u.foo)", "phi of Own fails for u"),
     ("graphuq.PCN(beta=2.0)", "beta must lie in (0, 1], got 2.0"),
     ("graphuq.PCN(beta='a')", "beta must be a number in (0, 1], got 'a'"),
@@ -368,6 +378,8 @@ PYTHON = [
     ("spectrum.leading(L, n_modes=True)", "n_modes must be a whole number, got True"),
     ("laplacian.dirichlet_energy(A, X[:, 0])", "L must be a Laplacian, as laplacian.normalized(graph) makes"),
     ("laplacian.dirichlet_energy(L, X[:, 0] * np.nan)", "u must have a finite value for each of 40 nodes"),
+    ("laplacian.dirichlet_energy(L, X[:, 0] * 1e200)", "u has numbers too large to square, above 1e+150"),
+    ("MU.energy(X[:, 0] * 1e200)", "u has numbers too large to square, above 1e+150"),
     ("MU.energy(X[:3, 0])", "u must have a finite value for each of 40 nodes, got the shape (3,)"),
     ("MU.precision('a')", "u must be real numbers, got 'a'"),
     ("MU.sample(2**40)", "n_draws must be a whole number between 1 and 2147483647"),
@@ -760,6 +772,29 @@ def test_settings_may_be_numbers_of_any_type():
         settings = {"gamma": None, "inference": "auto", "model": "level_set", "n_steps": 2, "time_limit": limit}
         with pytest.warns(UserWarning, match="time_limit|onverged"):
             fit(**settings)
+
+
+def test_a_pcn_chain_moves_away_from_where_phi_is_infinite():
+    """Between two such points the acceptance was NaN, and so then the step size and all draws."""
+
+    class Wall(models.Model):
+        nodes = M.nodes
+
+        def phi(self, u):
+            return jnp.where(u[0] > -0.1, 0.0, jnp.inf)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of draws that are too few
+        found = graphuq.sample(MU, Wall(), graphuq.PCN(), n_steps=100, n_warmup=100)
+    assert (found.latent([0]) > -0.1).all()
+
+
+def test_functions_given_as_settings_can_be_pickled():
+    classifier = GraphClassifier(
+        **SETTINGS | {"graph": graph.knn(n_neighbors=4), "prior": prior.matern(tau=0.1, alpha=2)}
+    )
+    loaded = pickle.loads(pickle.dumps(classifier.fit(X, Y)))  # noqa: S301
+    np.testing.assert_array_equal(loaded.fit(X, Y).label_distributions_, classifier.label_distributions_)
 
 
 def test_input_of_other_types_gives_the_same_answers():

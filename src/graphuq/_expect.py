@@ -173,6 +173,10 @@ def expect_field(u: Any, n_nodes: int) -> NDArray[np.float64]:
     field = expect_numbers(u, "u")
     if field.ndim == 0 or field.shape[0] != n_nodes or not np.isfinite(field).all():
         raise ValueError(f"u must have a finite value for each of {n_nodes} nodes, got the shape {field.shape}.")
+    if np.abs(field).max() > LARGEST_SCALE:
+        raise ValueError(
+            f"u has numbers too large to square, above {LARGEST_SCALE:g}: divide it by a large number."
+        )
     return field
 
 
