@@ -216,6 +216,14 @@ PYTHON = [
         "graphuq.sample(MU, M, NOWHERE, n_steps=9)",
         "The draws of Nowhere are not finite: phi of Probit must be finite",
     ),
+    (
+        "graphuq.sample(MU, type('Own', (models.Model,), {'nodes': [], 'phi': jnp.sum})())",
+        "The nodes of Own must be a list of one or more node numbers from 0, got float64 of the shape (0,)",
+    ),
+    (
+        "graphuq.sample(MU, type('Own', (models.Model,), {'nodes': [-1], 'phi': jnp.sum})())",
+        "The nodes of Own must be a list of one or more node numbers from 0, got int64 of the shape (1,) and -1",
+    ),
     ("own(lambda u: u.foo)", "phi of Own fails for u"),
     ("graphuq.PCN(beta=2.0)", "beta must lie in (0, 1], got 2.0"),
     ("graphuq.PCN(beta='a')", "beta must be a number in (0, 1], got 'a'"),
@@ -415,6 +423,7 @@ PYTHON = [
     ("graphuq.learn(S, M, features=X * 1e200)", "features have numbers too large to square"),
     ("posterior.load(3)", "path must be the name of a file, got 3"),
     ("posterior.load('p.npz', model=A)", "model must be a model with labels"),
+    ("P.save('a\\0b')", "path must be the name of a file, got 'a\\x00b', which holds a zero byte"),
     ("P.save(None)", "path must be the name of a file, got None"),
     ("S.save(A)", "path must be the name of a file, got a Graph"),
     ("Spectrum.load(None)", "path must be the name of a file, got None"),
@@ -871,6 +880,17 @@ ARRAYS = [
 ]
 
 
+def test_text_that_parquet_holds_as_bytes_is_text(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"k": ["é".encode(), None]}), tmp_path / "t.parquet")
+    assert columns(tmp_path / "t.parquet")["k"].tolist() == ["é", ""]
+    parquet.write_table(pa.table({"k": [b"\xff"]}), tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"Column 'k' of t\.parquet holds bytes that are no UTF-8 text"):
+        columns(tmp_path / "t.parquet")
+
+
 @pytest.mark.parametrize(("arrays", "sentence"), ARRAYS, ids=range(len(ARRAYS)))
 def test_what_is_wrong_in_arrays(tmp_path, arrays, sentence):
     np.savez(tmp_path / "t.npz", **arrays)
@@ -1060,6 +1080,11 @@ SHELL = [
         "predict out t.csv --out other.csv",
         "other.csv exists already: choose another name, or replace it with --force",
     ),
+    (
+        "predict out t.csv --out answers.xlsx",
+        "answers.xlsx would hold CSV, which its name denies: give a name that",
+    ),
+    ("predict out t.csv --out answers.parquet", "answers.parquet would hold CSV, which its name denies"),
     ("predict out t.csv --out no/such/file.csv", "There is no folder"),
     ("predict out t.csv --out mine --force", "mine is not a regular file, so it is not replaced"),
     ("predict out t.csv --out pipe.csv --force", "pipe.csv is not a regular file, so it is not replaced"),

@@ -121,6 +121,8 @@ def expect_sampler(sampler: object, name: str = "sampler") -> None:
 def expect_path(path: Any, name: str = "path") -> Path:
     """Validate a file name; return it as a `Path`."""
     expect(path, (str, PathLike), name, "the name of a file")
+    if "\0" in str(path):
+        raise ValueError(f"{name} must be the name of a file, got {str(path)[:60]!r}, which holds a zero byte.")
     return Path(path)
 
 
