@@ -149,6 +149,17 @@ def test_lack_of_convergence_is_said(monkeypatch):
         baselines.poisson(sparse.csr_array(random_weights()), NODES, Y)
 
 
+def test_parts_of_a_graph_that_rounding_separates_are_said():
+    """Far weights of 1e-100 are lost beside those of 1, and with them every label for the part that has none."""
+    near = np.kron(np.eye(2, dtype=bool), np.ones((3, 3), dtype=bool))
+    weights = np.where(near, 1.0, 1e-100)
+    for method in (baselines.harmonic, baselines.poisson, baselines.mbo):
+        with pytest.raises(ValueError, match="singular to rounding: parts of the graph hardly touch"):
+            method(weights, [0, 1], [0, 1])
+    with pytest.warns(RuntimeWarning, match="did not converge to a sum of 1: parts of the graph hardly touch"):
+        baselines.harmonic(sparse.csr_array(weights), [0, 1], [0, 1])
+
+
 def test_baselines_classify_two_moons():
     data = two_moons(600, n_features=20, noise=0.06)
     nodes = np.random.default_rng(0).choice(600, 18, replace=False)

@@ -4,18 +4,20 @@ Three tables: what people write in Python, what they type at a shell, and what s
 """
 
 import os
+import pickle
 import re
 import shlex
 import warnings
+from fractions import Fraction
 from pathlib import Path  # noqa: F401 - named in the tables
 from types import SimpleNamespace  # noqa: F401 - named in the tables
 
-import jax.numpy as jnp  # noqa: F401 - named in the tables
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import scipy.sparse as sp  # noqa: F401 - named in the tables
+import scipy.sparse as sp
 from typer.testing import CliRunner
 
 import graphuq
@@ -52,6 +54,7 @@ M = models.Probit(np.array([0, 1, 20, 21]), np.array([0, 0, 1, 1]), gamma=0.5)
 P = posterior.GaussianPosterior.of(MU, M)
 HALF = np.full((3, 2), 0.5)
 MASKED = np.ma.array(X, mask=X > 3)
+BROKEN = sp.csr_array((np.ones(2), np.array([0, 99]), np.array([0] * 39 + [0, 2])), shape=(40, 2))
 STUBBORN = type("Stubborn", (), {"__array__": lambda self, *how, **more: 1 / 0})()
 SETTINGS = {"prior": "matern", "inference": "ep", "gamma": 0.5}
 C = GraphClassifier(**SETTINGS).fit(X, Y)
@@ -67,6 +70,7 @@ def own(phi):
     return graphuq.sample(MU, model(), n_steps=20, n_warmup=20, n_chains=2)
 
 
+NOWHERE = type("Nowhere", (graphuq.PCN,), {"draw": lambda self, state, problem: state.z * np.nan})()
 NUMBER = "must be a finite number above 0, got"
 PYTHON = [
     # objects of another kind, or in another order
@@ -158,6 +162,10 @@ PYTHON = [
     ("graphuq.find_mode(MU, models.LevelSet([0, 20], [0, 1]))", "LevelSet has no mode"),
     ("graphuq.find_mode(MU, M, method='bfgs')", "method must be 'auto', 'newton' or 'gradient_flow'"),
     ("graphuq.find_mode(MU, M, n_steps=0)", "n_steps must be a whole number of at least 1"),
+    (
+        "graphuq.find_mode(MU, models.Probit([0, 1, 2, 3], [0, 1, 2, 0], gamma=1e-9))",
+        "Phi of Probit is too steep for Newton's method in double precision: use a larger gamma",
+    ),
     ("graphuq.find_mode(MU, [])", "model must be a model with labels"),
     ("posterior.GaussianPosterior.of(S, M)", "prior must be a prior"),
     ("posterior.GaussianPosterior.of(MU, Y)", "model must be a model with labels"),
@@ -204,6 +212,18 @@ PYTHON = [
     ("own(lambda u: np.sum(np.asarray(u)))", "It must be a function of u written with jax.numpy"),
     ("own(lambda u: 1.0 if u[0] > 0 else 2.0)", "without Python's if on values"),
     ("own(lambda u: u[0] / 0 * 0)", "phi of Own must be finite, and at u = 0 it is nan"),
+    (
+        "graphuq.sample(MU, M, NOWHERE, n_steps=9)",
+        "The draws of Nowhere are not finite: phi of Probit must be finite",
+    ),
+    (
+        "graphuq.sample(MU, type('Own', (models.Model,), {'nodes': [], 'phi': jnp.sum})())",
+        "The nodes of Own must be a list of one or more node numbers from 0, got float64 of the shape (0,)",
+    ),
+    (
+        "graphuq.sample(MU, type('Own', (models.Model,), {'nodes': [-1], 'phi': jnp.sum})())",
+        "The nodes of Own must be a list of one or more node numbers from 0, got int64 of the shape (1,) and -1",
+    ),
     ("own(lambda u: u.foo)", "phi of Own fails for u"),
     ("graphuq.PCN(beta=2.0)", "beta must lie in (0, 1], got 2.0"),
     ("graphuq.PCN(beta='a')", "beta must be a number in (0, 1], got 'a'"),
@@ -366,6 +386,8 @@ PYTHON = [
     ("spectrum.leading(L, n_modes=True)", "n_modes must be a whole number, got True"),
     ("laplacian.dirichlet_energy(A, X[:, 0])", "L must be a Laplacian, as laplacian.normalized(graph) makes"),
     ("laplacian.dirichlet_energy(L, X[:, 0] * np.nan)", "u must have a finite value for each of 40 nodes"),
+    ("laplacian.dirichlet_energy(L, X[:, 0] * 1e200)", "u has numbers too large to square, above 1e+150"),
+    ("MU.energy(X[:, 0] * 1e200)", "u has numbers too large to square, above 1e+150"),
     ("MU.energy(X[:3, 0])", "u must have a finite value for each of 40 nodes, got the shape (3,)"),
     ("MU.precision('a')", "u must be real numbers, got 'a'"),
     ("MU.sample(2**40)", "n_draws must be a whole number between 1 and 2147483647"),
@@ -401,6 +423,7 @@ PYTHON = [
     ("graphuq.learn(S, M, features=X * 1e200)", "features have numbers too large to square"),
     ("posterior.load(3)", "path must be the name of a file, got 3"),
     ("posterior.load('p.npz', model=A)", "model must be a model with labels"),
+    ("P.save('a\\0b')", "path must be the name of a file, got 'a\\x00b', which holds a zero byte"),
     ("P.save(None)", "path must be the name of a file, got None"),
     ("S.save(A)", "path must be the name of a file, got a Graph"),
     ("Spectrum.load(None)", "path must be the name of a file, got None"),
@@ -513,6 +536,14 @@ PYTHON = [
     ("fit(X=pd.DataFrame(X, columns=[0, 'a']))", "Feature names are only supported if all"),
     ("fit(X=pd.DataFrame({'a': pd.Categorical(['x', 'y'] * 20)}))", "X holds text, 'x'"),
     ("fit(X=sp.csr_array(np.where(X > 4, np.nan, abs(X))), graph='cosine')", "contains NaN"),
+    ("fit(X=BROKEN)", "X must be a well-formed sparse matrix: "),
+    ("C.predict(BROKEN)", "X must be a well-formed sparse matrix: "),
+    ("graph.cosine(BROKEN)", "X must be a well-formed sparse matrix: "),
+    (
+        "graph.precomputed(sp.csr_array((np.ones(2), [1, 9], [0, 1, 2]), shape=(2, 2)))",
+        "Weights must be a well-formed sparse matrix: ",
+    ),
+    ("fit(X=tall(np.where(X > 4, np.nan, X)))", "X has NaN or infinite values in"),
     (
         "fit(X=sp.csr_array((np.zeros(2), ([0, 1], [0, 1])), shape=(40, 2)), graph='cosine')",
         "40 rows of X are all zeros",
@@ -523,6 +554,9 @@ PYTHON = [
     ("fit(y=[(0, 1)] * 20 + [None] * 20)", "y must hold one class a row, got several"),
     ("fit(y=pd.Series([['a'], ['b', 'c']] * 20))", "one class a row, got several: scikit-learn's MultiOutput"),
     ("fit(y=pd.Series([('a',), ('b',)] * 20))", "one class a row, got several: scikit-learn's MultiOutput"),
+    ("fit(y=['', 1, 'a'] + [''] * 37)", "text in some rows and numbers in others"),
+    ("fit(y=pd.Series([range(1), range(2)] * 20))", "one class a row, got several: scikit-learn's MultiOutput"),
+    ("fit(y=['a', 'a\\0'] + [None] * 38)", "A class in y ends with a zero byte, 'a\\x00', which NumPy drops"),
     (
         "fit(y=np.eye(2)[np.arange(40) // 20])",
         "y should be a 1d array, got an array of shape (40, 2): y must hold",
@@ -593,6 +627,10 @@ PYTHON = [
     ("fit(prior='full', tau=None)", f"tau {NUMBER} None"),
     ("fit(model='probitt')", "model must be one of probit, level_set, ginzburg_landau"),
     ("fit(model=None)", "model takes a name, a model such as Probit(gamma=0.2), or a class of one, got None"),
+    (
+        "fit(model=int)",
+        "model must be one of probit, level_set, ginzburg_landau, or a model without labels, or a class",
+    ),
     ("fit(model=3)", "model takes a name, a model such as Probit(gamma=0.2), or a class of one, got 3"),
     ("fit(inference='mcmc')", "inference must be one of auto, ep, sample, got 'mcmc'"),
     ("fit(inference=None)", "inference must be one of auto, ep, sample, got None"),
@@ -695,6 +733,10 @@ TAKEN = [
     ),
     ("fit(y=np.where(Y < 0, ' ', Y.astype(str)))", "y holds ' ' in 36 rows, which are taken as a class"),
     ("fit(y=np.where(Y < 0, None, Y).astype(str))", "y holds 'None' in 36 rows, which are taken as a class"),
+    (
+        "fit(y=[pd.NA if label < 0 else ('None', 'a')[label] for label in Y])",
+        "y holds 'None' in 2 rows, which are taken as a class",
+    ),
     ("fit(y=Y.astype(np.uint8))", "y holds 255 in 36 rows, which are taken as a class"),
     ("fit(n_neighbors=99)", "n_neighbors is 99, and there are 40 rows: all others are neighbors of each"),
     ("fit(graph='self_tuning', n_neighbors=2**40)", "and there are 40 rows: all others are neighbors of each"),
@@ -721,6 +763,7 @@ TEXT = np.where(Y < 0, None, np.where(Y == 0, "a", "b"))
         pd.Series(pd.Categorical(TEXT, categories=["a", "b", "c"]), index=range(100, 140)),
         pl.Series(TEXT.tolist(), dtype=pl.Categorical),
         [None if label < 0 else bool(label) for label in Y],
+        [-1.0 if label < 0 else "ab"[label] for label in Y],
         Y.astype(np.int8),
         np.where(Y < 0, -1, Y + 2**62),
     ],
@@ -730,6 +773,41 @@ def test_labels_of_every_kind_are_the_same_labels(y):
     found = fit(y=y)
     assert len(found.classes_) == 2  # and none for a category that no row has
     np.testing.assert_allclose(found.label_distributions_, C.label_distributions_, atol=1e-12)
+
+
+def test_settings_may_be_numbers_of_any_type():
+    """Also where they are compared with what the type does not hold, and in what is told."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        wide = fit(graph="gaussian", width=np.float32(1))
+    np.testing.assert_allclose(wide.label_distributions_, fit(graph="gaussian", width=1).label_distributions_)
+    for limit in (Fraction(1, 10**9), np.inf, 10**400):
+        settings = {"gamma": None, "inference": "auto", "model": "level_set", "n_steps": 2, "time_limit": limit}
+        with pytest.warns(UserWarning, match="time_limit|onverged"):
+            fit(**settings)
+
+
+def test_a_pcn_chain_moves_away_from_where_phi_is_infinite():
+    """Between two such points the acceptance was NaN, and so then the step size and all draws."""
+
+    class Wall(models.Model):
+        nodes = M.nodes
+
+        def phi(self, u):
+            return jnp.where(u[0] > -0.1, 0.0, jnp.inf)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of draws that are too few
+        found = graphuq.sample(MU, Wall(), graphuq.PCN(), n_steps=100, n_warmup=100)
+    assert (found.latent([0]) > -0.1).all()
+
+
+def test_functions_given_as_settings_can_be_pickled():
+    classifier = GraphClassifier(
+        **SETTINGS | {"graph": graph.knn(n_neighbors=4), "prior": prior.matern(tau=0.1, alpha=2)}
+    )
+    loaded = pickle.loads(pickle.dumps(classifier.fit(X, Y)))  # noqa: S301
+    np.testing.assert_array_equal(loaded.fit(X, Y).label_distributions_, classifier.label_distributions_)
 
 
 def test_input_of_other_types_gives_the_same_answers():
@@ -804,6 +882,17 @@ ARRAYS = [
     ({"x": np.array(3.0)}, "'x' of t.npz is a single value: each row needs one of its own"),
     ({"x": np.ones((0, 3))}, "t.npz has no rows"),
 ]
+
+
+def test_text_that_parquet_holds_as_bytes_is_text(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"k": ["é".encode(), None]}), tmp_path / "t.parquet")
+    assert columns(tmp_path / "t.parquet")["k"].tolist() == ["é", ""]
+    parquet.write_table(pa.table({"k": [b"\xff"]}), tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"Column 'k' of t\.parquet holds bytes that are no UTF-8 text"):
+        columns(tmp_path / "t.parquet")
 
 
 @pytest.mark.parametrize(("arrays", "sentence"), ARRAYS, ids=range(len(ARRAYS)))
@@ -995,6 +1084,11 @@ SHELL = [
         "predict out t.csv --out other.csv",
         "other.csv exists already: choose another name, or replace it with --force",
     ),
+    (
+        "predict out t.csv --out answers.xlsx",
+        "answers.xlsx would hold CSV, which its name denies: give a name that",
+    ),
+    ("predict out t.csv --out answers.parquet", "answers.parquet would hold CSV, which its name denies"),
     ("predict out t.csv --out no/such/file.csv", "There is no folder"),
     ("predict out t.csv --out mine --force", "mine is not a regular file, so it is not replaced"),
     ("predict out t.csv --out pipe.csv --force", "pipe.csv is not a regular file, so it is not replaced"),

@@ -121,6 +121,8 @@ def expect_sampler(sampler: object, name: str = "sampler") -> None:
 def expect_path(path: Any, name: str = "path") -> Path:
     """Validate a file name; return it as a `Path`."""
     expect(path, (str, PathLike), name, "the name of a file")
+    if "\0" in str(path):
+        raise ValueError(f"{name} must be the name of a file, got {str(path)[:60]!r}, which holds a zero byte.")
     return Path(path)
 
 
@@ -173,6 +175,10 @@ def expect_field(u: Any, n_nodes: int) -> NDArray[np.float64]:
     field = expect_numbers(u, "u")
     if field.ndim == 0 or field.shape[0] != n_nodes or not np.isfinite(field).all():
         raise ValueError(f"u must have a finite value for each of {n_nodes} nodes, got the shape {field.shape}.")
+    if np.abs(field).max() > LARGEST_SCALE:
+        raise ValueError(
+            f"u has numbers too large to square, above {LARGEST_SCALE:g}: divide it by a large number."
+        )
     return field
 
 
@@ -184,6 +190,18 @@ def _array(values: Any) -> NDArray[Any]:
         return np.array([*values, None], dtype=object)[:-1]
     except Exception:  # a custom __array__ can raise anything
         return np.array(object())
+
+
+def expect_well_formed(matrix: Any, name: str) -> None:
+    """Raise an error for a sparse matrix whose indices lie outside of it: SciPy would read beyond its memory."""
+    if hasattr(matrix, "indptr"):
+        try:
+            matrix.check_format(full_check=True)
+        except ValueError as error:
+            raise ValueError(
+                f"{name} must be a well-formed sparse matrix: {why(error)}. Make it anew from rows, columns and values, as "
+                "scipy.sparse.coo_array((values, (rows, columns)))."
+            ) from None
 
 
 def refuse_masked(values: Any, name: str) -> None:

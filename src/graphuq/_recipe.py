@@ -31,6 +31,6 @@ def recipe(build: Callable[Concatenate[Data, Settings], Built]) -> Recipe[Data, 
         if data or first in settings:
             return build(*data, **settings)
         declared.bind_partial(**settings)  # an unknown setting fails now, not when called with data
-        return partial(build, **settings)
+        return partial(build_or_bind, **settings)  # unlike `build`, found by its name when unpickled
 
     return cast(Any, build_or_bind)

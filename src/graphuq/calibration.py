@@ -243,7 +243,7 @@ def class_weights(probability: ArrayLike, shares: ArrayLike) -> Array:
     if known.shape != (p.shape[1],) or not (known > 0).all() or abs(known.sum() - 1) > 1e-6:
         raise ValueError(
             f"shares must have one number above 0 for each of the {p.shape[1]} classes, together 1, got "
-            f"{np.array2string(known, threshold=10)}."
+            f"{' '.join(np.array2string(known, threshold=10).split())}."
         )
     if len(p) == 0:
         raise ValueError("probability is empty: at least one node is needed.")

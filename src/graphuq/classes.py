@@ -89,8 +89,9 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
         y = values
     if isinstance(y, list | tuple):
         y = _plain(y)
-        if any(isinstance(each, int) and each >= 2**63 for each in y):  # NumPy would convert them and -1 to floats
-            y = np.array(y, dtype=object)
+        mixed = len({isinstance(each, str) for each in y}) > 1  # NumPy would convert what is no text to text
+        if mixed or any(isinstance(each, int) and each >= 2**63 for each in y):  # and these and -1 to floats
+            y = np.fromiter(y, dtype=object, count=len(y))
     try:
         given = np.asarray(y)
     except ValueError:
@@ -100,7 +101,11 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
         raise TypeError("Unknown label type: y must hold text or whole numbers, got complex numbers.")
     if given.ndim == 2 and given.shape[1] > 1:
         raise ValueError(f"y should be a 1d array, got an array of shape {given.shape}: {_SEVERAL}")
-    if kind == "O" and any(isinstance(each, list | tuple | set | np.ndarray) for each in given.ravel()):
+    if (
+        kind == "O"
+        and given.ndim
+        and any(np.iterable(each) and not isinstance(each, str | bytes) for each in given.ravel())
+    ):
         raise TypeError(f"Unknown label type: {_SEVERAL}")
     column = column_or_1d(y, warn=True)
     if column.dtype.kind == "f" and np.isinf(column).any():
@@ -129,7 +134,7 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
         )
     present = np.unique(values)
     if classes is None:
-        _warn_of_words(column, present)
+        _warn_of_words(values, present, len(column))
         for message in alike(present, "Classes"):
             warn(message)
         if len(present) == 1:
@@ -263,15 +268,15 @@ def _refuse_amounts(values: NDArray[Any]) -> None:
         )
 
 
-def _warn_of_words(column: NDArray[Any], classes: NDArray[Any]) -> None:
-    """Warn of a class named like a missing value, or equal to -1 in unsigned integers."""
-    if column.dtype.kind == "u":
-        most = np.iinfo(column.dtype).max
-        suspect = [name for name in classes if name == most and np.count_nonzero(column == most) > len(column) / 2]
+def _warn_of_words(values: NDArray[Any], classes: NDArray[Any], n_rows: int) -> None:
+    """Warn of a class named like a missing value, or equal to -1 in unsigned integers, given the labels of all rows."""
+    if values.dtype.kind == "u":
+        most = np.iinfo(values.dtype).max
+        suspect = [name for name in classes if name == most and np.count_nonzero(values == most) > n_rows / 2]
     else:
         suspect = [name for name in classes if isinstance(name, str) and name.strip().lower() in LIKE_NONE]
     for name in suspect:
-        warn(MarkWarning(name.item(), int(np.count_nonzero(column == name))))
+        warn(MarkWarning(name.item(), int(np.count_nonzero(values == name))))
 
 
 def _warn_of_zeros(column: NDArray[Any], minus_one: NDArray[np.bool_]) -> None:
@@ -313,7 +318,11 @@ def _gaps(column: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
 
 def _plain(values: Iterable[Any]) -> list[Any]:
     """Convert str subclasses to str: of a str Enum, NumPy would take the name, truncated to the value's length."""
-    return [str.__str__(each) if isinstance(each, str) else each for each in values]
+    plain = [str.__str__(each) if isinstance(each, str) else each for each in values]
+    for each in plain:
+        if isinstance(each, str) and each.endswith("\0"):
+            raise ValueError(f"A class in y ends with a zero byte, {each[:60]!r}, which NumPy drops: remove it.")
+    return plain
 
 
 def is_missing(value: Any) -> bool:

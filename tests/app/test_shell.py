@@ -7,9 +7,11 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
+import graphuq.__main__
 from graphuq.app.cli import _for_eyes
-from graphuq.app.shell import exit_on_signals, sentence
+from graphuq.app.shell import exit_on_signals, one_sentence, sentence
 from graphuq.files import whole_file, whole_folder
 from tests.app.test_cli import ENVIRONMENT, PLAIN, fit_blobs, refused, run, write_blobs
 
@@ -151,6 +153,43 @@ def test_a_fit_that_is_ended_leaves_nothing(tmp_path, name, code):
     assert list(tmp_path.iterdir()) == []
 
 
+# A process signalled while the garbage collector calls back, as it calls JAX.
+COLLECTING = """
+import gc, os, sys, time
+from graphuq.app.shell import exit_on_signals
+exit_on_signals()
+gc.callbacks.append(lambda *how: (gc.callbacks.clear(), os.kill(os.getpid(), int(sys.argv[1])), time.sleep(0)))
+gc.collect()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
+def test_a_signal_is_not_lost_to_the_garbage_collector(number, code):
+    words = [sys.executable, "-c", COLLECTING, str(int(number))]
+    done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, timeout=30, check=False)
+    assert done.returncode == code
+    assert b"Exception ignored" not in done.stderr
+
+
+def test_ctrl_c_ends_without_a_traceback_while_libraries_are_imported(monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graphuq.app.cli.main", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        graphuq.__main__.main()
+    assert ended.value.code == 130
+
+
+def test_a_device_that_is_not_there_is_told_in_one_line(capsys):
+    with pytest.raises(typer.Exit), one_sentence():
+        raise RuntimeError("Unable to initialize backend 'tpu': it is\nnot there")
+    assert capsys.readouterr().err == "graphuq: Unable to initialize backend 'tpu': it is not there\n"
+    with pytest.raises(RuntimeError, match="a mistake"), one_sentence():
+        raise RuntimeError("a mistake")
+
+
 # A fit that reads its table when told to.
 WAITING = """
 import sys, graphuq.app.fitting as fitting
@@ -181,8 +220,9 @@ def test_two_fits_to_one_folder(tmp_path, more):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal")
-def test_a_signal_that_is_ignored_stays_so():
+def test_a_signal_that_is_ignored_stays_so(monkeypatch):
     """As under nohup."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

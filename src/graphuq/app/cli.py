@@ -168,6 +168,7 @@ def predict(
         from graphuq.app import large
         from graphuq.app.fitting import predict_table
         from graphuq.app.folder import read
+        from graphuq.app.tables.read import refuse_other_kind
         from graphuq.app.tables.write import write_csv
         from graphuq.files import whole_file
 
@@ -189,6 +190,7 @@ def predict(
                 f"--dask-scheduler and --workers are for features in a store, and {table} is a table."
             )
         check_target(*target)
+        refuse_other_kind(out)
         ignore_unknown = unknown == Unknown.ignore
         format_options: dict[str, Any] = {"separator": separator, "sheet": sheet}
         answers, notes, marks = predict_table(model, table, **format_options, ignore_unknown=ignore_unknown)

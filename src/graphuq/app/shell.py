@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
+from threading import Timer
 from typing import Any
 
 import typer
@@ -16,6 +17,7 @@ from graphuq._needed import MissingLibrary
 from graphuq.memory import check_beginning
 
 JOINERS = "\u200c\u200d"  # needed to spell Persian and Hindi words and some emoji; harmless
+_NO_PROCESSOR = "Unable to initialize backend"  # how JAX says that JAX_PLATFORMS names a device that is not there
 
 
 @contextmanager
@@ -24,7 +26,9 @@ def one_sentence() -> Iterator[None]:
     try:
         check_beginning()
         yield
-    except (ValueError, OSError, MemoryError, MissingLibrary) as error:
+    except (ValueError, OSError, MemoryError, MissingLibrary, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not str(error).startswith(_NO_PROCESSOR):
+            raise
         typer.echo("graphuq: " + sentence(error), err=True)
         raise typer.Exit(2) from None
 
@@ -59,6 +63,18 @@ def exit_on_signals() -> None:
         signal.signal(number, signal.SIG_IGN)  # a second signal would interrupt the cleanup
         sys.exit(128 + number)
 
+    def once_more(unraisable: Any) -> None:
+        """Send a signal again whose exception was lost in a callback of the garbage collector, which JAX has."""
+        number: int = signal.SIGINT
+        if isinstance(unraisable.exc_value, SystemExit):
+            number = int(unraisable.exc_value.code or 0) - 128  # as `leave` has it
+            signal.signal(number, leave)
+        elif not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            sys.__unraisablehook__(unraisable)
+            return
+        Timer(0.01, os.kill, (os.getpid(), number)).start()  # when the callback has ended
+
+    sys.unraisablehook = once_more
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # there is no SIGHUP on Windows
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from graphuq._warn import warn
 from graphuq.baselines.class_labels import read_problem
-from graphuq.baselines.linear_system import solve_positive
+from graphuq.baselines.linear_system import BARELY_JOINED, solve_positive
 from graphuq.baselines.volumes import balance
 from graphuq.graph import Graph
 from graphuq.graph.features import Array, MatrixLike
 from graphuq.laplacian import unnormalized
+
+_ROUNDING = 1e-6  # by which the scores of a node may fail to add up to 1
 
 
 def harmonic(
@@ -48,4 +51,6 @@ def harmonic(
     free = np.setdiff1d(np.arange(graph.n_nodes), nodes)
     if free.size:
         u[free] = solve_positive(L.matrix[free][:, free], -(L.matrix @ u)[free])
+        if np.abs(u.sum(axis=1) - 1).max() > _ROUNDING:
+            warn(f"The scores of some nodes did not converge to a sum of 1: {BARELY_JOINED}", RuntimeWarning)
     return u if shares is None else u + balance(u, shares)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from warnings import catch_warnings, simplefilter
+
 import numpy as np
-from scipy.linalg import solve
+from scipy.linalg import LinAlgWarning, solve
 from scipy.sparse import diags_array
 from scipy.sparse.linalg import cg
 
@@ -12,6 +14,7 @@ from graphuq.graph.features import Array, Matrix
 
 _RESIDUAL = 1e-12  # relative tolerance of conjugate gradients
 _MAX_STEPS = 10_000
+BARELY_JOINED = "parts of the graph hardly touch each other or a label. Join more neighbors, or label more nodes."
 
 
 def solve_positive(M: Matrix, b: Array) -> Array:
@@ -20,15 +23,19 @@ def solve_positive(M: Matrix, b: Array) -> Array:
     A sparse M may also be a (singular) Laplacian if the columns of b sum to zero, see `poisson`.
     """
     if isinstance(M, np.ndarray):
-        return solve(M, b, assume_a="pos", overwrite_a=True)
+        with catch_warnings():
+            simplefilter("error", LinAlgWarning)
+            try:
+                solution = solve(M, b, assume_a="pos", overwrite_a=True)
+            except (ValueError, LinAlgWarning):  # also LinAlgError, and numbers beyond those of 64 bits
+                solution = np.full(b.shape, np.nan)
+        if not np.isfinite(solution).all():
+            raise ValueError(f"The linear system is singular to rounding: {BARELY_JOINED}")
+        return solution
     unit, size = M.diagonal().max(), np.abs(b).max() or 1.0  # of tiny numbers the squared residuals would be 0
     M, b = M / unit, b / size
     inverse_diagonal = diags_array(1 / M.diagonal())
     solved = [cg(M, column, rtol=_RESIDUAL, maxiter=_MAX_STEPS, M=inverse_diagonal) for column in b.T]
     if any(failed for _, failed in solved):
-        warn(
-            "Conjugate gradients did not converge: parts of the graph hardly touch each other or a label. "
-            "Join more neighbors, or label more nodes.",
-            RuntimeWarning,
-        )
+        warn(f"Conjugate gradients did not converge: {BARELY_JOINED}", RuntimeWarning)
     return np.column_stack([column for column, _ in solved]) * (size / unit)

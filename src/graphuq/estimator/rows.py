@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from graphuq._expect import RowWarning, called, refuse_masked
+from graphuq._expect import RowWarning, called, expect_well_formed, refuse_masked
 from graphuq._warn import warn
 from graphuq.classes import Labels
 from graphuq.graph import Graph
@@ -45,6 +45,7 @@ def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
 
     refuse_masked(X, "X")
     _refuse_others(X)
+    expect_well_formed(X, "X")
     try:
         return validate_data(estimator, X, accept_sparse="csr", dtype=np.float64, **settings)
     except (TypeError, ValueError, OverflowError) as error:
@@ -96,7 +97,7 @@ def unlike_columns(X: Any, names: Sequence[str] = ()) -> str:
     with np.errstate(over="ignore"):
         ranges = high - low
     ranges[ranges <= ROUNDING * np.maximum(np.abs(low), np.abs(high))] = 0.0
-    if not ranges.any():
+    if not ranges.any() or np.isnan(ranges).any():  # NaN in a store is refused where its row is known
         return ""
     factor = ranges.max() / np.quantile(ranges[ranges > 0], 0.25, method="lower")
     if factor > UNLIKE_RANGES:

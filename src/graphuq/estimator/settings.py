@@ -92,6 +92,8 @@ def check_settings(classifier: GraphClassifier) -> None:
             raise SettingError(name, message)
         if not named and name in ("graph", "prior") and not callable(value):
             raise SettingTypeError(name, message)
+        if name == "model" and isinstance(value, type) and not hasattr(value, "phi"):
+            raise SettingTypeError(name, message)
     if classifier.sampler is not None:
         expect_sampler(classifier.sampler)
     _random(classifier)
@@ -101,11 +103,11 @@ def check_settings(classifier: GraphClassifier) -> None:
         expect_whole(getattr(classifier, name), name, least)
     for name in ("width", "gamma", "epsilon", "tau", "alpha"):
         if (number := getattr(classifier, name)) is not None or name not in MAY_BE_NONE:
-            expect_number(number, name)
+            number = expect_number(number, name)
             # compared with u and with eigenvalues, both of order one; width is squared
             low, high = ("1e-150", "1e150") if name == "width" else ("1e-9", "1e9")
             if not float(low) <= number <= float(high):
-                raise SettingError(name, f"must lie between {low} and {high}, got {number}.")
+                raise SettingError(name, f"must lie between {low} and {high}, got {number:g}.")
     if not isinstance(limit := classifier.time_limit, Real) or not limit > 0:
         raise SettingError("time_limit", f"must be a number above 0, of seconds, got {called(limit)}.")
     if classifier.graph in ("gaussian", "nystrom") and classifier.width is None:

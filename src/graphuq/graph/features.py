@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, eigh, qr, svd
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
-from graphuq._expect import RowError, expect_count, expect_numbers
+from graphuq._expect import RowError, expect_count, expect_numbers, expect_well_formed
 from graphuq._threads import blas_threads, eigen_threads
 from graphuq.graph.units import in_units, to_dense, units_of
 
@@ -35,6 +35,7 @@ def to_float(A: MatrixLike, name: str = "X") -> Matrix:
         return expect_numbers(matrix, name)
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"{name} must be real numbers, got {matrix.dtype}.")
+    expect_well_formed(matrix, name)
     return csr_array(matrix, dtype=np.float64)
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from graphuq._pytree import traced
 from graphuq.inference.whiten import whiten
@@ -43,7 +43,13 @@ def newton(prior: GaussianPrior, model: Model, n_steps: int, tolerance: float) -
         norm = 0.0 if slope_norm == 0 else np.inf if z_norm == 0 else float(slope_norm / z_norm)
         if norm <= tolerance or n == n_steps:
             break
-        direction = _direction(prior, model.nodes, B, slope, curvature)
+        try:
+            direction = _direction(prior, model.nodes, B, slope, curvature)
+        except LinAlgError:
+            raise ValueError(
+                f"Phi of {type(model).__name__} is too steep for Newton's method in double precision: use a larger gamma, "
+                "or sample."
+            ) from None
         if np.linalg.norm(direction) <= ROUNDING * z_norm:
             break
         for scale in 0.5 ** np.arange(40):

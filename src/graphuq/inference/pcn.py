@@ -64,6 +64,8 @@ class PCN:
         z = jnp.sqrt(1 - beta**2) * state.z + beta * xi  # line 5
         potential = problem.potential(z)
         acceptance = jnp.exp(jnp.minimum(state.potential - potential, 0))  # line 6
+        # NaN between two infinite potentials, where the chain walks on until it is out
+        acceptance = jnp.where(jnp.isnan(acceptance), 1.0 * (state.potential == potential), acceptance)
         accept = jax.random.uniform(key_accept, (), state.z.dtype) < acceptance  # line 7
         z = jnp.where(accept, z, state.z)
         potential = jnp.where(accept, potential, state.potential)

@@ -124,6 +124,11 @@ def sample(
             so_far = Progress(whitening, model, log, thin, began, n_draws)
             stopped_by = _run(chains, log.state_like(state), so_far, n_draws, stops, progress)
     posterior = so_far.drawn()
+    if not np.isfinite(posterior.z).all():
+        raise ValueError(
+            f"The draws of {type(sampler).__name__} are not finite: phi of {type(model).__name__} must be finite wherever "
+            "draws go, and must not fall without bound."
+        )
     posterior.settings.update(settings, prior=prior.name, stopped_by=stopped_by, seconds=so_far.seconds)
     diagnostics = posterior.diagnostics()
     if not diagnostics.converged:

@@ -202,6 +202,12 @@ def expect_model(model: object) -> None:
         )
     if getattr(model, "nodes", None) is None:
         raise TypeError(f"The model has no labels: give it nodes and y, as in {type(model).__name__}(nodes, y).")
+    nodes = np.asarray(model.nodes)
+    if nodes.ndim != 1 or not nodes.size or nodes.dtype.kind not in "iu" or nodes.min() < 0:
+        raise TypeError(
+            f"The nodes of {type(model).__name__} must be a list of one or more node numbers from 0, got {nodes.dtype} of the "
+            f"shape {nodes.shape}{f' and {nodes.min()}' if nodes.size and nodes.dtype.kind in 'iu' else ''}."
+        )
 
 
 def expect_fields(model: Any, *names: str) -> None:

@@ -235,6 +235,10 @@ def _read_parquet(path: Path) -> Content:
             if pyarrow.types.is_boolean(kind):
                 flags[name] = ["" if value is None else str(value) for value in values]
         else:
+            try:  # some programs write text as bytes
+                values = [value.decode() if isinstance(value, bytes) else value for value in values]
+            except UnicodeDecodeError:
+                raise ValueError(f"Column {name!r} of {path.name} holds bytes that are no UTF-8 text.") from None
             columns[name] = np.array(["" if value is None else str(value) for value in values], dtype=object)
     return columns, flags, []
 
@@ -291,6 +295,12 @@ def _cell(value: Any) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) <= EXACT:
         return f"{value:.0f}"
     return str(value).strip()
+
+
+def refuse_other_kind(out: Path | None) -> None:
+    """Raise an error for a file to be written as CSV whose name says that it is none."""
+    if out is not None and out.suffix.lower() in _READERS:
+        raise ValueError(f"{out} would hold CSV, which its name denies: give a name that ends in .csv.")
 
 
 _READERS: dict[str, Callable[[Path], Content]] = {
