@@ -469,7 +469,7 @@ def test_labels_on_one_component_warn_and_stay_finite(n_classes):
     modes, block = clusters([20, 20])
     nodes = np.flatnonzero(block == 0)[:6]
     chance = pytest.warns(UserWarning, match="Neither the graph nor the features")
-    with chance, pytest.warns(UserWarning, match="20 nodes lie in components"):
+    with chance, pytest.warns(UserWarning, match="20 rows lie in parts"):
         learned = learn(modes, Probit(nodes, np.arange(6) % n_classes))
     found = learned.posterior.probability()
     assert np.isfinite(found).all()

@@ -126,7 +126,7 @@ def test_of_a_tie_the_class_is_the_same_everywhere(tmp_path):
     table = re.search(r"<table[^>]* aria-label='Least certain'>.*?</table>", page, re.S)[0]
     answers = re.findall(r"</td><td class='text'><span class='class'>.*?<bdi>(.)</bdi>", table)
     assert answers[:12] == ["a"] * 12
-    assert "<li><bdi>12 nodes lie in components of the graph that have no label" in page
+    assert "<li><bdi>12 rows lie in parts of the graph that have no label" in page
     assert run("report", out, "--out", tmp_path / "again.html").exit_code == 0
     assert (tmp_path / "again.html").read_text(encoding="utf-8") == page
 

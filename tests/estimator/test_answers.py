@@ -286,7 +286,7 @@ def test_features_in_memory_are_written_too(tmp_path, known):
     np.testing.assert_array_equal(parquet.read_table(out)["p_1"], known.label_distributions_[:, 1])
 
 
-@pytest.mark.filterwarnings("ignore:.*nodes lie in components")
+@pytest.mark.filterwarnings("ignore:.*rows lie in parts")
 def test_equal_rows_in_memory_are_written_as_they_are_predicted(tmp_path):
     """Which is their average; the rows of a store are not compared, so that each has the answer of its node."""
     few = np.random.default_rng(0).integers(0, 3, (150, 3)).astype(float)

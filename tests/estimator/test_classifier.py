@@ -624,7 +624,7 @@ def test_a_new_label_of_a_row_that_occurs_twice():
 def test_a_tie_is_the_first_class_everywhere():
     weights = np.kron(np.eye(3), np.ones((4, 4)) - np.eye(4))
     y = np.array([0, -1, -1, -1, 1, *[-1] * 7])
-    with pytest.warns(UserWarning, match="4 nodes lie in components"):
+    with pytest.warns(UserWarning, match="4 rows lie in parts"):
         classifier = GraphClassifier(graph="precomputed", prior="matern", inference="ep").fit(weights, y)
     np.testing.assert_allclose(classifier.label_distributions_[8:], 0.5, atol=1e-13)
     assert classifier.transduction_[8:].tolist() == classifier.predict(weights)[8:].tolist() == [0] * 4
@@ -998,7 +998,7 @@ def test_sparse_features_are_projected(kind, prior):
     assert np.array_equal(unasked.predict_proba(kind(features)), unasked.label_distributions_)
 
 
-@pytest.mark.filterwarnings("ignore:.* lie in components of the graph that have no label")
+@pytest.mark.filterwarnings("ignore:.* lie in parts of the graph that have no label")
 @pytest.mark.parametrize("shape", [(60, 1), (60, 2), (2, 40)])
 def test_few_sparse_features_or_rows_are_taken_as_they_are(shape):
     features = np.random.default_rng(0).normal(size=shape)
@@ -1280,7 +1280,7 @@ def test_numbers_beyond_reason_are_refused():
 def test_rows_that_no_label_reaches_are_no_secret():
     apart = np.concatenate([X, X[:30] + 1000.0])  # taken as they are, or they would be drawn near
     y = np.concatenate([Y, np.full(30, None)])
-    with pytest.warns(UserWarning, match="30 nodes lie in components"):
+    with pytest.warns(UserWarning, match="30 rows lie in parts"):
         found = GraphClassifier(prior="matern", tau=0.3, scale="none").fit(apart, y)
     np.testing.assert_allclose(found.label_distributions_[200:], 0.5, atol=1e-6)
     assert found.posterior_.diagnostics().converged

@@ -192,8 +192,7 @@ def _record(classifier: GraphClassifier, X: Tall) -> dict[str, Any]:
 def read_store_labels(path: Path, n_rows: int) -> NDArray[Any]:
     """The class of every row, "" where unknown, from a table with the columns row (from 0) and class."""
     table = read_table(path, as_text=["class"])
-    for name in ("row", "class"):
-        table.column(name)
+    table.expect("row", "class")
     rows = table.column("row")
     valid = np.array([text.isdecimal() for text in table.text("row")], dtype=bool)
     if rows.dtype.kind == "f":

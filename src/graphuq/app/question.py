@@ -173,9 +173,7 @@ def _labels(y: NDArray[Any], table: Table, question: Question, notes: list[str])
 def _features(table: Table, question: Question) -> Sequence[str]:
     """The columns used as features."""
     roles = (question.label, question.row_id, question.truth)
-    given = [*question.columns, *question.drop, *(name for name in roles if name is not None)]
-    for name in given:
-        table.expect(name, besides=given)
+    table.expect(*question.columns, *question.drop, *(name for name in roles if name is not None))
     names = question.columns or [name for name in table.columns if name not in (*roles, *question.drop)]
     if not names:
         raise ValueError(f"{table.source.name} has no column left to use as a feature.")

@@ -69,6 +69,7 @@ def kth_distance(squared: Array, n_neighbors: int) -> Array:
         kth[zero] = np.min(apart, axis=1, where=apart > 0, initial=np.inf)
     if np.isinf(kth).any():
         raise ValueError(
-            "All points coincide, so there is no distance to measure weights by (those below 1e-162 have no square)."
+            "All points coincide, so there is no distance to measure weights by (those below 1e-162 have no square). "
+            "Give features that differ between rows."
         )
     return np.sqrt(kth)

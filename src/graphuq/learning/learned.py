@@ -260,6 +260,6 @@ def warn_of_unlabeled_components(spectrum: Spectrum, nodes: NDArray[np.int64]) -
     n_unreached = np.count_nonzero(reached <= 1e-10 * np.square(zero).sum(axis=1) * np.square(seen).sum())
     if n_unreached:
         warn(
-            f"{n_unreached} nodes lie in components of the graph that have no label: the labels say nothing of "
-            "them. Label a node of each component, or connect the graph with more neighbors.",
+            f"{n_unreached} rows lie in parts of the graph that have no label: the labels say nothing of them. Label a row of "
+            "each part, or connect the parts with more neighbors.",
         )

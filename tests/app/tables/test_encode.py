@@ -261,3 +261,10 @@ def test_too_many_texts_are_not_proposed_as_categories(tmp_path):
         ValueError, match=r"130 different texts in 160 rows .* \(--category b\), or to be left out.* --drop b\."
     ):
         fit_encoding(read_table(tmp_path / "t.csv"), ["a", "b"])
+
+
+def test_all_columns_that_new_rows_lack_are_named():
+    columns = {name: np.arange(20) / 7 for name in ("a", "b", "c")}
+    encoding = fit_encoding(Table(Path("t.csv"), columns), list(columns))
+    with pytest.raises(ValueError, match=r"u.csv has no columns 'a' and 'c': there are 'b' and 'x'\."):
+        encoding.encode(Table(Path("u.csv"), {"b": np.ones(2), "x": np.ones(2)}))

@@ -40,7 +40,8 @@
 
   // ---- actions -----------------------------------------------------------------------------------
   async function act(kind, more = {}, spoken = "") {
-    if (sending || (kind !== "undo" && kind !== "remove" && !question)) return;
+    if (sending) { say("One moment, the next row is not there yet."); return; } // an answer would be to a row not seen
+    if (kind !== "undo" && kind !== "remove" && !question) return;
     sending = true;
     refusal = "";
     const began = performance.now();

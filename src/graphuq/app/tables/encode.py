@@ -101,9 +101,7 @@ class Encoding:
 
     def encode(self, table: Table, *, ignore_unknown: bool = False) -> Array:
         """Encode a table, shape (n_rows, n_numbers); a new category is all zeros, or an error."""
-        names = [feature.name for feature in self.features]
-        for name in names:
-            table.expect(name, besides=names)
+        table.expect(*(feature.name for feature in self.features))
         blocks = each_column(lambda feature: feature.encode(table, ignore_unknown=ignore_unknown), self.features)
         return np.concatenate(blocks, axis=1)
 

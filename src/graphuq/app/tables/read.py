@@ -75,17 +75,18 @@ class Table:
         self.expect(name)
         return self.columns[name]
 
-    def expect(self, name: str, *, besides: Collection[str] = ()) -> None:
-        """Raise an error if there is no such column, suggesting the closest name that is not in `besides`."""
-        if name in self.columns:
+    def expect(self, *names: str) -> None:
+        """Raise an error if there are no such columns; of one, it suggests the closest name that is not asked for too."""
+        missing = [name for name in names if name not in self.columns]
+        if not missing:
             return
-        others = {other.casefold(): other for other in self.columns if other not in besides}
-        near = get_close_matches(name.casefold(), others, n=1, cutoff=CLOSE)
-        missing = f"{self.source.name} has no column {name!r}"
-        if near:
-            raise ValueError(f"{missing}: did you mean {others[near[0]]!r}?")
+        others = {other.casefold(): other for other in self.columns if other not in names}
+        near = get_close_matches(missing[0].casefold(), others, n=1, cutoff=CLOSE)
+        told = f"{self.source.name} has no column{'s' * (len(missing) > 1)} {names_listed(missing)}"
+        if near and len(missing) == 1:
+            raise ValueError(f"{told}: did you mean {others[near[0]]!r}?")
         # the format may have been guessed wrong
-        raise ValueError(" ".join([f"{missing}: there are {names_listed(list(self.columns))}.", *self.notes]))
+        raise ValueError(" ".join([f"{told}: there are {names_listed(list(self.columns))}.", *self.notes]))
 
     def called(self, row: int) -> str:
         """The name of a row."""
