@@ -93,18 +93,19 @@ def _lock_new(path: Path) -> IO[bytes]:
             return lock(path)
 
 
-def check_target(out: Path | None, force: bool, *read: Path, by: str = "--force") -> None:
+def check_target(out: Path | None, force: bool, *kept: Path, by: str = "--force") -> None:
     """Check before any work that `out` may be written; raise an error otherwise.
 
-    An existing file is replaced only by `force`, which messages call `by`; the files being `read` never are.
+    An existing file is replaced only by `force`, which messages call `by`; the files in `kept`, such as those being
+    read, never are.
     """
     if out is None and force:
         raise ValueError("--force replaces what --out names, and that is not given: leave it out.")
     if out is None:
         return
     refuse_irregular(out)
-    if any(out.exists() and source.exists() and out.samefile(source) for source in read):
-        raise ValueError(f"{out} is what is read here, and would be lost: choose another name.")
+    if any(out.exists() and source.exists() and out.samefile(source) for source in kept):
+        raise ValueError(f"{out} is read here, or belongs to a fit, and would be lost: choose another name.")
     if out.exists() and not force:
         raise ValueError(f"{out} exists already: choose another name, or replace it with {by}.")
     if not out.absolute().parent.is_dir():

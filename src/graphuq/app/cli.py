@@ -167,12 +167,12 @@ def predict(
     with one_sentence():
         from graphuq.app import large
         from graphuq.app.fitting import predict_table
-        from graphuq.app.folder import read
+        from graphuq.app.folder import FILES, read
         from graphuq.app.tables.read import refuse_other_kind
         from graphuq.app.tables.write import write_csv
         from graphuq.files import whole_file
 
-        target: Any = (out, force, table, folder / "model.npz")
+        target: Any = (out, force, table, *(folder / name for name in FILES))
         if not (table.is_dir() or table.suffix in (".npy", *large.PARQUET)):  # a table, whatever the model
             check_target(*target)
         model = read(folder)
@@ -220,8 +220,10 @@ def report(
 ) -> None:
     """Write the report of a fitted model anew."""
     with one_sentence():
-        check_target(out, force, folder / "model.npz")
         from graphuq.app.fitting import rewrite_report
+        from graphuq.app.folder import FILES, REPORT
+
+        check_target(out, force, *(folder / name for name in FILES if name != REPORT))
 
         written = rewrite_report(folder, out)
     if not quiet:

@@ -45,7 +45,7 @@ from graphuq.spectrum.factored import Eigenrows
 from graphuq.spectrum.result import Spectrum
 from graphuq.tall import Tall, numbered, some_rows, spread, tall
 
-RUN, MODEL, REPORT, ANSWERS = "run.json", "model.npz", "report.html", "predictions.csv"
+FILES = RUN, MODEL, REPORT, ANSWERS = "run.json", "model.npz", "report.html", "predictions.csv"
 FORMAT = "graphuq model 8"
 # Dataclasses of a model besides its posterior and weights, stored field by field.
 _PIECES: dict[str, Any] = {

@@ -121,9 +121,21 @@ class Mixture(Posterior):
         log_weights -= np.where(converged | ~converged.any(), 0.0, np.inf)
         weights = np.exp(log_weights - log_weights.max())
         order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
-        components = tuple(new[i] for i in order)
-        mixture = replace(before, components=components, weights=weights[order] / weights.sum(), learned=learned)
+        mixture = replace(
+            before,
+            components=tuple(new[i] for i in order),
+            weights=weights[order] / weights.sum(),
+            class_weights=None
+            if before.has_single_labels
+            else before.class_weights,  # else of classes taken for equal
+            learned=learned,
+        )
         return mixture if self.temperature == 1 else mixture.recalibrated()
+
+    @property
+    def has_single_labels(self) -> bool:
+        """Whether there are more than two classes and none has a second label: no label can be left out."""
+        return self.n_classes > 2 and int(np.bincount(labels_of(self.model)).max()) == 1
 
     def recalibrated(self) -> Mixture:
         """Fit the temperature to leave-one-out predictions, with a prior; no change with two classes.
@@ -135,16 +147,15 @@ class Mixture(Posterior):
         """
         if self.n_classes == 2:
             return self
-        y = labels_of(self.model)
-        predictable = np.bincount(y)[y] > 1
-        if not predictable.any():
+        if self.has_single_labels:
             tempered = replace(self, temperature=(2 / self.n_classes) ** EXPONENT_OF_SINGLES)
             return tempered.with_shares(np.full(self.n_classes, 1 / self.n_classes))
+        y = labels_of(self.model)
+        predictable = np.bincount(y)[y] > 1
         exponent, factor = TEMPERATURE
         p = replace(self, temperature=1.0).left_out()[predictable]
         believed = {"median": (2 / self.n_classes) ** exponent, "spread": float(np.log(factor))}
-        fitted = temperature(p, y[predictable], **believed)
-        return replace(self, temperature=fitted, class_weights=None)
+        return replace(self, temperature=temperature(p, y[predictable], **believed))
 
     @property
     def prior(self) -> GaussianPrior:

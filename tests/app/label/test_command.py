@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import sys
+import threading
 
 import pytest
 from typer.testing import CliRunner
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 from graphuq import GraphClassifier
 from graphuq.app import folder
 from graphuq.app.cli import app
-from graphuq.app.label import run
+from graphuq.app.label import adviser, run
 from graphuq.app.label.run import leave, opened
 from graphuq.app.options import Showing
 from graphuq.app.question import Question
@@ -209,3 +210,20 @@ def test_a_class_that_was_removed_stays_removed(table):
         running.session.do("again", "me", "add", name="Dog")
     with begin("dog") as running:
         assert running.session.classes() == [*NAMES, "Dog"]
+
+
+def test_a_model_that_still_learns_is_waited_for_and_said(table, monkeypatch):
+    question, said, go_on = Question(table=table, label="kind", row_id="name"), [], threading.Event()
+    monkeypatch.setattr(run, "LONG", 0.01)
+    begun = threading.Event()
+
+    def slow(*given):
+        begun.set()
+        assert go_on.wait(60)
+        raise OSError("nothing is learned any more")
+
+    monkeypatch.setattr(adviser, "learned", slow)
+    with opened(question, GraphClassifier(n_modes=20), said.append, out=table.parent / "out", showing=Showing()):
+        assert begun.wait(60)
+        threading.Timer(0.5, go_on.set).start()
+    assert "Waiting for the model" in said[-1]

@@ -119,12 +119,17 @@ class Adviser:
         with self._news:
             return self._news.wait_for(self._idle, seconds)
 
-    def stop(self) -> None:
-        """End the thread."""
+    def retire(self) -> None:
+        """Let the thread begin nothing more."""
         with self._news:
             self._stopped = True
             self._news.notify_all()
-        self._thread.join()
+
+    def stop(self, seconds: float | None = None) -> bool:
+        """End the thread, which cannot be interrupted while it learns; returns whether it has ended in that time."""
+        self.retire()
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     # ---- predictions ----------------------------------------------------------------------------------
     def _believe(self, classifier: GraphClassifier | None, version: int) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from graphuq._progress import LONG
 from graphuq.app import folder
 from graphuq.app.fitting import write_results
 from graphuq.app.label import adviser, exchange
@@ -94,7 +95,7 @@ def opened(
         given = {row: str(name) for row, name in enumerate(data.y) if name not in ("", "-1")}
         session = Session(seen, data.X, given, look, store, title=title)
         if advised:
-            stack.callback(session.adviser.stop)
+            stack.callback(_end, session.adviser, tell)
         begun = {event.key for event in store.events()}
         for name in classes:
             if name not in session.classes() and f"begin {name}" not in begun:  # else it was removed since
@@ -102,6 +103,13 @@ def opened(
         if n := len(store.tally.answers):
             tell(f"Going on with {n:,} answer{'s' if n != 1 else ''} in {path.name}")
         yield Opened(out, question, data, session, notes, began, listener)
+
+
+def _end(advising: adviser.Adviser, tell: Tell) -> None:
+    """End the thread, and say so if that takes long."""
+    if not advising.stop(LONG):
+        tell("Waiting for the model, which is still learning (Ctrl-C ends at once)")
+        advising.stop()
 
 
 def _close(store: Store) -> None:
@@ -178,6 +186,7 @@ def serve(running: Opened, host: str, tell: Tell, *, browse: bool = True) -> Non
 
 def leave(running: Opened, tell: Tell) -> None:
     """Write the results at the end, if possible; the answers are already on disk."""
+    running.session.adviser.retire()  # advice that nobody will see would only slow down the writing
     n = len(running.session.store.tally.answers)
     many = f"{n:,} answers" if n != 1 else "1 answer"
     if not n:
