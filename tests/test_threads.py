@@ -5,7 +5,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from graphuq import _threads, graph, laplacian
-from graphuq._threads import MANY_MULTIPLICATIONS, blas_threads, in_threads
+from graphuq._threads import MANY_MULTIPLICATIONS, alone, blas_threads, in_threads
 from graphuq.graph import features
 from graphuq.spectrum import lapack
 
@@ -67,6 +67,21 @@ def test_parts_are_made_by_several_threads_in_order_and_not_far_ahead(monkeypatc
     assert next(made) == (0, {1})
     assert len(begun) <= 4
     assert list(made) == [(part, {1}) for part in range(1, 30)]
+    assert numbers() == {3}
+
+
+def test_parts_of_a_part_have_no_threads_of_their_own(monkeypatch):
+    monkeypatch.setattr("graphuq._threads.n_cores", lambda: 3)
+
+    def work(part):
+        return threading.get_ident(), list(in_threads(lambda _: (threading.get_ident(), numbers()), range(4)))
+
+    for thread, within in in_threads(work, range(5)):
+        assert within == [(thread, {1})] * 4
+    me = threading.get_ident()
+    assert me not in in_threads(lambda _: threading.get_ident(), range(5))  # this thread may have others again
+    with alone():
+        assert list(in_threads(lambda _: threading.get_ident(), range(2))) == [me, me]
     assert numbers() == {3}
 
 

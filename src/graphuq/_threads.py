@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from threading import Lock
+from threading import Lock, local
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
 
@@ -80,14 +80,44 @@ def n_cores() -> int:
     return int(cpu_count())
 
 
+class _Here(local):
+    """Whether the work of this thread is a part already, and other threads have the others."""
+
+    is_part = False
+
+
+_here = _Here()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Context in which this thread works by itself: single-threaded BLAS, and no other threads by `in_threads`."""
+    before = _here.is_part
+    with blas_threads(0):
+        _here.is_part = True
+        try:
+            yield
+        finally:
+            _here.is_part = before
+
+
 def in_threads(work: Callable[[Part], Made], parts: Iterable[Part]) -> Iterator[Made]:
     """Results of `work` on each part, in order: one part per core at a time, with single-threaded BLAS.
 
-    Threads inside BLAS would wait for each other at every product, at full CPU load.
+    Threads inside BLAS would wait for each other at every product, at full CPU load. Parts of a part follow one another:
+    they would be as many at a time as cores squared, in memory too.
     """
+    if _here.is_part:
+        yield from map(work, parts)
+        return
+
+    def as_part(part: Part) -> Made:
+        with alone():
+            return work(part)
+
     n_threads = n_cores()
     with blas_threads(0), ThreadPoolExecutor(n_threads) as pool:
-        yield from in_order((pool.submit(work, part) for part in parts), n_threads)
+        yield from in_order((pool.submit(as_part, part) for part in parts), n_threads)
 
 
 def in_order(handed_out: Iterable[Any], ahead: int) -> Iterator[Any]:

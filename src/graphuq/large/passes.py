@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from graphuq._expect import RowError
 from graphuq._needed import needed
 from graphuq._progress import progress_bar
-from graphuq._threads import Made, Part, blas_threads, in_order, in_threads, n_cores
+from graphuq._threads import Made, Part, alone, in_order, in_threads, n_cores
 from graphuq.large import sums
 from graphuq.large.sums import Sums
 from graphuq.memory import check_room
@@ -175,8 +175,8 @@ def _task(work: Work, rows: slice, X: NDArray[Any]) -> Any:
 
 
 def _alone(work: Callable[[Part], Made], part: Part) -> Made:
-    """Run work with single-threaded BLAS."""
-    with blas_threads(0):
+    """Run work in this thread alone: the cluster has the others."""
+    with alone():
         return work(part)
 
 
