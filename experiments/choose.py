@@ -221,34 +221,25 @@ def doubling(modes: Spectrum) -> Callable[[Spectrum], Spectrum | None]:
 
 
 def temperatures(X: Array, y: Classes, nodes: Classes) -> dict[str, float]:
-    """The log-loss on the rows without a label, of many classes, with each belief of the temperature and of what bends.
-
-    A single label of each makes them equally frequent, but for one change.
-    """
+    """The log-loss on the rows without a label, of many classes, with each belief of the temperature and of what bends."""
     rest = np.setdiff1d(np.arange(len(y)), nodes)
     model = Probit(nodes, y[nodes], n_classes=int(y.max()) + 1)
     modes, features = modes_of(X, GraphClassifier().n_neighbors), features_of(X)
-    bare = replace(learn(modes, model, **features).posterior, temperature=1.0, class_weights=None)
-    single = bool(np.all(np.bincount(y[nodes]) == 1))
-    probability = bare.probability()
-
-    def score(p: Array, *, even: bool = single) -> float:
-        p = calibration.match_shares(p, np.full(p.shape[1], 1 / p.shape[1])) if even else p
-        return calibration.log_loss(p[rest], y[rest])
+    bare = replace(learn(modes, model, **features).posterior, temperature=1.0)
+    probability = bare.probability(rest)
 
     def loss(posterior: Mixture) -> float:
-        return score(calibration.apply_temperature(probability, posterior.temperature))
+        return calibration.log_loss(calibration.apply_temperature(probability, posterior.temperature), y[rest])
 
-    found = {DEFAULT: loss(bare.recalibrated())}
-    if single:
-        sharp = calibration.apply_temperature(probability, bare.recalibrated().temperature)
-        found["shares as they come"] = score(sharp, even=False)
+    found = {DEFAULT: loss(bare.tempered())}
+    single = bool(np.all(np.bincount(y[nodes]) == 1))
     name, values = ("EXPONENT_OF_SINGLES", OF_SINGLES) if single else ("TEMPERATURE", TEMPERATURES)
     for value in values:
         with constant(mixture, name, value):
-            found[f"{name} {value}"] = loss(bare.recalibrated())
+            found[f"{name} {value}"] = loss(bare.tempered())
     for name, hyperprior in {"no bent": replace(Hyperprior(), bent=None), **shares()}.items():
-        found[name] = score(learn(modes, model, **features, hyperprior=hyperprior).posterior.probability())
+        posterior = learn(modes, model, **features, hyperprior=hyperprior).posterior
+        found[name] = calibration.log_loss(posterior.probability(rest), y[rest])
     return found
 
 

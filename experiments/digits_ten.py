@@ -222,8 +222,7 @@ def page(record: Record, folder: str) -> str:
         "probabilities, for other methods to labels held out in up to five folds (two for GraphLearning's Poisson-MBO with true "
         "shares, because it is slow). With one label per class, there is no label to hold out.\n"
         "- `true shares` means that the method is given the true class frequencies: graphuq by `calibration.match_shares`, "
-        "the threshold dynamics (MBO) as part of the method. No other method is given them. With one label per class, graphuq takes "
-        "the classes for equally frequent, as they nearly are here.\n"
+        "the threshold dynamics (MBO) as part of the method. No other method is given them.\n"
         "- Poisson learning gives scores but no probabilities, so it has no log-loss or ECE without a temperature.\n"
         "- GraphLearning's methods are comparable to those of the same name in `graphuq.baselines` "
         "(Laplace learning is called `harmonic` there).\n",

@@ -599,7 +599,7 @@ def test_labels_that_say_nothing_leave_the_temperature_that_is_believed(monkeypa
         even = np.full((len(y), n_classes), 1 / n_classes)
         with monkeypatch.context() as patch:
             patch.setattr(Mixture, "left_out", lambda self, even=even: even)
-            assert found.recalibrated().temperature == pytest.approx((2 / n_classes) ** 0.3, rel=1e-3)
+            assert found.tempered().temperature == pytest.approx((2 / n_classes) ** 0.3, rel=1e-3)
 
 
 def test_single_labels_have_the_temperature_of_singles():

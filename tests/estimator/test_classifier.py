@@ -669,7 +669,7 @@ def cold(before, nodes, y):
         return found[0].probability()
     shares = np.exp(np.array(log_weights) - max(log_weights))
     mixed = replace(before, components=tuple(found), weights=shares / shares.sum())
-    return (mixed if before.temperature == 1 else mixed.recalibrated()).probability()
+    return (mixed if before.temperature == 1 else mixed.tempered()).probability()
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,7 @@ def test_a_record_tells_what_every_change_does_and_leaves_constants_alone(blobs)
     assert two["bent 0.2"][0] != 0
     singles = next(r["losses"] for r in results if r.get("per_class") == 1)
     assert singles["EXPONENT_OF_SINGLES 1.0"] != singles[choose.DEFAULT]
-    assert len(many) == len(choose.TEMPERATURES) + len(choose.OF_SINGLES) + 2 + len(choose.shares())
-    assert singles["shares as they come"] != singles[choose.DEFAULT]
+    assert len(many) == len(choose.TEMPERATURES) + len(choose.OF_SINGLES) + 1 + len(choose.shares())
     assert len(values["tables, many classes"]["changes"]) == len(choose.TEMPERATURES) + 1 + len(choose.shares())
     record = Record("choose", "quick", plain(asdict(SMALL)), values, 1.0, "0", "a machine")
     assert len(choose.claims(record)) == 4

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._expect import LARGEST_COUNT
 from graphuq._progress import stages_told
 from graphuq.classes import Labels
 from graphuq.estimator.seen import Seen
@@ -23,6 +22,7 @@ from graphuq.models.base import LEARNED_FIELDS, expect_fields, labeled
 from graphuq.posterior import Draws, GaussianPosterior, Mixture
 from graphuq.posterior.mixture import AnyPosterior
 from graphuq.prior import GaussianPrior
+from graphuq.tall import numbered, spread
 
 if TYPE_CHECKING:
     from graphuq.estimator import GraphClassifier
@@ -119,7 +119,7 @@ def with_shares(classifier: GraphClassifier, posterior: AnyPosterior, classes: N
     if shares is None:
         return posterior
     mixture = posterior if isinstance(posterior, Mixture) else Mixture((posterior,), np.ones(1))
-    return mixture.with_shares(shares)
+    return mixture.with_shares(shares, numbered(spread(mixture.n_nodes), mixture.n_nodes))
 
 
 def _learned(
@@ -184,5 +184,4 @@ def _sampled(classifier: GraphClassifier, seed: int, prior: GaussianPrior, model
         tell(f"draws of {classifier.n_chains} chains{of}")
         if classifier.inference == "sample" or classifier.sampler is not None:
             return sample(prior, model, classifier.sampler, n_warmup=classifier.n_steps, **run)
-        time_limit = float(min(classifier.time_limit, LARGEST_COUNT))  # infinity is no limit
-        return sample_enough(prior, model, time_limit=time_limit, **run)
+        return sample_enough(prior, model, time_limit=classifier.time_limit, **run)

@@ -78,8 +78,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             has standard deviation 1; otherwise the prior is in units of the noise.
         epsilon: width of the wells of "ginzburg_landau".
         class_shares: how frequent each class is among all rows, if that is known other than from the labels, which
-            need not have these frequencies: a dict from class to share, or "equal". A guess does harm. Without it,
-            a learned prior takes more than two classes of a single label each for equally frequent.
+            need not have these frequencies: a dict from class to share, or "equal". A guess does harm.
         inference: "ep" uses expectation propagation, "sample" makes `n_steps` draws with `sampler`. "auto" uses
             expectation propagation for a learned prior, averaged over hyper-parameters; for any other prior it
             draws until R-hat is below 1.01 with 400 effective draws, for at most 20 times `n_steps` or

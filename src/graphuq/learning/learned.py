@@ -124,7 +124,7 @@ def learn(
         log_deviations=_deviations(points, weights),
         prior=best_problem.prior(best),
         model=best.model,
-        posterior=Mixture(tuple(each.problem.posterior(each.point) for each in points), weights).recalibrated(),
+        posterior=Mixture(tuple(each.problem.posterior(each.point) for each in points), weights).tempered(),
         log_evidence=best.fit.log_evidence,
     )
     _warn(best_problem, best, spectrum, learned.converged)

@@ -20,7 +20,6 @@ from graphuq.posterior.base import Array, Classes, Posterior, described
 from graphuq.posterior.draws import Draws
 from graphuq.posterior.gaussian import N_LATENT_DRAWS, GaussianPosterior
 from graphuq.prior import GaussianPrior
-from graphuq.tall import numbered, spread
 
 # When labels change, only the heaviest components are updated: as many as have at most this many sites together,
 # and no fewer than the second number.
@@ -62,7 +61,7 @@ class Mixture(Posterior):
         weights: their posterior probabilities, shape (n_components,), summing to one.
         temperature: T in ``p_k^(1/T) / sum_l p_l^(1/T)``, applied to probabilities with noise and to `left_out`.
         class_weights: w in ``p_k w_k / sum_l p_l w_l``, shape (n_classes,), applied after the temperature to
-            probabilities with noise, by which they agree with class shares; None if these are unknown.
+            probabilities with noise, by which they agree with known class shares; None if these are unknown.
         drawn_from: of draws, the mixture in closed form whose heaviest components were sampled, if known. Its
             lighter components may regain weight when labels change.
         learned: of a mixture in closed form whose labels have changed, that before the first change, which may have
@@ -121,41 +120,27 @@ class Mixture(Posterior):
         log_weights -= np.where(converged | ~converged.any(), 0.0, np.inf)
         weights = np.exp(log_weights - log_weights.max())
         order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
-        mixture = replace(
-            before,
-            components=tuple(new[i] for i in order),
-            weights=weights[order] / weights.sum(),
-            class_weights=None
-            if before.has_single_labels
-            else before.class_weights,  # else of classes taken for equal
-            learned=learned,
-        )
-        return mixture if self.temperature == 1 else mixture.recalibrated()
+        components = tuple(new[i] for i in order)
+        mixture = replace(before, components=components, weights=weights[order] / weights.sum(), learned=learned)
+        return mixture if self.temperature == 1 else mixture.tempered()
 
-    @property
-    def has_single_labels(self) -> bool:
-        """Whether there are more than two classes and none has a second label: no label can be left out."""
-        return self.n_classes > 2 and int(np.bincount(labels_of(self.model)).max()) == 1
-
-    def recalibrated(self) -> Mixture:
+    def tempered(self) -> Mixture:
         """Fit the temperature to leave-one-out predictions, with a prior; no change with two classes.
 
-        With few labels of many classes the model is underconfident, increasingly so with the number of classes, which
-        leave-one-out predictions reveal. The only label of a class cannot be predicted from the others and is not used.
-        If no class has a second label, nothing tells how frequent the classes are either, and a model gives most rows to
-        some of them by accident of where their labels lie: they are taken for equally frequent.
+        A recalibration: with few labels of many classes the model is underconfident, increasingly so with the number
+        of classes, which leave-one-out predictions reveal. The only label of a class cannot be predicted from the
+        others and is not used.
         """
         if self.n_classes == 2:
             return self
-        if self.has_single_labels:
-            tempered = replace(self, temperature=(2 / self.n_classes) ** EXPONENT_OF_SINGLES)
-            return tempered.with_shares(np.full(self.n_classes, 1 / self.n_classes))
         y = labels_of(self.model)
         predictable = np.bincount(y)[y] > 1
+        if not predictable.any():
+            return replace(self, temperature=(2 / self.n_classes) ** EXPONENT_OF_SINGLES)
         exponent, factor = TEMPERATURE
         p = replace(self, temperature=1.0).left_out()[predictable]
-        believed = {"median": (2 / self.n_classes) ** exponent, "spread": float(np.log(factor))}
-        return replace(self, temperature=temperature(p, y[predictable], **believed))
+        median, spread = (2 / self.n_classes) ** exponent, float(np.log(factor))
+        return replace(self, temperature=temperature(p, y[predictable], median=median, spread=spread))
 
     @property
     def prior(self) -> GaussianPrior:
@@ -182,10 +167,9 @@ class Mixture(Posterior):
 
         Args:
             shares: known shares of the classes, shape (n_classes,).
-            rows: nodes that represent all rows; by default evenly spaced ones.
+            rows: nodes that represent all rows; by default all.
         """
         bare = replace(self, class_weights=None)
-        rows = numbered(spread(self.n_nodes), self.n_nodes) if rows is None else rows
         return replace(self, class_weights=class_weights(bare.classes(rows).probability, shares))
 
     def moments(self, where: ArrayLike | NewRows | None = None) -> tuple[Array, Array]:
