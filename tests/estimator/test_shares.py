@@ -167,3 +167,9 @@ def test_single_labels_do_not_make_classes_equally_frequent():
     first = np.full(len(y), -1)
     first[[0, 300, 320]] = 0, 1, 2
     assert GraphClassifier().fit(clouds, first).score(clouds, y) > 0.95
+
+
+def test_shares_that_are_not_known_any_more_are_left_out(bare, shared):
+    changed = copy.copy(shared).set_params(class_shares=None).partial_fit_labels([10], ["setosa"])
+    expected = copy.copy(bare).partial_fit_labels([10], ["setosa"])
+    np.testing.assert_allclose(changed.label_distributions_, expected.label_distributions_, atol=1e-6)

@@ -114,9 +114,11 @@ def settled(posterior: Any) -> bool:
 
 
 def with_shares(classifier: GraphClassifier, posterior: AnyPosterior, classes: NDArray[Any]) -> AnyPosterior:
-    """The posterior that agrees with the known class shares, if any."""
+    """The posterior that agrees with the known class shares, or, if there are none, without those known before."""
     shares = known_shares(classifier, classes)
     if shares is None:
+        if isinstance(posterior, Mixture) and posterior.class_weights is not None:
+            return replace(posterior, class_weights=None)
         return posterior
     mixture = posterior if isinstance(posterior, Mixture) else Mixture((posterior,), np.ones(1))
     return mixture.with_shares(shares, numbered(spread(mixture.n_nodes), mixture.n_nodes))
