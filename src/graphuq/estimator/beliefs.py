@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from graphuq._expect import LARGEST_COUNT
 from graphuq._progress import stages_told
 from graphuq.classes import Labels
 from graphuq.estimator.seen import Seen
@@ -186,4 +187,5 @@ def _sampled(classifier: GraphClassifier, seed: int, prior: GaussianPrior, model
         tell(f"draws of {classifier.n_chains} chains{of}")
         if classifier.inference == "sample" or classifier.sampler is not None:
             return sample(prior, model, classifier.sampler, n_warmup=classifier.n_steps, **run)
-        return sample_enough(prior, model, time_limit=classifier.time_limit, **run)
+        time_limit = float(min(classifier.time_limit, LARGEST_COUNT))  # infinity is no limit
+        return sample_enough(prior, model, time_limit=time_limit, **run)

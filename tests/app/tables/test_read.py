@@ -446,7 +446,7 @@ def test_the_nearest_column_is_suggested(tmp_path):
         with pytest.raises(ValueError, match=rf"no column '{near}': did you mean 'party'\?"):
             table.column(near)
     with pytest.raises(ValueError, match=r"no column 'partty': there are 'party' and 'age'"):
-        table.expect("partty", besides=["party"])
+        table.expect("party", "partty")
     guessed = read_table(written(tmp_path, "party;age\nx;1,5\n"))
     assert len(guessed.notes) == 2
     with pytest.raises(ValueError, match=r"did you mean 'party'\?$"):
