@@ -16,7 +16,7 @@ WIDTH, SWEEP_WIDTH = 64, 256
 LEAST_SWEEP = 5e7
 
 
-def is_there() -> bool:
+def has_gpu() -> bool:
     """Whether JAX has a GPU."""
     import jax
 
@@ -25,14 +25,14 @@ def is_there() -> bool:
 
 def takes_sweeps(n_multiplications: float) -> bool:
     """Whether sweeps of expectation propagation of this size run on a GPU."""
-    return n_multiplications >= LEAST_SWEEP and is_there()
+    return n_multiplications >= LEAST_SWEEP and has_gpu()
 
 
 @cache
 def compiled(function: Callable[..., Any], *, static: tuple[int, ...] = ()) -> Callable[..., Any]:
     """Compile for the GPU, once per shape, without the seconds of XLA's autotuning of matrix products.
 
-    Sweeps of many classes do not use this: hundreds have one shape, and with 800 labels autotuning saved a quarter.
+    Sweeps of many classes do not use this: hundreds share one shape, and with 800 labels autotuning saved a quarter.
     """
     import jax
 

@@ -20,8 +20,8 @@ def begin(monkeypatch):
     """A call after which all that can run on an accelerator does."""
 
     def begin():
-        monkeypatch.setattr(_accelerator, "is_there", lambda: True)
-        monkeypatch.setattr(largest, "LEAST_ROWS_THERE", 1)
+        monkeypatch.setattr(_accelerator, "has_gpu", lambda: True)
+        monkeypatch.setattr(largest, "LEAST_ROWS_ON_GPU", 1)
         monkeypatch.setattr(_accelerator, "LEAST_SWEEP", 0)
 
     return begin
@@ -41,7 +41,7 @@ def test_covariances_are_those_of_dense_matrices(n_latent, dtype, begin, monkeyp
     M = rng.standard_normal((37, n_latent)).astype(dtype)
     here = fit.fields_at(M, np.zeros(37))
     begin()
-    monkeypatch.setattr(covariances, "MOST_THERE", 2**17)  # several parts
+    monkeypatch.setattr(covariances, "MOST_ON_GPU", 2**17)  # several parts
     found = fit._fields(M, np.zeros(37), covariances.covariances_anywhere).cross
     assert found.shape == (largest.rows_at_once(4), 4, 4)
     assert found.dtype == np.float32
@@ -61,7 +61,7 @@ def test_probabilities_of_all_rows_are_the_same(begin, monkeypatch):
     posterior = GaussianPosterior.of(smooth, Probit(nodes, np.arange(25) % 5, gamma=0.3, n_classes=5))
     here = posterior.classes().probability, posterior.fit.independent_variances(vectors, np.ones(700), 0.1)
     begin()
-    monkeypatch.setattr(largest, "MOST_ROWS_THERE", 256)
+    monkeypatch.setattr(largest, "MOST_ROWS_ON_GPU", 256)
     assert posterior.rows_at_once == 256
     found = posterior.classes().probability, posterior.fit.independent_variances(vectors, np.ones(700), 0.1)
     np.testing.assert_allclose(found[0], here[0], atol=1e-4)
@@ -74,8 +74,8 @@ def test_few_rows_stay_on_the_processor(begin, monkeypatch):
     M = rng.standard_normal((20, 12))
     here = fit.classes(M, np.zeros(20), 0.3)
     begin()
-    monkeypatch.setattr(largest, "LEAST_ROWS_THERE", 21)
-    for name in ("_matched_variances_there", "_integrals_there"):
+    monkeypatch.setattr(largest, "LEAST_ROWS_ON_GPU", 21)
+    for name in ("_matched_variances_on_gpu", "_integrals_on_gpu"):
         monkeypatch.setattr(largest, name, None)
     asked, processor = [], _accelerator.processor
     monkeypatch.setattr(_accelerator, "processor", lambda: asked.append(1) or processor())
@@ -101,8 +101,8 @@ def test_sweeps_of_many_classes_end_in_the_same_place(n_labeled, n_latent, log_f
     sites = StarSites(np.minimum(np.arange(n_labeled) % 5, 2), 4, 0.1, log_flip, noise_slope=1.0)
     here = propagate(B, sites, tolerance=1e-10)
     begin()
-    monkeypatch.setattr(star_ep, "QUICKER_THERE", np.inf)
-    monkeypatch.setattr(stars, "MOST_THERE", 2 * n_labeled**2)  # two classes at once
+    monkeypatch.setattr(star_ep, "QUICKER_ON_GPU", np.inf)
+    monkeypatch.setattr(stars, "MOST_ON_GPU", 2 * n_labeled**2)  # two classes at once
     found = propagate(B, sites, tolerance=1e-10)
     assert found.converged
     assert found.alone.shape == (4, *[min(n_labeled, n_latent)] * 2)

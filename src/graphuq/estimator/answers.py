@@ -49,7 +49,7 @@ def cached(classifier: GraphClassifier) -> tuple[Array, Array]:
     check_is_fitted(classifier)
     known = classifier._cached
     if known is None or known[0] is not classifier.posterior_:
-        now = copy(classifier)  # another thread may change the labels meanwhile, and these are not its answers
+        now = copy(classifier)  # a snapshot, as another thread may change the labels meanwhile
         probability, error, classifier._kept = of_fit(now)
         known = classifier._cached = now.posterior_, probability, error
     for each in known[1:]:  # predict reads them; a copy loses the flag
@@ -160,7 +160,7 @@ def write(classifier: GraphClassifier, path: Any, X: Any = None, *, force: bool 
             results = _evaluate(classifier, basis, ask, [slices[number] for number in numbers], tell)
             for number, (probability, extra) in zip(numbers, results, strict=True):
                 write_block(number, slices[number], probability)
-                mark = extra if isinstance(ask, _AskNew) else 0  # else `extra` is of no use here
+                mark = extra if isinstance(ask, _AskNew) else 0  # rows of `fit` need no checksum
                 ledger.append(number, mark)
         finally:
             if not ledger.begun:
@@ -192,7 +192,7 @@ class _Ask:
 
     def __call__(self, rows: slice, basis: Array) -> tuple[Array, Array]:
         # a GPU prefers few large calls; a CPU, parts that fit its cache
-        whole = _accelerator.is_there()
+        whole = _accelerator.has_gpu()
         stacked = self._of_part(basis) if whole else in_parts(self._of_part, basis, 2 * self.labeled[0].shape[1])
         probability, error = np.split(stacked, 2, axis=1)
         inside = np.flatnonzero((self.nodes >= rows.start) & (self.nodes < rows.stop))

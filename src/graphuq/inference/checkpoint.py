@@ -107,8 +107,8 @@ def fingerprint(value: Any) -> str:
         return str(hash(value, coerce_mmap=True))
     except (TypeError, PicklingError) as error:
         raise CheckpointError(
-            f"What a checkpoint is of must consist of numbers, texts and arrays: {error.args[0]}. Keep nothing else in the "
-            "model and the sampler, or run without checkpoint."
+            f"A checkpoint can identify only numbers, texts and arrays: {error.args[0]}. Keep nothing else in the model and "
+            "the sampler, or run without checkpoint."
         ) from None
 
 
@@ -143,7 +143,7 @@ def _append(file: IO[bytes], number: int, record: Record) -> None:
         file.flush()
     except OSError as error:
         raise OSError(
-            f"{file.name} could not be written: {error.strerror}. A run with it goes on from there."
+            f"{file.name} could not be written: {error.strerror}. A run with it goes on after its last complete block."
         ) from error
 
 

@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from graphuq import _accelerator
-from graphuq.inference.largest import go_there, rows_at_once
+from graphuq.inference.largest import rows_at_once, worth_sending
 from graphuq.inference.span import Matrix
 from graphuq.inference.stars import Stack
 
 # Rows are taken in blocks of about this many numbers, to fit the CPU cache: twice as fast.
 CACHED, LEAST_ROWS = 2**17, 16
 # The same on an accelerator.
-MOST_THERE = 2**25
+MOST_ON_GPU = 2**25
 
 
 def covariances_at(at: Matrix, alone: Stack, shared: Stack) -> Stack:
@@ -35,15 +35,15 @@ def covariances_at(at: Matrix, alone: Stack, shared: Stack) -> Stack:
 def covariances_anywhere(at: Matrix, alone: Stack, shared: Stack) -> Any:
     """The same, for many rows on an accelerator if there is one: a zero-padded float32 block that stays on it."""
     n_classes = len(shared)
-    if not go_there(len(at)) or len(at) > rows_at_once(n_classes):
+    if not worth_sending(len(at)) or len(at) > rows_at_once(n_classes):
         return covariances_at(at, alone, shared)
     # Products in double precision: whether single would do has not been measured.
     at = _accelerator.whole_block(_accelerator.widened(at.astype(float), 1), rows_at_once(n_classes))
     roots = _side_by_side(at, *(_accelerator.widened(stack, 1, 2) for stack in (shared, alone)))
     n_numbers = len(at) * sum(root.shape[1] for root in roots)
-    n_parts = min(len(at), 2 ** math.ceil(math.log2(max(1, n_numbers / MOST_THERE))))
+    n_parts = min(len(at), 2 ** math.ceil(math.log2(max(1, n_numbers / MOST_ON_GPU))))
     with _accelerator.precise():
-        return _products_there(at, roots, n_classes, n_parts)
+        return _products_on_gpu(at, roots, n_classes, n_parts)
 
 
 def _side_by_side(at: Matrix, *stacks: Stack) -> list[Matrix]:
@@ -59,7 +59,7 @@ def _products(xp: Any, at: Any, roots: Sequence[Any], n_classes: int) -> Any:
 
 
 @partial(_accelerator.compiled, static=(2, 3))
-def _products_there(at: jax.Array, roots: Sequence[jax.Array], n_classes: int, n_parts: int) -> jax.Array:
+def _products_on_gpu(at: jax.Array, roots: Sequence[jax.Array], n_classes: int, n_parts: int) -> jax.Array:
     parts = at.reshape(n_parts, -1, at.shape[1])
     covariances = jax.lax.map(lambda part: _products(jnp, part, roots, n_classes), parts)
     return covariances.reshape(-1, n_classes, n_classes).astype(jnp.float32)

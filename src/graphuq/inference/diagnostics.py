@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 # 1.05 averages over chains mean little.
 R_HAT_LIMIT = 1.05
 ESS_LIMIT = 100.0
-# Number of batches whose means give Monte-Carlo errors: to about an eighth of themselves.
+# Number of batches whose means give Monte-Carlo errors, with a relative error of about an eighth.
 BATCHES = 32
 # Share of diverging trajectories up to which averages are still trusted.
 DIVERGING_LIMIT = 0.01
@@ -71,7 +71,7 @@ class Diagnostics:
             return f"Converged: {numbers}{diverged and ', ' + diverged}."
         if np.isinf(self.worst_r_hat):
             return (
-                "Not converged: a chain has not moved at all. Run more steps, a sampler of smaller steps, or a "
+                "Not converged: a chain has not moved at all. Use more steps, a sampler with smaller steps, or a "
                 "larger gamma."
             )
         if np.isnan(self.worst_r_hat):
@@ -89,7 +89,7 @@ class Diagnostics:
             )
         if self.mixed:
             return (
-                f"Not converged: {diverged}, so that the chains avoid a part of the posterior ({numbers}). Use a larger "
+                f"Not converged: {diverged}, so the chains avoid a part of the posterior ({numbers}). Use a larger "
                 "target_acceptance, or a sampler without gradients, such as EllipticalSlice."
             )
         return f"Not converged: too few effective draws ({numbers}). Run more steps."
@@ -146,8 +146,8 @@ def split_r_hat(draws: NDArray[Any]) -> Array:
 def batch_starts(n_draws: int, n_chains: int) -> tuple[int, ...]:
     """First draws of the batches of a chain, of nearly equal length: at most sqrt(draws), and `BATCHES` in all chains.
 
-    Few and long, so that batches of slow chains depend little on each other: just converged chains have a dozen
-    effective draws each.
+    Few and long, so that even batches of slow chains are nearly independent: chains that have only just converged have
+    a dozen effective draws each.
     """
     n_batches = max(1, min(int(np.sqrt(n_draws)), -(-BATCHES // n_chains)))
     return tuple(int(start) for start in np.linspace(0, n_draws, n_batches, endpoint=False))

@@ -29,7 +29,7 @@ from graphuq.inference.sweeps import OfSites, Settled, Start, heights, inverse_r
 
 # Directions whose prior variance the labels change by less than this fraction count as unchanged.
 UNTOUCHED = 1e-6
-# Shifts are settled before precisions if the products with a matrix of at most so many numbers are quick.
+# Shifts are settled before precisions if the matrix has at most this many entries, so that products with it are quick.
 IN_CACHE = 2**19
 
 
@@ -121,13 +121,14 @@ class EP:
     def gradient(self) -> EvidenceGradient:
         """Derivatives of the log evidence, which is stationary in the sites at the fixed point.
 
-        They are exact, but for directions that `span` treats as noise: that these turn with v is ignored, which
-        costs a few percent where they have a hundredth of the noise. With ``C = sum_j v_j q_j q_j^T + tail I`` and G such that ``d log Z = tr(G dC)``,
+        They are exact, except that the directions which `span` treats as noise also turn with v: ignoring this costs a
+        few percent where they have a hundredth of the noise. With ``C = sum_j v_j q_j q_j^T + tail I`` and G such that
+        ``d log Z = tr(G dC)``,
 
             d log Z / d log v_j = v_j q_j^T G q_j = (E z_j^2 - 1) / 2,
 
-        the posterior second moment of z_j against its prior one. The derivatives with respect to noise and tail
-        follow from the heat equation.
+        which compares the posterior second moment of z_j with its prior one. The derivatives with respect to noise and
+        tail follow from the heat equation.
         """
         width = self.cavity_variance
         slope = (self.mean - self.cavity_mean) / width
@@ -237,7 +238,7 @@ def _gaussian_of(reduced: Matrix) -> Callable[[Vector, Vector], Any]:
     """Return `_gaussian` for this B, on the CPU or on an accelerator."""
     if not _accelerator.takes_sweeps(reduced.size * reduced.shape[1]):
         return partial(_gaussian, np, inverse_root, reduced)
-    return _accelerator.sent(_gaussian_there, _accelerator.widened(reduced, 1, width=_accelerator.SWEEP_WIDTH))
+    return _accelerator.sent(_gaussian_on_gpu, _accelerator.widened(reduced, 1, width=_accelerator.SWEEP_WIDTH))
 
 
 def _gaussian(xp: Any, inverse_root: Callable[[Any], Any], reduced: Any, precision: Any, shift: Any) -> Any:
@@ -248,7 +249,7 @@ def _gaussian(xp: Any, inverse_root: Callable[[Any], Any], reduced: Any, precisi
     return root, -2 * xp.log(root.diagonal()).sum(), f_root @ (shift @ f_root), variance, f_root
 
 
-_gaussian_there = _accelerator.compiled(partial(_gaussian, jnp, _accelerator.inverse_root))
+_gaussian_on_gpu = _accelerator.compiled(partial(_gaussian, jnp, _accelerator.inverse_root))
 
 
 def _anneal(

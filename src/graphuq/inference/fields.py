@@ -36,9 +36,8 @@ def left_open(whitening: Whitening, where: Where, normal: NDArray[Any]) -> NDArr
         np.fill_diagonal(covariance, np.square(deviation))
     values, vectors = np.linalg.eigh(covariance)
     root = (vectors * np.sqrt(np.maximum(values, 0))).astype(normal.dtype)
-    by_field = np.swapaxes(
-        normal, -1, -2
-    )  # `root @ normal` would be one small product per draw, this is a single one
+    # `root @ normal` would be one small product per draw; this is a single large one.
+    by_field = np.swapaxes(normal, -1, -2)
     return np.swapaxes((by_field.reshape(-1, len(root)) @ root.T).reshape(by_field.shape), -1, -2)
 
 

@@ -64,9 +64,9 @@ N_FIRST, N_POINTS, FINER, ASTRAY = 8, 32, 3, 1e-4
 # classes there are fewer rows, so that an array has at most MOST_FIELDS entries. An accelerator takes larger
 # blocks, having no small cache to fit and a cost per call.
 MOST_ROWS, FEWEST_ROWS, MOST_FIELDS = 2**10, 2**6, 2**14
-MOST_ROWS_THERE, MOST_FIELDS_THERE = 2**13, 2**17
+MOST_ROWS_ON_GPU, MOST_FIELDS_ON_GPU = 2**13, 2**17
 # Fewer rows than this are not sent to an accelerator.
-LEAST_ROWS_THERE = 2**8
+LEAST_ROWS_ON_GPU = 2**8
 # Least divisor in `_matched`: a weight of exactly half the sum leaves one variance undetermined.
 UNDETERMINED = 1e-4
 
@@ -130,13 +130,13 @@ def largest_probability_matched(mean: Array, variance: Array, cross: Array) -> A
 def matched_variances(mean: Array, variance: Array, cross: Array) -> Array:
     """The variances d of independent fields that approximate correlated ones, shape (n_nodes, n_classes).
 
-    Of two fields each has half the variance of the difference, which alone matters.
+    With two fields, each has half the variance of their difference, which alone matters.
     """
     if mean.shape[1] == 2:
         cross = np.asarray(cross[: len(mean)])
         half = variance + (cross[:, 0, 0] + cross[:, 1, 1]) / 2 - cross[:, 0, 1]
         return np.maximum(half, 0)[:, None].repeat(2, axis=1)
-    function = _matched_variances_there if go_there(len(mean)) else _matched_variances
+    function = _matched_variances_on_gpu if worth_sending(len(mean)) else _matched_variances
     return _in_blocks(function, mean, variance, cross)
 
 
@@ -160,18 +160,18 @@ def independent_probability(
 
 
 def _integrated(mean: Array, variance: Array, n_points: int, block_rows: int | None) -> Array:
-    integrals = _integrals_there if go_there(len(mean)) else _integrals
+    integrals = _integrals_on_gpu if worth_sending(len(mean)) else _integrals
     return _in_blocks(lambda m, v: integrals(m, v, n_points), mean, variance, block_rows=block_rows)
 
 
-def go_there(n_rows: int) -> bool:
+def worth_sending(n_rows: int) -> bool:
     """Whether this many rows are worth sending to an accelerator, and there is one."""
-    return n_rows >= LEAST_ROWS_THERE and _accelerator.is_there()
+    return n_rows >= LEAST_ROWS_ON_GPU and _accelerator.has_gpu()
 
 
-def rows_at_once(n_classes: int, *, n_rows: int = MOST_ROWS_THERE) -> int:
+def rows_at_once(n_classes: int, *, n_rows: int = MOST_ROWS_ON_GPU) -> int:
     """Number of rows of a block, a power of two."""
-    rows, fields = (MOST_ROWS_THERE, MOST_FIELDS_THERE) if go_there(n_rows) else (MOST_ROWS, MOST_FIELDS)
+    rows, fields = (MOST_ROWS_ON_GPU, MOST_FIELDS_ON_GPU) if worth_sending(n_rows) else (MOST_ROWS, MOST_FIELDS)
     return min(rows, max(FEWEST_ROWS, 2 ** int(np.log2(fields / n_classes))))
 
 
@@ -264,7 +264,7 @@ def _in_blocks(function: Any, mean: Array, *more: Array, block_rows: int | None 
     """Apply a single-precision function to blocks of rows; the result has the shape and precision of `mean`."""
     n_rows, result = len(mean), np.empty(mean.shape, mean.dtype)
     block_rows = block_rows or rows_at_once(mean.shape[1], n_rows=n_rows)
-    device = _accelerator.processor() if _accelerator.is_there() and not go_there(n_rows) else None
+    device = _accelerator.processor() if _accelerator.has_gpu() and not worth_sending(n_rows) else None
     for first in range(0, n_rows, block_rows):
         rows = slice(first, first + block_rows)
         block = [
@@ -328,5 +328,5 @@ def _integrals(mean: jax.Array, variance: jax.Array, n_points: int) -> jax.Array
 
 
 # On an accelerator the number of points is static: a loop of traced length returns to the CPU at every iteration.
-_matched_variances_there = _accelerator.compiled(_matched_variances)
-_integrals_there = _accelerator.compiled(_integrals, static=(2,))
+_matched_variances_on_gpu = _accelerator.compiled(_matched_variances)
+_integrals_on_gpu = _accelerator.compiled(_integrals, static=(2,))

@@ -1,8 +1,8 @@
 """The result of expectation propagation and some nodes in; means, variances and P(u >= 0) there out.
 
-A label truncates u, which a Gaussian does not know. With few labels of one field the marginals are therefore corrected
-at every row (`EP.is_corrected`); otherwise they are Gaussian, but for the rows with a label where the fit has tilted
-distributions (`labeled_classes`).
+A label truncates u, which a Gaussian cannot represent. With few labels of one field the marginals are therefore
+corrected at every row (`EP.is_corrected`). Otherwise they are Gaussian, except at labeled rows where the fit offers
+tilted distributions (`labeled_classes`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ FEW_LABELS = 20
 # with any noise and correlation: accurate to 2e-4.
 QUADRATURE = np.polynomial.legendre.leggauss(16)
 REACH = 7.0
-# Flips of a log probability below this are not seen in single precision.
+# Flips with a log probability below this have no effect in single precision.
 NO_FLIPS = -80.0
-# Rows whose marginals are corrected together, whether there are a few or many: each number is compiled for.
+# Rows whose marginals are corrected together, if there are few or many: only two sizes, as each is compiled anew.
 FEW_ROWS, MANY_ROWS = 64, 2048
 # Largest number in single precision.
 LARGEST = np.finfo(np.float32).max
@@ -132,21 +132,20 @@ def _corrected(result: EP, mean: Vector, variance: Vector, covariance: Matrix) -
         log_size = np.log(np.abs(ends)) + np.log(weights * s)[:, None]
     log_mass = log_mass.reshape(t.shape) + log_size + constant + t * (linear + t * quadratic)
     mass = np.exp(log_mass - log_mass.max(axis=(0, 1))).sum(axis=1)
-    return np.asarray(
-        mass[1] / mass.sum(axis=0)
-    )  # not finite where contradictory labels leave u hardly any variance
+    # Not finite where contradictory labels leave u hardly any variance.
+    return np.asarray(mass[1] / mass.sum(axis=0))
 
 
 def _log_probability(mean: Matrix, slope: Matrix, t: Matrix, log_flip: float) -> Matrix:
-    """``sum_j log P(y_j)``, but for a constant, if the side of label j is ``N(mean_j + slope_j t, 1)``.
+    """``sum_j log P(y_j)``, up to a constant, if the side of label j is ``N(mean_j + slope_j t, 1)``.
 
-    Shapes (n_labeled, n_nodes), twice, and (n_points, n_nodes), that of the result. Single precision is enough: where
-    sides are too large for it, labels are all but certain, or points have no mass.
+    `mean` and `slope` have the shape (n_labeled, n_nodes); t and the result have (n_points, n_nodes). Single precision
+    is enough: where sides are too large for it, labels are all but certain, or points have no mass.
     """
     n_rows = FEW_ROWS if t.shape[1] <= FEW_ROWS else MANY_ROWS
     sides, ts = (FEW_LABELS, n_rows), (len(t), n_rows)
     padded = [_padded(mean, sides, 50), _padded(slope, sides), _padded(t, ts), np.float32(np.exp(log_flip))]
-    sent = jax.device_put(padded, _accelerator.processor())  # labels that pad are all certain
+    sent = jax.device_put(padded, _accelerator.processor())  # the labels added as padding are all certain
     return np.asarray(_sum_of_logs(*sent, flipped=log_flip > NO_FLIPS), float)[:, : t.shape[1]]
 
 

@@ -232,7 +232,7 @@ class Orthant:
         )
 
     def init(self, key: jax.Array, z: jax.Array, problem: Cut) -> OrthantState:
-        """The initial state, at z; the noise is such that every label is on its right side."""
+        """The initial state, at z, with noise that puts every label on its right side."""
         x = z
         if problem.noise is not None:
             u = problem.one(z.reshape(problem.n_fields, -1)) / problem.noise

@@ -168,5 +168,5 @@ def _at_z(function: Any, m: jax.Array, L: jax.Array, zeta: jax.Array) -> jax.Arr
 
 
 def _by_block(matrix: Any, vector: Any) -> Any:
-    """Apply a matrix to the vector or, if that is several times as long as the matrix is wide, to each part of it."""
+    """Apply a matrix to the vector or, if the vector is several times as long as the matrix is wide, to each part."""
     return (vector.reshape(-1, matrix.shape[1]) @ matrix.T).ravel()

@@ -37,10 +37,10 @@ N_BLOCKS = 20
 N_WARMUP_BLOCKS = 5
 # `sample_enough` draws until this holds (Vehtari, Gelman, Simpson, Carpenter, Buerkner 2021).
 ENOUGH = EffectiveSize(target=400.0, r_hat=1.01)
-# With at most so many labels, as many coordinates are drawn as there are labels, so that one compiled program serves
+# Up to this number of labels, as many coordinates are drawn as there are labels, so that one compiled program serves
 # all components of a mixture, some of which have fewer modes.
 PADDED_LABELS = 64
-# Too few independent draws are repeated with this thinning, which is still faster than compiling a sampler.
+# If independent draws are too few, they are repeated with this thinning: still faster than compiling a sampler.
 LONGER = 20
 # Upper limit on the compiled sampler's steps, as a multiple of `n_steps`.
 MOST_ROUNDS = 20
@@ -217,7 +217,8 @@ class _Chains:
     def rng(self, number: int) -> np.random.Generator:
         """Number 0 is for the starting points, 1 for the initial states, 2 and up for the blocks.
 
-        Of NumPy, since every small function of JAX compiles; another one than that of the bare seed, which users have.
+        A NumPy generator, because every small JAX function would be compiled; spawned from the seed, so that it differs
+        from a generator users make from the bare seed.
         """
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(number,)))
 
@@ -226,10 +227,10 @@ class _Chains:
         return self.rng(number).integers(2**32, size=(self.n_chains, 2), dtype=np.uint32)
 
     def warmup(self, block_size: int) -> tuple[int, int, int]:
-        """Number of blocks of the warm-up, and draws per block and steps per draw.
+        """Number of blocks of the warm-up, draws per block, and steps per draw.
 
-        Where that is neither far more nor far fewer steps, they have the shape of later blocks, for which the same
-        compiled program then serves.
+        Unless the warm-up is far longer or shorter than the later blocks, its blocks have their shape, so that one
+        compiled program serves both.
         """
         n_steps = block_size * self.thin
         if n_steps <= self.n_warmup <= N_BLOCKS * n_steps:
@@ -295,7 +296,7 @@ def _init(sampler: Sampler, seeds: Any, z: jax.Array, problem: Any) -> Any:
     return jax.vmap(sampler.init, in_axes=(0, 0, None))(_key(seeds), z, problem)
 
 
-# Whatever kind of keys JAX is set to: seeds are those of this one.
+# The kind of key is fixed, whatever JAX is configured to use, so that the same seed always gives the same draws.
 _key = partial(jax.random.wrap_key_data, impl="threefry2x32")
 
 

@@ -50,8 +50,8 @@ class Sites:
         tail: variance of ``u_j - f_j``.
         noise_slope: derivative of `noise` with respect to gamma.
         flip_slope: derivative of `log_flip` with respect to gamma.
-        scale: factor of u at each label, shape (n_labeled,), if labels differ in precision; all else is of this
-            multiple of u.
+        scale: factor of u at each label, shape (n_labeled,), if labels differ in precision; everything else refers to
+            u times this factor.
     """
 
     y: Vector
@@ -85,7 +85,7 @@ class Sites:
         less k and the variance of N(k, 1) truncated to positive values.
         """
         extra = self.noise + self.tail
-        certain = variance + extra == 0  # u is 0 for certain, and tells nothing: its site is 1
+        certain = variance + extra == 0  # u is certainly 0 and the label tells nothing: its site is 1
         total = self._total(variance)
         k = self.y * mean / np.sqrt(total)
         ratio = np.sqrt(2 / np.pi) / erfcx(-k / np.sqrt(2))  # pdf / cdf without overflow

@@ -37,9 +37,9 @@ QUICKER_BY_MODES = 2
 # Problems with more multiplications per sweep (some seconds) or more bytes than these are refused.
 LARGEST_SWEEP, LARGEST_MEMORY = 3e10, 8 * 2**30
 # Least speedup of sweeps by nodes on an accelerator, and the largest n_classes * n_labeled^2 that fits there.
-QUICKER_THERE, LARGEST_THERE = 20, 2**27
-# Points for the tilted distributions at labeled nodes: so many numbers in all, at most and at least so many for each
-# node, of which the label has to keep this share.
+QUICKER_ON_GPU, LARGEST_ON_GPU = 20, 2**27
+# Points for the tilted distributions at labeled nodes: numbers in all, the most and the fewest points per node, and the
+# least share of the points that must agree with the label.
 POINT_NUMBERS, MOST_POINTS, FEWEST_POINTS, LEAST_KEPT = 2**21, 4096, 256, 1 / 16
 
 
@@ -93,7 +93,7 @@ class StarEP:
     n_sweeps: int
     converged: bool
 
-    is_corrected: ClassVar[bool] = False  # as those of one field may be, see `marginals`
+    is_corrected: ClassVar[bool] = False  # only marginals of one field may be, see `marginals`
 
     # Computed when first used: the search for hyper-parameters needs no leave-one-out moments.
 
@@ -119,7 +119,7 @@ class StarEP:
         return self.log_heights + self._cavity[1] / 2
 
     def gradient(self) -> EvidenceGradient:
-        """Derivatives of the log evidence, exact as those of one field, see `EP.gradient`.
+        """Derivatives of the log evidence, as exact as those for one field, see `EP.gradient`.
 
         With ``C = sum_j v_j q_j q_j^T + noise I`` the covariance of each field,
 
@@ -205,8 +205,8 @@ class StarEP:
     def labeled_classes(self, noise: float = 0.0) -> Matrix | None:
         """Class probabilities at the labeled nodes, from the tilted distributions; None with noise.
 
-        Quasi-random fields given all other labels are kept where, with noise, they give the label. Where hardly any
-        do, since the label is a surprise, the Gaussian approximation has to do, as it has with very many labels.
+        Quasi-random fields, given all other labels, are kept where they give the label once noise is added. Where
+        hardly any do, because the label is a surprise, the Gaussian approximation is used, as for very many labels.
         """
         if noise:
             return None
@@ -274,16 +274,16 @@ def _problem(reduced: Matrix, sites: StarSites) -> StarProblem:
     by_nodes = n_classes * (n_labeled * k**2 + n_labeled**2 * k) + n_labeled**3
     few_modes = by_modes <= QUICKER_BY_MODES * by_nodes
     work = by_modes / 2 if few_modes else by_nodes
-    on_accelerator = _accelerator.takes_sweeps(work) and by_nodes < min(QUICKER_THERE * work, LARGEST_SWEEP)
-    on_accelerator = on_accelerator and n_classes * n_labeled**2 <= LARGEST_THERE
+    on_accelerator = _accelerator.takes_sweeps(work) and by_nodes < min(QUICKER_ON_GPU * work, LARGEST_SWEEP)
+    on_accelerator = on_accelerator and n_classes * n_labeled**2 <= LARGEST_ON_GPU
     few_modes = few_modes and not on_accelerator
     numbers = 3 * wide**2 if few_modes else 3 * n_classes * (n_labeled + k) * k
     numbers += 10 * n_classes**2 * n_labeled  # covariances of the fields at every label
     if work > LARGEST_SWEEP or 8 * numbers > LARGEST_MEMORY:
         raise ValueError(
             f"Expectation propagation with {n_classes:,} classes and {n_labeled:,} labels would take about "
-            f"{8 * numbers / 2**30:.1f} GB of memory and {work / 1e10:,.0f} seconds a sweep, of which learning takes "
-            "thousands: keep fewer classes, labels or modes (n_modes), or choose a prior and sample."
+            f"{8 * numbers / 2**30:.1f} GB of memory and {work / 1e10:,.0f} seconds a sweep, and learning takes "
+            "thousands of sweeps: keep fewer classes, labels or modes (n_modes), or choose a prior and sample."
         )
     if few_modes:
         return StarProblem(sites, reduced)

@@ -1,7 +1,7 @@
 """Sites of K-class labels in; the Gaussian over K fields that they define out.
 
-A label is a set of half-spaces, in which the field of its class exceeds each of the others. All of them share that
-field, so that the sites of a node form a star.
+A label is a set of half-spaces, in each of which the field of its class exceeds one of the others. All of them share
+that field, so the sites of a node form a star.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Stack = NDArray[np.float64]  # matrices, one for each class or each node
 Whole = NDArray[np.int_]
 # Largest number of matrix entries that a batch of classes has on an accelerator.
-MOST_THERE = 2**26
+MOST_ON_GPU = 2**26
 # Number and damping of the sweeps over the sites of one label, which only provide a start and need not converge,
 # and the smallest ratio of cavity to marginal precision.
 LONE_SWEEPS, LONE_STEP, LEAST_LEFT = 12, 0.7, 1e-3
@@ -49,7 +49,7 @@ class StarSites:
         noise: variance of the noise of each field.
         log_flip: log of delta.
         noise_slope: derivative of `noise` with respect to gamma.
-        scale: factor of the fields of each label, as of `Sites`.
+        scale: factor of the fields of each label, as in `Sites`.
     """
 
     labels: Whole
@@ -273,14 +273,14 @@ def by_nodes_of(levels: Levels, sites: StarSites, *, on_accelerator: bool) -> Ca
     ties = np.array([np.pad(tie, ((0, 0), (0, most - tie.shape[1]))) for tie in levels.ties])
     factor = _accelerator.widened(levels.factor, 2, width=_accelerator.SWEEP_WIDTH)
     changed: Any = {"own": padded_own, "ties": ties, "factor": factor, "narrow": None, "turn": None}
-    return _accelerator.sent(_by_nodes_there, levels._replace(**changed), sites.labels, own)
+    return _accelerator.sent(_by_nodes_on_gpu, levels._replace(**changed), sites.labels, own)
 
 
 @jax.jit
-def _by_nodes_there(
+def _by_nodes_on_gpu(
     levels: Levels, labels: jax.Array, is_own: jax.Array, weight: jax.Array, shift: jax.Array
 ) -> Gaps:
-    batch_size = min(max(1, MOST_THERE // levels.level.size), len(is_own))
+    batch_size = min(max(1, MOST_ON_GPU // levels.level.size), len(is_own))
 
     def map_classes(function: Callable[..., Any], *stacks: Any) -> Any:
         return jax.lax.map(lambda of_class: function(*of_class), stacks, batch_size=batch_size)

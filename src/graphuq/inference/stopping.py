@@ -42,7 +42,7 @@ class Progress:
         return time.perf_counter() - self.began
 
     def watched(self) -> NDArray[Any]:
-        """The monitored quantities but Phi, shape (n_chains, n_draws, n_quantities)."""
+        """The monitored quantities except Phi, shape (n_chains, n_draws, n_quantities)."""
         return quantities(self.whitening, self.model, self.log["z"], with_phi=False)[0]
 
     def drawn(self) -> Draws:
@@ -84,7 +84,7 @@ class EffectiveSize:
             return False
         found = progress.drawn().diagnostics()
         if found.worst_r_hat < self.r_hat and draws.shape[1] > MOST_DIAGNOSED:
-            found = diagnose(draws)  # of which all count
+            found = diagnose(draws)  # all draws, not only evenly spaced ones
         return self.settled(found)
 
     def settled(self, found: Diagnostics) -> bool:
@@ -113,7 +113,7 @@ class SteadyMean:
     def reached(self, progress: Progress) -> bool:
         """Whether to stop now."""
         blocks = [record["z"] for record in progress.log.records if "z" in record]
-        n_draws = np.cumsum([z.shape[1] for z in blocks])  # and the mean of z, after each block
+        n_draws = np.cumsum([z.shape[1] for z in blocks])  # after each block, as the means of z below
         means = np.cumsum([z.mean(axis=0, dtype=float).sum(axis=0) for z in blocks], axis=0) / n_draws[:, None]
         earlier = np.flatnonzero((n_draws[-1] - n_draws) * progress.thin >= self.window)
         if not earlier.size:

@@ -19,8 +19,8 @@ CLOSE = 0.1
 # Length of the history used for acceleration; a residual this many times larger than an earlier one discards it.
 # Near labels that look mislabeled the fixed point can repel plain sweeps; extrapolation from many still finds it.
 ACCELERATION_MEMORY, ASTRAY = 16, 3.0
-# In every sweep the shifts are first settled for the precisions it has, with a few products and no factorization: this
-# halves the number of sweeps. They have to settle to this fraction of the residual, in at most so many steps.
+# In every sweep the shifts are first settled for the current precisions, with a few products and no factorization: this
+# halves the number of sweeps. They must settle to this fraction of the residual, in at most this many steps.
 SHIFTS_SETTLED, MOST_SHIFTS = 0.03, 30
 # The step is halved when the residual grows by more than this factor.
 WORSE = 1.05
@@ -98,7 +98,7 @@ def settle(
             return Settled(site, posterior, sweep, True)
         if not np.isfinite(residual):  # sites grew beyond bounds: labels without noise contradict each other
             return Settled(site, posterior, sweep, False)
-        if posterior.mean_of is not None and sweep - n_sweeps <= max_sweeps // 2:  # then, for a change, without
+        if posterior.mean_of is not None and sweep - n_sweeps <= max_sweeps // 2:  # later sweeps try without
             target = _with_shifts_settled(posterior, posterior.mean_of, match, target, site, residual)
             update = np.concatenate([target.precision, target.shift]) - site
         accelerate = residual < min([CLOSE, *(ASTRAY * earlier for _, _, earlier in history)])
@@ -130,9 +130,8 @@ def inverse_root(matrix: Matrix) -> Matrix:
     cholesky, failed = dpotrf(matrix.T, lower=1, overwrite_a=1)
     if failed or not np.isfinite(cholesky[-1, -1]):
         return np.full_like(matrix, np.nan)
-    return np.asarray(
-        dtrtri(cholesky, lower=1, overwrite_c=1)[0].T
-    )  # products with R are faster than triangular solves
+    # Products with R are faster than triangular solves.
+    return np.asarray(dtrtri(cholesky, lower=1, overwrite_c=1)[0].T)
 
 
 def with_cavities(mean: Vector, variance: Vector, site: Vector) -> Moments | None:

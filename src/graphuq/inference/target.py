@@ -25,7 +25,7 @@ class Linear:
         return self.matrix.shape[1]
 
     def padded(self, n_latent: int) -> Linear:
-        """The same map of at least so many coordinates, the last of which do not matter."""
+        """The same map with at least this many coordinates, of which the added ones have no effect."""
         spare = max(0, n_latent - self.n_latent)
         return Linear(jnp.asarray(np.pad(self.matrix, ((0, 0), (0, spare)))))
 
@@ -50,7 +50,7 @@ class LinearWithTail:
 
     factor: jax.Array  # (n_seen, n_modes)
     q0: jax.Array  # (n_seen,)
-    unseen: jax.Array  # sqrt(1 - |q0|^2), which cannot be had from rounded q0
+    unseen: jax.Array  # sqrt(1 - |q0|^2), which a rounded q0 does not determine
     tail: jax.Array  # standard deviation of the tail, of all nodes or of each
 
     @property

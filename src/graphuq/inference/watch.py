@@ -15,8 +15,8 @@ from graphuq.models.base import Model
 Nodes = NDArray[np.int64]
 
 N_EACH = 10  # number of watched nodes with a label, and without one
-N_RANKED = 200  # draws of each chain, at most, that tell at which labels chains differ most
-MOST_NUMBERS = 2**27  # values of u over all draws, beyond which Phi is not computed, and over those that rank
+N_RANKED = 200  # most draws of each chain from which labels are ranked by how much the chains differ there
+MOST_NUMBERS = 2**27  # values of u: over all draws, beyond which Phi is not computed; and over the ranking draws
 
 
 def watched_nodes(whitening: Whitening, model: Model) -> Nodes:
@@ -69,7 +69,7 @@ def quantities(
 def _sides(whitening: Whitening, model: Model, z: NDArray[Any], n_fields: int) -> tuple[NDArray[Any], Nodes]:
     """Agreement of u with the label, from 0 to 1, at the labeled nodes where chains differ most; and the nodes.
 
-    Where they differ is seen from some of the draws.
+    A subset of the draws decides where they differ most.
     """
     if not model.offers("y"):
         return np.zeros((*z.shape[:2], 0)), np.empty(0, dtype=np.int64)

@@ -264,9 +264,8 @@ def _root(covariance: Array) -> Array:
     if np.diag(root).min() ** 2 > least:
         return root
     values, vectors = np.linalg.eigh(covariance)
-    kept = values > max(
-        least, values[0]
-    )  # never all: `OnLabels.matrix` recognizes orthogonal columns by their number
+    # Never all are kept: `OnLabels.matrix` recognizes orthogonal columns by their number.
+    kept = values > max(least, values[0])
     return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
 
 

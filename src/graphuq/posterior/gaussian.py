@@ -38,7 +38,7 @@ N_LATENT_DRAWS = 1000
 # below this fraction of the prior variance: probabilities change by less than 1e-4, in half the time.
 LEAST_BLUR = 3e-5
 # Tolerance of the sites, in posterior standard deviations, after a change of labels: the first gives probabilities
-# to 1e-5 and the evidence to 1e-7; the second gives 3e-4, for many fields, with probabilities accurate to 2e-3.
+# to 1e-5 and the evidence to 1e-7; the second, for many fields, to 3e-4, where they are accurate to 2e-3 anyway.
 RELABEL_TOLERANCE, RELABEL_TOLERANCE_MANY = 3e-5, 1e-3
 
 
@@ -140,7 +140,7 @@ class GaussianPosterior(Alone):
         n_fields, most = self.model.n_fields, max(1, BLOCK_NUMBERS // self.whitening.n_latent)
         if n_fields == 1:
             return most
-        return rows_at_once(n_fields) if _accelerator.is_there() else min(8 * most, rows_at_once(n_fields))
+        return rows_at_once(n_fields) if _accelerator.has_gpu() else min(8 * most, rows_at_once(n_fields))
 
     def classes(self, where: ArrayLike | NewRows | None = None, *, noise: bool = True) -> Classes:
         """The probability of each class at rows, in closed form."""

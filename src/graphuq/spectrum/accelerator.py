@@ -22,7 +22,7 @@ SETTING = "jax_bcoo_cusparse_lowering"
 
 def is_worth_it(matrix: Any) -> bool:
     """Whether the matrix is sparse and large, and JAX has a GPU."""
-    return not isinstance(matrix, np.ndarray) and matrix.shape[0] >= LEAST_NODES and _accelerator.is_there()
+    return not isinstance(matrix, np.ndarray) and matrix.shape[0] >= LEAST_NODES and _accelerator.has_gpu()
 
 
 class OnAccelerator:
