@@ -527,7 +527,7 @@ PYTHON = [
         "X must be a table of real numbers, got a DataFrame: float",
     ),
     ("fit(X=[[1, 2], [3]] * 20)", "one row like another, got a list: its rows are not alike"),
-    ("fit(X=np.full((40, 2), 10**400))", "got a ndarray: a number of it is too large"),
+    ("fit(X=np.full((40, 2), 10**400))", "got a ndarray: a number is too large"),
     ("fit(X={'a': [1]})", "X must be a table of real numbers, got a dict"),
     ("fit(X=np.rec.fromarrays(X.T))", "Cannot cast array data"),
     ("fit(X=X.astype(np.longdouble) * np.longdouble('1e400'))", "contains infinity"),

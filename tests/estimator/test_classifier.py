@@ -293,7 +293,7 @@ def test_a_model_of_ones_own():
     classifier.partial_fit_labels([0, KNOWN[0]], [TRUTH[0], None])
     assert set(classifier.posterior_.model.nodes) == {0, *KNOWN[1:]}
     assert isinstance(classifier.posterior_.model, Logistic)
-    with pytest.raises(TypeError, match="Logistic offers no sites, so that no label can be left out"):
+    with pytest.raises(TypeError, match="Logistic offers no sites, so no label can be left out"):
         classifier.suspicious_labels()
     with pytest.raises(TypeError, match="Logistic offers no sites"):
         GraphClassifier(model=Logistic, inference="ep").fit(X, Y)

@@ -149,8 +149,8 @@ def test_a_model_that_contradicts_the_file_is_refused(tmp_path, kind):
     GaussianPosterior.of(PRIORS["project"], kind(NODES, y, gamma=0.5)).save(tmp_path / "p.npz")
     other = {Probit: Mine, Mine: Probit}[kind]
     for model, message in (
-        (kind(NODES, 1 - y, gamma=0.5), "other classes of the labels than that in the file"),
-        (kind(NODES[::-1], y, gamma=0.5), "other labeled nodes than that in the file"),
+        (kind(NODES, 1 - y, gamma=0.5), "other classes of the labels than the one in the file"),
+        (kind(NODES[::-1], y, gamma=0.5), "other labeled nodes than the one in the file"),
         (
             other(NODES, y, gamma=0.5),
             "holds .*, and the model given is .*Probit|holds .*Probit, .* given is .*Mine",

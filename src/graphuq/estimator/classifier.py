@@ -77,8 +77,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             default (0.1, for Ginzburg-Landau 0.6). If gamma is given for probit, the graph term of a learned prior
             has standard deviation 1; otherwise the prior is in units of the noise.
         epsilon: width of the wells of "ginzburg_landau".
-        class_shares: how frequent each class is among all rows, if that is known other than from the labels, which
-            need not have these frequencies: a dict from class to share, or "equal". A guess does harm.
+        class_shares: how frequent each class is among all rows, if that is known from elsewhere than the labels, whose
+            frequencies may differ: a dict from class to share, or "equal". A mere guess does harm.
         inference: "ep" uses expectation propagation, "sample" makes `n_steps` draws with `sampler`. "auto" uses
             expectation propagation for a learned prior, averaged over hyper-parameters; for any other prior it
             draws until R-hat is below 1.01 with 400 effective draws, for at most 20 times `n_steps` or
@@ -270,7 +270,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """Write the class probabilities of every row block by block, resuming an interrupted earlier call.
 
         With features in memory these are `label_distributions_`, where equal rows have the average of their
-        probabilities. Of a store, whose rows are not compared, each row has its own.
+        probabilities. In a store, whose rows are not compared, each row has its own.
 
         Args:
             path: folder for Parquet files or, if its name ends in ".zarr", a Zarr array; it is returned.

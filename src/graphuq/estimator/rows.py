@@ -16,7 +16,7 @@ from graphuq._expect import RowWarning, called, expect_well_formed, refuse_maske
 from graphuq._warn import warn
 from graphuq.classes import Labels
 from graphuq.graph import Graph
-from graphuq.graph.units import looked_at, units_of
+from graphuq.graph.units import sampled_rows, units_of
 from graphuq.tall import Tall
 
 Array = NDArray[np.float64]
@@ -28,7 +28,7 @@ BLOCK_ROWS = 1000
 UNLIKE_RANGES, OUTLYING = 10.0, 1000.0
 # Rows from which the robust units are estimated.
 SOME_ROWS = 1000
-# Attributes of lazy frames, networkx's graphs and AnnData, which are no tables themselves.
+# Attributes of lazy frames, networkx's graphs and AnnData, which are not tables themselves.
 OTHERS = ("collect", "adjacency", "obs")
 # A range below this fraction of the values counts as rounding error.
 ROUNDING = 1e-12
@@ -62,7 +62,7 @@ def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
                 "scikit-learn's TfidfVectorizer say, and categories into columns, with its OneHotEncoder."
             ) from None
         if "with a sequence" in message or isinstance(error, OverflowError):
-            why = "a number of it is too large" if isinstance(error, OverflowError) else "its rows are not alike"
+            why = "a number is too large" if isinstance(error, OverflowError) else "its rows are not alike"
             raise ValueError(
                 f"X must be a table of real numbers, one row like another, got {called(X)}: {why}."
             ) from None
@@ -71,7 +71,7 @@ def read_features(estimator: Any, X: Any, **settings: Any) -> Any:
 
 
 def _refuse_others(X: Any) -> None:
-    """Raise an error for what holds a table but is none, duplicate column names and times (of arbitrary unit)."""
+    """Raise an error for objects that only hold a table, duplicate column names, and times (of arbitrary unit)."""
     lazy = not hasattr(X, "__array__") and any(hasattr(X, name) for name in OTHERS)
     if lazy or isinstance(X, str | PathLike | Graph):
         raise TypeError(
@@ -102,7 +102,7 @@ def unlike_columns(X: Any, names: Sequence[str] = ()) -> str:
     factor = ranges.max() / np.quantile(ranges[ranges > 0], 0.25, method="lower")
     if factor > UNLIKE_RANGES:
         return f"Columns of X differ in range by a factor of {_rounded(factor)}"
-    spread = ranges / units_of(X[looked_at(X)[:SOME_ROWS]])[1]
+    spread = ranges / units_of(X[sampled_rows(X)[:SOME_ROWS]])[1]
     worst = int(spread.argmax())
     if spread[worst] <= OUTLYING:
         return ""

@@ -25,7 +25,7 @@ from graphuq.estimator.settings import (
 )
 from graphuq.feature_piece import FeaturePiece
 from graphuq.graph import Graph, LowRankGraph
-from graphuq.graph.units import looked_at
+from graphuq.graph.units import sampled_rows
 from graphuq.learning.evidence import learned_basis
 from graphuq.memory import room
 from graphuq.new_rows import NewRows
@@ -67,7 +67,7 @@ def remember(X: Any, labeled: Nodes) -> Any:
     if not isinstance(X, Tall):
         return X
     n_rows = X.shape[0]
-    return X.remembering(np.concatenate([labeled, numbered(spread(n_rows), n_rows), looked_at(X)]))
+    return X.remembering(np.concatenate([labeled, numbered(spread(n_rows), n_rows), sampled_rows(X)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ class Seen:
     def nodes(self, X: Any, *, labeled: Nodes) -> Nodes:
         """Match each row of X to an equal row of the table, a labeled one or else the first; -1 if none.
 
-        Of precomputed weights, distinct rows may be equal, such as the leaves of a hub: these match only as part of
+        Distinct rows of precomputed weights may be equal, such as the leaves of a hub: these match only as part of
         the whole matrix, in the order of the table.
         """
         if self.store is not None:
@@ -169,7 +169,7 @@ class Seen:
 
     @property
     def learned(self) -> bool:
-        """Whether the prior is a learned one, whose basis has other columns than the eigenvectors."""
+        """Whether the prior is a learned one, whose basis has columns other than the eigenvectors."""
         return bool(self.made_with["prior"] == "learned")
 
     def basis(self, vectors: Any) -> Any:
@@ -199,9 +199,9 @@ class Seen:
                 columns, extras["beyond"] = self.linear.within_reach(X)
                 extras["slope"] = self.linear.n_bent
             extended = learned_basis(columns, extended)
-            has_value[0] = True  # of the constant, which is in the place of q_0
+            has_value[0] = True  # the constant, which takes the place of q_0
             has_value = np.pad(has_value, (extended.shape[1] - has_value.size, 0), constant_values=True)
-        # low-rank weights give a row equal to one of the table the same values, so it needs no more variance either
+        # with low-rank weights a new row has the same values as an equal row of the table: it needs no more variance
         least = 0.0 if isinstance(self.graph, LowRankGraph) else LEAST_QUANTILE
         return NewRows(extended, has_value, least, **extras)
 

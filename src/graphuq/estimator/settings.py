@@ -50,19 +50,19 @@ ON_DEMAND_FROM = 2_000
 # Default number of principal components for sparse features, such as word counts: on four collections of texts they
 # did as well as all words, and 100 much worse.
 SPARSE_COMPONENTS = 300
-# Sparse features are compared by direction, as word counts, if there are at least so many.
+# Sparse features are compared by direction, as word counts, if there are at least this many.
 FEWEST_WORDS = 20
 # Landmarks of "nystrom"; at most the number of rows.
 N_LANDMARKS = 500
-# With more components than this, not all get an eigenvector: of 10,000 rows these take 0.6 GB.
+# With more components than this, not all get an eigenvector: for 10,000 rows these would take 0.6 GB.
 MOST_COMPONENTS = 2_000
 # Eigensolver bytes per mode and node: three blocks in single precision, a third wider, and two in double.
 MODE_BYTES = 32
 # Memory of building a k-nearest-neighbor graph, in copies of the features and of the neighbor matrix.
 NEIGHBOR_COPIES, NEIGHBOR_MATRICES = 2, 12
-# Rounded class shares may add up to 1 give or take this much.
+# The sum of rounded class shares may differ from 1 by this much.
 SHARES_SUM = 0.02
-# Classes that an error lists.
+# Number of classes that an error lists.
 MOST_LISTED = 10
 # Parameters of the graph and its eigenpairs, besides the prior.
 OF_GRAPH = ("graph", "n_neighbors", "width", "n_components", "scale", "n_modes", "random_state")
@@ -78,7 +78,7 @@ OF_ONE_CHOICE = {
 
 
 def check_settings(classifier: GraphClassifier) -> None:
-    """Raise an error that says what is allowed for parameters of an unknown value or out of range."""
+    """Raise an error that says what is allowed if a parameter has an unknown value or is out of range."""
     for name, value, allowed, other in (
         ("graph", classifier.graph, GRAPHS, "a function of X that makes a graph"),
         ("prior", classifier.prior, PRIORS, "a function of a spectrum that makes a prior"),
@@ -315,7 +315,7 @@ def make_spectrum(
     L = laplacian.normalized(graph)
     if classifier.prior == "full":
         return spectrum.dense(L)
-    if n_modes <= L.n_components:  # each has an eigenvector of its own, and differences within it need more
+    if n_modes <= L.n_components:  # each has its own eigenvector; differences within need more
         n_modes = _with_all_components(L.n_components, n_modes, graph.n_nodes)
     return spectrum.leading(
         L,

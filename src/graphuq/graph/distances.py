@@ -84,7 +84,7 @@ class Search:
     Attributes:
         points: the nodes, shape (n_nodes, n_dimensions).
         reach: the largest norm of a node.
-        twice: ``-2 points^T / reach`` in single precision; scaled because the range of that is small.
+        twice: ``-2 points^T / reach`` in single precision; scaled because single precision has a small range.
         lengths: squared norms of the nodes, shape (n_nodes,).
         radii: distance up to which each node is joined to a point, shape (n_nodes,); None if only the nearest count.
     """
@@ -104,12 +104,12 @@ class Search:
         return cls(points, reach, twice, lengths, radii)
 
     def nearest(self, points: Array, n: int) -> Indices:
-        """The n nearest nodes of each point, nearest first, shape (n_points, n); of coincident nodes, any."""
+        """The n nearest nodes of each point, nearest first, shape (n_points, n); ties are broken arbitrarily."""
         pairs = self.near(points, n)
         return pairs.nodes[pairs.first[:, None] + np.arange(n)]
 
     def near(self, points: Array, n_neighbors: int) -> Pairs:
-        """At least the K nearest nodes of each point, and every node whose radius covers it; exact distances."""
+        """At least the K nearest nodes of each point, and every node whose radius covers it, with exact distances."""
         blocks = list(row_blocks(len(points), 2 * len(self.points)))
         parts = list(in_threads(lambda rows: self._near(points[rows], n_neighbors), blocks))
         i = np.concatenate([rows.start + part[0] for rows, part in zip(blocks, parts, strict=True)])
@@ -147,14 +147,14 @@ class Search:
             i, j = nonzero_pairs(near)
             again, nodes = self._candidates(points[crowded], n_neighbors, double=True)
             return np.concatenate([i, crowded[again]]), np.concatenate([j, nodes])
-        if len(crowded) and self.radii is None:  # of so many nodes that coincide, any will do
+        if len(crowded) and self.radii is None:  # so many nodes coincide that any of them will do
             near[crowded] = False
             near[crowded[:, None], np.argpartition(squared[crowded], n_neighbors - 1)[:, :n_neighbors]] = True
         return nonzero_pairs(near)
 
 
 def _bound(values: NDArray[np.floating], n: int) -> NDArray[np.floating]:
-    """Upper bound on the n-th smallest value of each row: that of the group minima; exact where groups are few."""
+    """Upper bound on the n-th smallest value of each row: that of its group minima; exact if there are few groups."""
     n_groups = values.shape[1] // _GROUP
     if n_groups >= 4 * n:
         values = values[:, : n_groups * _GROUP].reshape(len(values), _GROUP, n_groups).min(axis=1)

@@ -29,7 +29,7 @@ _LARGEST_SQUARE = 1e300  # squared lengths up to here can be added and subtracte
 
 
 def to_float(A: MatrixLike, name: str = "X") -> Matrix:
-    """Convert A to float64, dense or CSR; without a copy if it is that already."""
+    """Convert A to float64, dense or CSR; it is not copied if it already has that form."""
     matrix: Any = A
     if not issparse(A):
         return expect_numbers(matrix, name)
@@ -110,7 +110,7 @@ def prepare(X: Matrix, n_components: int | None, *, robust: bool = False, unit_l
 def principal(X: Any, mean: Array, n_kept: int) -> Array:
     """Principal directions as columns: from the covariance, the Gram matrix or, if both are large, a randomized SVD.
 
-    Only n - 1 directions of n rows have any variance; from rows no more than these are returned.
+    n rows vary in at most n - 1 directions: the Gram matrix and the randomized SVD return no more than these.
     """
     n_rows, n_features = X.shape
     if not issparse(X):
@@ -132,7 +132,7 @@ def principal(X: Any, mean: Array, n_kept: int) -> Array:
 
 
 def _leading(symmetric: Array, n_kept: int) -> Array:
-    """Eigenvectors of the largest eigenvalues as columns, largest first; rows of zeros, as of blank pixels, cost nothing."""
+    """Eigenvectors of the largest eigenvalues as columns, largest first; rows of zeros (say, blank pixels) cost nothing."""
     n, used = len(symmetric), np.flatnonzero(symmetric.any(axis=0))
     if n_kept <= used.size < n:
         vectors = np.zeros((n, n_kept))
@@ -175,7 +175,7 @@ def _unit_rows(X: Any) -> Any:
 
 
 def _to_points(X: Matrix, mean: Array, components: Array | None, unit_length: bool) -> Array:
-    """Center and project rows; with `unit_length`, scale them to length 1, and those of zeros far away."""
+    """Center and project rows; with `unit_length`, scale them to length 1 and place rows of zeros far away."""
     if components is None:
         points = X - mean
     elif isinstance(X, np.ndarray):

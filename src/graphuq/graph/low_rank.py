@@ -248,13 +248,13 @@ class Landmarks:
         """Column sums ``F^T 1``."""
         return self.of_points(self.features.project(X), sums=True)[0] @ self.whitening
 
-    def of_points(self, points: Array, turn: Array | None = None, *, sums: bool = False) -> Array:
-        """``k(x, Z) turn``, with the whitening as default turn; or, with `sums`, the sum of k(x, Z) over points."""
-        turn = self.whitening if turn is None else turn
+    def of_points(self, points: Array, M: Array | None = None, *, sums: bool = False) -> Array:
+        """``k(x, Z) M``, by default with the whitening as M; or, with `sums`, the sum of k(x, Z) over points."""
+        M = self.whitening if M is None else M
         Z, parts = self.features.points, []
         for rows in row_blocks(len(points), 16 * len(Z)):  # small blocks stay in the cache
             weights = affinity(squared_distances(points[rows], Z), self.tau, self.tau)
-            parts.append(weights.sum(axis=0, keepdims=True) if sums else weights @ turn)
+            parts.append(weights.sum(axis=0, keepdims=True) if sums else weights @ M)
         return np.sum(parts, axis=0) if sums else np.concatenate(parts)
 
 

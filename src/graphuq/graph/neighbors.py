@@ -57,8 +57,8 @@ def knn(
         weights: "self_tuning", or a number tau for ``exp(-|x_i - x_j|^2 / (2 tau^2))``.
         method: neighbor search. "approximate" misses about one neighbor in a hundred of images, and more of points
             that fill many dimensions evenly; "auto" is exact up to 30,000 nodes, or in up to 8 dimensions.
-            Alternatively a function that asks an index of your own: of the points (after scaling and projection)
-            and a number n, it returns the indices of the n nearest points of each, itself among them or not.
+            Alternatively a function that searches an index of your own: given the points (after scaling and projection)
+            and a number n, it returns the indices of the n nearest points of each, which may include the point itself.
         n_components: project the features to this many principal components first.
         robust: compare the features in compressed robust units (`graph.units`) instead of as given.
         unit_length: scale every row to length 1, before and after it is centered and projected: distances then
@@ -99,7 +99,7 @@ def knn(
     tau_nodes = np.broadcast_to(tau, len(points))
     A = csr_array((affinity(squared, tau_nodes[i], tau_nodes[j]), (i, j)), shape=(len(points), len(points)))
     A = csr_array(A.maximum(A.T))
-    A.eliminate_zeros()  # weights that underflow are no edges
+    A.eliminate_zeros()  # weights that underflow are not edges
     return Graph(A, features, Kernel(tau, n_neighbors, radii))
 
 
@@ -114,7 +114,7 @@ def exact_neighbors(points: Array, n_neighbors: int) -> Indices:
 
 
 def _neighbors_by(search: Callable[[Array, int], ArrayLike], points: Array, n_neighbors: int) -> Indices:
-    """Indices of K other points near each point, by a function that searches an index of the caller's."""
+    """Indices of K other points near each point, found by the caller's own search function."""
     found, shape = np.asarray(search(points, n_neighbors + 1)), (len(points), n_neighbors + 1)
     if found.shape != shape or found.dtype.kind not in "iu":
         raise TypeError(

@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 # Units are estimated from a random sample of rows: more rows would hardly change them. With very many features the
 # sample has fewer rows, to bound the total number of entries.
 MOST_ROWS, FEWEST_ROWS, MOST_NUMBERS = 10_000, 2_000, 20_000_000
-# Numbers of a block of dense columns, which one core measures and converts in its cache.
+# Entries of a block of dense columns, small enough for one core to measure and convert in its cache.
 IN_CACHE = 2**17
 # Median absolute deviation of a standard normal variable.
 NORMAL_DISTANCE = 0.6745
@@ -34,7 +34,7 @@ SMALLEST_DIFFERENCE = 1e-8
 MOST_ALIKE = 0.5
 
 
-def looked_at(X: Any) -> NDArray[np.int64]:
+def sampled_rows(X: Any) -> NDArray[np.int64]:
     """Indices of the rows from which units are estimated, in random order."""
     rng, (n_rows, n_features) = np.random.default_rng(0), X.shape
     most = min(MOST_ROWS, max(FEWEST_ROWS, MOST_NUMBERS // n_features))
@@ -53,7 +53,7 @@ def units_of(X: Any) -> Array:
 
 def with_units(X: Any) -> tuple[Array, Any, Any]:
     """The units (see `units_of`), the sampled rows they were estimated from, and those rows in these units."""
-    X = X[looked_at(X)]
+    X = X[sampled_rows(X)]
     if is_sparse(X):
         units, z = _own_units(X)
         return units, X, csr_array(z)

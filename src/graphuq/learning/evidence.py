@@ -86,7 +86,7 @@ class Problem:
         sites = model.sites()
         fit = sites.fit(factor, start=start, tolerance=tolerance, max_sweeps=max_sweeps, negligible=AS_NOISE)
         log_posterior = fit.log_evidence + self.family.log_prior(theta)
-        if not fit.converged:  # what is called evidence is none, and may even be above 0: keep the search away
+        if not fit.converged:  # the value is not an evidence then, and may even exceed 0: keep the search away
             log_posterior = min(fit.log_evidence, 0.0) + self.family.log_prior(theta) - UNTRUSTED
         return Point(theta, hyperparameters, variances, model, fit, log_posterior)
 

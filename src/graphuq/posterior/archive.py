@@ -69,7 +69,7 @@ def _expect_same(model: Any, facts: dict[str, Any], arrays: Arrays) -> None:
         stored: Any = arrays.get(f"model {name}")
         if stored is not None and not np.array_equal(stored, getattr(model, name, [])):
             raise ValueError(
-                f"The model given has other {what} than that in the file: give it the same, in order."
+                f"The model given has other {what} than the one in the file: give it the same, in the same order."
             )
 
 
@@ -80,7 +80,7 @@ def _expect_numbers(model: Any, numbers: dict[str, Any]) -> None:
 
 
 def pack(posterior: Any) -> tuple[dict[str, Any], Arrays]:
-    """Serialize a posterior, but for the basis of its priors, to JSON-compatible facts and arrays."""
+    """Serialize a posterior, except for the basis of its priors, to JSON-compatible facts and arrays."""
     model = posterior.model
     arrays: Arrays = {"model nodes": np.asarray(model.nodes)}
     if model.offers("y"):
@@ -119,18 +119,18 @@ def _whole_basis(priors: list[GaussianPrior]) -> NDArray[Any]:
     """The matrix that contains the columns of all components."""
     width = max(prior.columns.stop for prior in priors)
     whole = np.zeros((priors[0].n_nodes, width))
-    known: NDArray[np.bool_] = np.zeros(width, dtype=bool)  # columns that are there
-    of_matrix: dict[Any, NDArray[np.bool_]] = {}  # and those that are of this matrix, by where in memory it begins
+    known: NDArray[np.bool_] = np.zeros(width, dtype=bool)  # columns filled so far
+    of_matrix: dict[Any, NDArray[np.bool_]] = {}  # those filled from each matrix, by where in memory it begins
     for prior in priors:
         vectors, columns = prior.vectors, prior.columns
         begin = vectors.ctypes.data - prior.first * vectors.strides[1], vectors.strides
         own = of_matrix.setdefault(begin, np.zeros_like(known))[columns]
-        there, compared = known[columns], known[columns] & ~own
+        filled, compared = known[columns], known[columns] & ~own
         same = len(vectors) == len(whole)
         if not (same and np.array_equal(whole[:, columns][:, compared], vectors[:, compared])):
             raise ValueError("The components of a mixture in a file must be on one graph: save each by itself.")
-        whole[:, prior.first + np.flatnonzero(~there)] = vectors[:, ~there]
-        own[:], there[:] = True, True
+        whole[:, prior.first + np.flatnonzero(~filled)] = vectors[:, ~filled]
+        own[:], filled[:] = True, True
     return whole
 
 

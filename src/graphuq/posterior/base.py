@@ -126,8 +126,8 @@ class Posterior(ABC):
     def left_out(self) -> Array:
         """Leave-one-out class probabilities of the labeled nodes, shape (n_labeled, n_classes).
 
-        Approximated from one fit by expectation propagation, without fitting again: what the other labels have
-        contributed stays as it was. With few labels of several classes this is somewhat kind to a surprising label.
+        Approximated from one fit by expectation propagation, without fitting again: the contributions of the other
+        labels stay as they were. With few labels of several classes this is somewhat kind to a surprising label.
         """
 
     @abstractmethod

@@ -41,7 +41,7 @@ from graphuq.posterior.gaussian import GaussianPosterior
 # Array elements held at once while row statistics are computed: 32 MB in single precision. Rows of several fields, whose
 # integrals take far longer than all else, are computed in threads, each of which holds fewer.
 BLOCK_NUMBERS, NUMBERS_OF_A_THREAD = 2**23, 2**21
-# Of longer chains, evenly spaced draws are diagnosed: ranks and spectra of all would take longer than many runs.
+# Longer chains are diagnosed from evenly spaced draws: ranks and spectra of all would take longer than many runs.
 MOST_DIAGNOSED = 20_000
 # Rows of a block are padded to a power of two, at least this: each new shape takes half a second to compile.
 LEAST_ROWS = 2**6
@@ -163,11 +163,11 @@ class Draws(Alone):
     def diagnostics(self) -> Diagnostics:
         """R-hat and effective sample sizes of the reported quantities: u and classes at some nodes, and Phi.
 
-        Of chains of more than 20,000 draws, evenly spaced ones: there are more effective draws than are counted.
+        Chains of more than 20,000 draws are judged by evenly spaced ones, so that effective draws are undercounted.
         """
         return self._diagnostics
 
-    @cached_property  # `sample`, `sample_enough` and reports all ask, of the same draws
+    @cached_property  # `sample`, `sample_enough` and reports all ask for it
     def _diagnostics(self) -> Diagnostics:
         run = self.whitening, self.model, self.z[:, :: -(-self.n_draws // MOST_DIAGNOSED)]
         diverging = 0.0 if self.diverging is None else float(np.mean(self.diverging))

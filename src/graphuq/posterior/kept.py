@@ -28,12 +28,12 @@ from graphuq.prior import GaussianPrior
 
 Nodes = NDArray[np.int64]
 
-# Variances are recomputed where the squared change of a mean, in units of the variance, plus the squared share of
-# labels that changed, by which a variance changes where the mean stays, times the label variance exceeds the first
-# number. With several fields, whose covariances take a hundred times as long, this is done for at most MOST_ROWS
-# rows per update; the others follow at the next ones.
+# Variances are recomputed where this staleness exceeds the first number: the squared change of a mean, in units of the
+# variance, plus the squared share of labels that changed, since variances change even where means stay, times the
+# label variance. With several fields, whose covariances take a hundred times as long, at most MOST_ROWS rows are
+# recomputed per update; the others follow at later ones.
 STALE, MOST_ROWS = 0.01, 2000
-# After more changes of labels at once than someone makes who waits for each, everything is recomputed.
+# After more label changes at once than a person who waits for each would make, everything is recomputed.
 MOST_CHANGES = 3
 # With fewer probabilities than this, counted over all components, everything is recomputed.
 FEW_NUMBERS = 2**16
@@ -109,7 +109,7 @@ def _computed(posterior: GaussianPosterior, nodes: Nodes, labels: dict[int, int]
 def _updated(posterior: GaussianPosterior, nodes: Nodes, before: Kept) -> tuple[Kept, Array]:
     """Moments and class probabilities of one component at rows; variances are recomputed where they are stale.
 
-    `before` are the moments of old, with the labels of now and the changes until now.
+    `before` has the old moments, with the current labels and the number of changes up to now.
     """
     mean = _means(posterior, nodes)
     probability = gaussian_classes(mean, before.variance)

@@ -13,8 +13,8 @@ from graphuq.calibration import SURPRISE, tally
 from graphuq.models.base import labels_of
 from graphuq.posterior.base import Posterior
 
-# A label should be checked if the others give it less probability than DOUBTED and than this part of the share of its
-# class, since every label of a rare class is improbable, and another class more than CLEAR.
+# A label should be checked if the others give it less probability than DOUBTED and than OF_SHARE times the share of its
+# class (every label of a rare class is improbable), and another class more than CLEAR.
 DOUBTED, OF_SHARE, CLEAR = 0.2, 0.5, 0.5
 # If chance alone could explain a larger difference than this, there are too few labels for a verdict.
 UNTOLD = 1 / 3
@@ -79,7 +79,7 @@ def _predictions(posterior: Posterior) -> NDArray[np.float64]:
     """Leave-one-out predictions, or an error that says why there are none."""
     if not (model := posterior.model).offers("sites"):
         raise TypeError(
-            f"{type(model).__name__} offers no sites, so that no label can be left out and checked against the others: "
+            f"{type(model).__name__} offers no sites, so no label can be left out and checked against the others: "
             "check labels under probit, or under level-set with two classes."
         )
     return posterior.left_out()
