@@ -45,7 +45,7 @@ class Walls(NamedTuple):
 class Curvature(NamedTuple):
     """A bound on the second derivatives of Phi for u of order one, and whether Phi is convex everywhere.
 
-    A convex Phi of labeled nodes is taken for a sum over these nodes, as labels independent given u have.
+    A convex Phi of the labeled nodes is assumed to be a sum over these nodes, as for labels that are independent given u.
     """
 
     bound: float
@@ -66,13 +66,13 @@ class Model(ABC):
         numbers: names of the parameters that `GraphClassifier` reports, such as "gamma".
         noise: standard deviation of the noise that is added to u before it is labeled.
         mistake_rate: probability that a label differs from the class of its node, noise included.
-        weights: how precise each label is, 1 being usual, if it has a weight.
+        weights: the precision of each label relative to the usual 1, or None if all are equally precise.
         sees_all_nodes: whether `phi` takes u at every node instead of u[nodes].
         labels_are_real: whether the label of a node is u itself rather than its sign.
     """
 
     # `nodes` and `y` have no value here: a dataclass would take it as the default of its field of that name. They and
-    # the numbers are `Any`, so that a subclass can have fields or properties, and None before it has labels.
+    # the numbers are `Any`, so that a subclass can define fields or properties, which are None before it has labels.
     nodes: Any
     y: Any
     n_classes: Any = 2
@@ -214,8 +214,8 @@ def expect_fields(model: Any, *names: str) -> None:
     """Raise `TypeError` unless the model is a dataclass in which `replace` can change these fields."""
     if not set(names) <= init_fields(model):
         raise TypeError(
-            f"{type(model).__name__} must be a dataclass with the fields {', '.join(names)}: it is made anew with others of "
-            "these where labels are added or the noise is learned. Or choose a prior, and fit all labels at once."
+            f"{type(model).__name__} must be a dataclass with the fields {', '.join(names)}: it is copied with other values "
+            "of these where labels are added or the noise is learned. Or choose a prior, and fit all labels at once."
         )
 
 
@@ -309,7 +309,7 @@ def _warn_of_gaps(y: NDArray[np.int64]) -> None:
     if classes.size > 1 and gaps.size and not _MUTED.get():
         warn(
             f"y holds classes up to {classes[-1]}, counted from 0, and class {gaps[0]} has no label: {classes[-1] + 1:,} classes "
-            f"are taken. Give n_classes={classes[-1] + 1} if they are meant, and else number classes without gaps, as "
+            f"are taken. Give n_classes={classes[-1] + 1} if they are meant; otherwise number classes without gaps, as "
             "np.unique(y, return_inverse=True)[1] does.",
         )
 

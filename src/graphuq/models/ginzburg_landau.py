@@ -101,7 +101,7 @@ class GinzburgLandau(Model):
     def log_likelihood(self, v: jax.Array) -> jax.Array:
         """The log density of each label, a real value, or K - 1 with K classes, shape (n_labeled,).
 
-        Densities are no probabilities: they compare with those of other Ginzburg-Landau models alone.
+        Densities are not probabilities: they can be compared only with those of other Ginzburg-Landau models.
         """
         n_values = int(self.n_classes or 2) - 1
         return -self._misfit(v) - n_values * (jnp.log(self.gamma) + math.log(2 * math.pi) / 2)

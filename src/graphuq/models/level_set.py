@@ -75,7 +75,7 @@ class LevelSet(Model):
         return Walls(0.0, min(float(self._height), HIGHEST_WALL), leader_only=True)
 
     def offers(self, *names: str) -> bool:
-        """As of any model, but sites only of one field: with several, Phi depends on all at once."""
+        """As for any model, except that sites need a single field: with several, Phi depends on all at once."""
         return super().offers(*names) and (self.n_fields == 1 or "sites" not in names)
 
     def sites(self) -> Sites:

@@ -48,8 +48,8 @@ class Probit(Model):
     label most likely names the runner-up. delta = 0 is the paper's probit model; gamma -> 0 with delta > 0 is its
     level-set model.
 
-    Labels may differ in precision: that of a label of weight w is that of the noise ``gamma / sqrt(w)``, as if
-    ``sqrt(w) u`` were seen with the noise gamma.
+    Labels may differ in precision: a label of weight w has the noise ``gamma / sqrt(w)``, as if ``sqrt(w) u`` were
+    seen with the noise gamma.
     """
 
     nodes: NDArray[np.int64] | None = None
@@ -180,7 +180,7 @@ class Probit(Model):
         return Orthant()
 
     def hyperprior(self) -> Hyperprior:
-        """The hyperprior; beyond two classes without mistakes, with which EP would have no fixed point."""
+        """The hyperprior; with more than two classes, it has no mistakes, for which EP would have no fixed point."""
         from graphuq.learning.hyperprior import Hyperprior
 
         return Hyperprior() if self.n_classes == 2 else Hyperprior(mistakes=None)

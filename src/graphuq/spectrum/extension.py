@@ -92,18 +92,18 @@ def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[n
     the noise stays at ``1 / sqrt(n)`` with ``n = 1 / sum_i w_i^2`` effective neighbors. A mode is believed if its
     signal has at least half the power of its noise. The first mode after the null space is always believed, and so
     are those whose divisor is at least half of its divisor. With low-rank weights a mode is a function of the features,
-    which is the same at new points: all are believed that have an extension.
+    which is the same at new points: every mode that has an extension is believed.
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect(graph, (Graph, LowRankGraph), "graph", "the graph that the spectrum was made from")
-    nodes = np.arange(*spread(graph.n_nodes).indices(graph.n_nodes))  # a model of a store keeps these
+    nodes = np.arange(*spread(graph.n_nodes).indices(graph.n_nodes))  # kept by models of stores
     sample = nodes[np.linspace(0, nodes.size - 1, min(nodes.size, _N_SAMPLED)).astype(int)]
     degrees = np.ravel(graph.degrees[sample])
     scale = np.ones(1) if spectrum.normalized else degrees
     divisor = np.median(np.abs(1 - spectrum.values / scale[:, None]), axis=0)
     if isinstance(graph, LowRankGraph):
         return np.asarray(divisor >= _LEAST_DIVISOR_LOW_RANK)
-    shares = graph.weights[sample] / degrees[:, None]  # first, as squares of very small weights are 0
+    shares = graph.weights[sample] / degrees[:, None]  # not after squaring, which underflows
     noise = 1 / np.sqrt(2 * np.median(1 / squared_lengths(shares)))
     first = divisor[min(spectrum.n_components, spectrum.n_modes - 1)]
     return np.asarray(divisor >= min(noise, first / 2))

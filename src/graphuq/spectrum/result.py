@@ -122,7 +122,7 @@ def null_space(L: Laplacian, n_modes: int | None = None) -> Array:
 
 
 def signs(vectors: Array) -> Array:
-    """Sign of the entry of largest absolute value in each column; of equal entries the first decides."""
+    """Sign of the entry of largest absolute value in each column; among equal entries the first decides."""
     peak = (1 - _TIE) * np.maximum(vectors.max(axis=0), -vectors.min(axis=0))
     leader = np.argmax((vectors >= peak) | (vectors <= -peak), axis=0)
     return np.sign(vectors[leader, np.arange(vectors.shape[1])])
