@@ -487,13 +487,13 @@ def test_the_gain_in_words():
     # Not enough to go on for, but what stays wrong is told.
     assert words(18, 17.9, *[17] * 9, n_rows=150) == (
         "About 18 of 150 rows are expected to be wrong now, 18 after one more answer and 17 after 10 more. More answers "
-        "mend little of that: stop if about 17 wrong rows will do."
+        "correct few of them: stop if about 17 wrong rows will do."
     )
     assert words(4.0, 3.9, *[2.0] * 9, n_rows=150).endswith(
         "3.9 after one more answer and 2.0 after 10 more. Go on."
     )
     assert "stop when that is not worth it" in words(120, 119, *[110] * 9)
-    assert "wrong now, 200 after one more answer. More answers mend" in words(200, 199.9)
+    assert "wrong now, 200 after one more answer. More answers correct" in words(200, 199.9)
     assert words(0.4, 0.4) == "Hardly any of 4,000 rows is expected to be wrong: you can stop."
 
 

@@ -200,7 +200,7 @@ def test_what_cannot_be_read_is_refused_with_a_sentence(tmp_path):
     np.save(tmp_path / "x.npy", X)
     whole = (tmp_path / "x.npy").read_bytes()
     (tmp_path / "x.npy").write_bytes(whole[:-100])
-    with pytest.raises(ValueError, match=r"x\.npy is no NPY file of numbers, or ends before its last row"):
+    with pytest.raises(ValueError, match=r"x\.npy is not an NPY file of numbers, or ends before its last row"):
         tall(tmp_path / "x.npy")
 
     frame = dask.array.from_array(X, chunks=(20, 5))
@@ -213,7 +213,7 @@ def test_what_cannot_be_read_is_refused_with_a_sentence(tmp_path):
     table = pyarrow.table({"a": [1.0, 2.0], "name": ["x", "y"]})
     (tmp_path / "strings").mkdir()
     pyarrow.parquet.write_table(table, tmp_path / "strings" / "a.parquet")
-    told = r"Column 'name' of .*a\.parquet holds string, and features are numbers: .* write it without those that are none"
+    told = r"Column 'name' of .*a\.parquet holds string, and features are numbers: .* write it without those that are not"
     with pytest.raises(TypeError, match=told):
         tall(tmp_path / "strings")
     (tmp_path / "ragged").mkdir()

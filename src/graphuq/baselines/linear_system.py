@@ -27,12 +27,12 @@ def solve_positive(M: Matrix, b: Array) -> Array:
             simplefilter("error", LinAlgWarning)
             try:
                 solution = solve(M, b, assume_a="pos", overwrite_a=True)
-            except (ValueError, LinAlgWarning):  # also LinAlgError, and numbers beyond those of 64 bits
+            except (ValueError, LinAlgWarning):  # also LinAlgError, and numbers that overflow
                 solution = np.full(b.shape, np.nan)
         if not np.isfinite(solution).all():
             raise ValueError(f"The linear system is singular to rounding: {BARELY_JOINED}")
         return solution
-    unit, size = M.diagonal().max(), np.abs(b).max() or 1.0  # of tiny numbers the squared residuals would be 0
+    unit, size = M.diagonal().max(), np.abs(b).max() or 1.0  # squared residuals of tiny numbers would be 0
     M, b = M / unit, b / size
     inverse_diagonal = diags_array(1 / M.diagonal())
     solved = [cg(M, column, rtol=_RESIDUAL, maxiter=_MAX_STEPS, M=inverse_diagonal) for column in b.T]

@@ -73,7 +73,7 @@ def load_files(folder: Path, sha256: Mapping[str, str], sources: Sequence[Source
             return fetched
     missing = ", ".join(name for name in sha256 if name not in intact)
     raise DatasetUnavailable(
-        f"{folder.name} could not be had. Not in {folder}: {missing}. Tried:\n"
+        f"{folder.name} could not be obtained. Not in {folder}: {missing}. Tried:\n"
         + "\n".join(failures)
         + f"\nConnect to the network and try again, or put these files into {folder} "
         "(the environment variable GRAPHUQ_DATA moves the data folder)."

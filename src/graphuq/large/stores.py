@@ -37,7 +37,7 @@ def open_store(path: Path) -> Tall:
 
 def _opened(path: Path) -> Tall:
     if path.suffix == ".npy":
-        with told_if_damaged(path, f"{path} is no NPY file of numbers, or ends before its last row"):
+        with told_if_damaged(path, f"{path} is not an NPY file of numbers, or ends before its last row"):
             array = np.load(path, mmap_mode="r")
         return tall(array, called=path.name)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.suffix in PARQUET else []
@@ -121,7 +121,7 @@ def _of_parquet(files: list[Path]) -> Tall:
             if not any(check(column.type) for check in is_numeric):
                 raise TypeError(
                     f"Column {column.name!r} of {path} holds {column.type}, and features are numbers: all columns of a store "
-                    "are taken for features, so write it without those that are none."
+                    "are taken as features, so write it without those that are not."
                 )
         if names is not None and names != schema.names:
             raise ValueError(f"{path} has other columns than {files[0]}: {', '.join(schema.names[:8])}.")

@@ -42,7 +42,7 @@ LEAST_ANSWER = 1e-6
 LEAST_JOINT, LEAST_LOSS = 1e-12, 1e-9
 # Directions in which an answer varies less than this are treated as known: they carry no information.
 LEAST_VARIANCE = 1e-4
-# In a batch, of rows whose classes are correlated more strongly than this only one is chosen.
+# Of rows whose classes are correlated more strongly than this, a batch has only one.
 NEAR_DUPLICATE = 0.5
 # Hyper-parameters are learned again each time the number of labels has grown by this factor: few labels leave them
 # uncertain, and queries chosen with wrong ones are wasted. Learning after every answer was no better.
@@ -150,14 +150,14 @@ class ExpectedGain:
         if rate >= WORTH_ASKING or now - last >= WORTH_GOING_ON * now:
             return message + "Go on."
         if rate >= WORTH_ITSELF:
-            return message + "Each answer hardly mends more than its own row: stop when that is not worth it."
-        return message + f"More answers mend little of that: stop if about {_about(last)} wrong rows will do."
+            return message + "Each answer hardly corrects more than its own row: stop when that is not worth it."
+        return message + f"More answers correct few of them: stop if about {_about(last)} wrong rows will do."
 
 
 def expected_gain(posterior: Posterior, n: int = 1, *, probability: Given = None, seed: int = 0) -> ExpectedGain:
     """The expected errors after up to n more labels, at most 100, of rows chosen by `next_queries`.
 
-    They are expected by the posterior, so they are as good as its prior. Those of the paper were underconfident: with
+    They are expectations under the posterior, so only as good as its prior. The paper's were underconfident: with
     15 labels of each class, on average over five draws of the labels and by expectation propagation,
     `prior.approximate` expected 142 errors where there were 23 (breast cancer) and 30 where there were 8 (wine); a
     learned prior expected 32 where there were 24, and 4 where there were 7.

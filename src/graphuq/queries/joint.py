@@ -33,9 +33,9 @@ Nodes = NDArray[np.int64]
 HEAVY, MOST_COMPONENTS, MOST_COMPONENTS_MANY = 0.9, 4, 2
 # Sampler draws used: an uninformative answer then seems to change a row by 1 / sqrt(n_draws) standard deviations.
 N_DRAWS = 768
-# With several fields only the most probable answers are considered, in `next_queries` and in `expected_gain`, and of
-# those none that is UNLIKELY. The others are treated as uninformative, which hardly affects the choice of a row but
-# lowers the expected gain.
+# With several fields only the most probable answers are considered, this many in `next_queries` and in `expected_gain`,
+# and none less probable than UNLIKELY. The others are treated as uninformative, which hardly affects the choice of a
+# row but lowers the expected gain.
 N_ANSWERS, N_ANSWERS_TOLD, UNLIKELY = 4, 10, 2e-3
 # Rank of the variance reduction by an answer, and the minimum fraction of a variance that remains.
 N_DIRECTIONS, LEAST_LEFT = 3, 0.05
@@ -85,7 +85,7 @@ def joint(
 
 
 def _answer_probability(posterior: Draws | GaussianPosterior, p: Array) -> Array:
-    """The probability of each answer from that of each class: an answer may be a mistake, of all classes alike."""
+    """The probability of each answer from that of each class: a mistaken answer is any other class, equally likely."""
     mistakes = float(posterior.model.mistake_rate)
     return np.asarray((1 - mistakes) * p + mistakes * (1 - p) / (p.shape[-1] - 1))
 
@@ -286,7 +286,7 @@ def _of_draws(draws: Array, n_rows: int) -> Joint:
 def _adjusted(bare: Joint, posterior: Mixture) -> Joint:
     """Apply temperature and class weights to the average over components or draws, given each answer.
 
-    What they make certain is not worth a query.
+    A row that they make certain is not worth a query.
     """
     probability, answer = posterior.adjusted(bare.probability), posterior.adjusted(bare.answer)
     log_weights = 0.0 if posterior.class_weights is None else np.log(posterior.class_weights)
