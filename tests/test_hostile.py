@@ -1101,7 +1101,7 @@ SHELL = [
     ("predict broken t.csv", "model.npz is not a model of graphuq, or is damaged"),
     ("predict deep t.csv", "model.npz is not a model of graphuq, or is damaged"),
     ("predict future t.csv", "holds the format 'graphuq model 99', and this version reads"),
-    ("predict swapped t.csv", "model.npz was changed or damaged after it was written: its checksum is another"),
+    ("predict swapped t.csv", "model.npz was changed or damaged after it was written: its checksum differs"),
     ("report none", "There is no folder none"),
     ("report mine", "mine holds no model"),
     ("report out --force", "--force replaces what --out names, and that is not given: leave it out"),
@@ -1285,7 +1285,7 @@ def test_a_decayed_model_is_refused_or_says_the_same(tmp_path, shell):
         path.write_bytes(each)
         found, told = attempt(model_answers, path)
         refused += found is None
-        assert same(found, whole) if found else "or is damaged" in told or "its checksum is another" in told
+        assert same(found, whole) if found else "or is damaged" in told or "its checksum differs" in told
     assert refused > 120
 
 

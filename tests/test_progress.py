@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphuq import GraphClassifier, _progress
-from graphuq._progress import looked_on, progress_bar, restart, stages_told
+from graphuq._progress import is_watched, progress_bar, restart, stages_told
 from graphuq.estimator import beliefs
 from graphuq.posterior import GaussianPosterior
 from graphuq.tall import tall
@@ -47,7 +47,7 @@ def test_a_bar_that_nobody_sees_counts(capsys):
 @pytest.fixture
 def onlooker(monkeypatch):
     """Someone looks on, and a fifth of a second is long."""
-    monkeypatch.setattr(_progress, "looked_on", lambda: True)
+    monkeypatch.setattr(_progress, "is_watched", lambda: True)
     monkeypatch.setattr(_progress, "LONG", 0.2)
 
 
@@ -151,14 +151,14 @@ def test_answers_that_are_all_there_are_not_told(capsys, tmp_path):
 
 
 def test_nobody_looks_on_at_a_pipe_or_a_thread(monkeypatch):
-    assert not looked_on()
+    assert not is_watched()
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
-    assert looked_on()
+    assert is_watched()
     found = []
-    thread = threading.Thread(target=lambda: found.append(looked_on()))
+    thread = threading.Thread(target=lambda: found.append(is_watched()))
     thread.start()
     thread.join()
     assert found == [False]
     monkeypatch.delattr(sys, "ps1")
     monkeypatch.setattr(sys, "stderr", None)
-    assert not looked_on()
+    assert not is_watched()

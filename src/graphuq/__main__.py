@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C ends it quietly also while its libraries are being imported."""
+    """Run the command line; Ctrl-C ends it quietly, even while its libraries are being imported."""
     try:
         from graphuq.app.cli import main
 

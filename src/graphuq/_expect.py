@@ -101,7 +101,7 @@ def expect(value: object, kind: type | tuple[type, ...], name: str, such_as: str
 
 
 def put(instance: object, **values: object) -> None:
-    """Set fields of a frozen dataclass, to what validation made of them."""
+    """Set fields of a frozen dataclass to their validated values."""
     for name, value in values.items():
         object.__setattr__(instance, name, value)
 
@@ -193,13 +193,13 @@ def _array(values: Any) -> NDArray[Any]:
 
 
 def expect_well_formed(matrix: Any, name: str) -> None:
-    """Raise an error for a sparse matrix whose indices lie outside of it: SciPy would read beyond its memory."""
+    """Raise an error for a sparse matrix with indices out of range: SciPy would read beyond its memory."""
     if hasattr(matrix, "indptr"):
         try:
             matrix.check_format(full_check=True)
         except ValueError as error:
             raise ValueError(
-                f"{name} must be a well-formed sparse matrix: {why(error)}. Make it anew from rows, columns and values, as "
+                f"{name} must be a well-formed sparse matrix: {why(error)}. Rebuild it from rows, columns and values, as "
                 "scipy.sparse.coo_array((values, (rows, columns)))."
             ) from None
 

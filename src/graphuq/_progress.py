@@ -24,7 +24,7 @@ LONG = 1.0  # seconds
 _current_tell: ContextVar[Callable[[str], None] | None] = ContextVar("telling", default=None)
 
 
-def looked_on() -> bool:
+def is_watched() -> bool:
     """Whether a person sees the output: main process and thread, in a terminal or an interactive session."""
     first = current_process().name == "MainProcess" and current_thread() is main_thread()
     return first and (hasattr(sys, "ps1") or (sys.stderr is not None and sys.stderr.isatty()))
@@ -45,7 +45,7 @@ def progress_bar(
 ) -> Any:
     """A progress bar on standard error; it estimates the remaining time if steps take equally long (`steady`)."""
     expect(shown, (bool, np.bool_, type(None)), "progress", "True, False or None")
-    if not (looked_on() if shown is None else shown):
+    if not (is_watched() if shown is None else shown):
         return nullcontext(_Silent())
     from tqdm.auto import tqdm
 
@@ -79,7 +79,7 @@ def stages_told(shown: bool | None) -> Iterator[Callable[[str], None]]:
     if (outer := _current_tell.get()) is not None:
         yield outer
         return
-    if not (looked_on() if shown is None else shown):
+    if not (is_watched() if shown is None else shown):
         yield lambda stage: None
         return
     from tqdm import tqdm
@@ -110,7 +110,7 @@ def stages_told(shown: bool | None) -> Iterator[Callable[[str], None]]:
 
 
 def restart(bar: Any, n: int, total: int) -> None:
-    """Restart the clock of a bar at count n of total, so that time spent before, e.g. compiling, enters no estimate."""
+    """Restart the clock of a bar at count n of total, so that earlier time, e.g. for compiling, enters no estimate."""
     bar.initial = 0  # `reset` shows the bar
     bar.reset(total)
     bar.initial = bar.n = bar.last_print_n = n

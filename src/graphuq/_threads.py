@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 Part = TypeVar("Part")
 Made = TypeVar("Made")
 
-# Products larger than this use several BLAS threads: measured on two cores, these gain nothing below.
+# Products larger than this use several BLAS threads; smaller ones gain nothing from them, measured on two cores.
 MANY_MULTIPLICATIONS = 1e9
 
 
@@ -30,8 +30,8 @@ def _blas() -> Any:
 class _OneThread:
     """Limit to one BLAS thread, lifted when the last user leaves: the setting is process-wide.
 
-    The next use repairs what Ctrl-C cut short: what was set before is forgotten only once it is set again, and a user
-    that could not leave is forgotten with the frame that held it.
+    If Ctrl-C interrupts it, the next use repairs the damage: the earlier settings are kept until they are restored, and
+    a user that could not leave is dropped with the frame that held it.
     """
 
     _lock = Lock()
@@ -80,34 +80,34 @@ def n_cores() -> int:
     return int(cpu_count())
 
 
-class _Here(local):
-    """Whether the work of this thread is a part already, and other threads have the others."""
+class _ThisThread(local):
+    """Whether this thread already works on one part of a job, whose other parts are left to other threads."""
 
     is_part = False
 
 
-_here = _Here()
+_this_thread = _ThisThread()
 
 
 @contextmanager
 def alone() -> Iterator[None]:
     """Context in which this thread works by itself: single-threaded BLAS, and no other threads by `in_threads`."""
-    before = _here.is_part
+    before = _this_thread.is_part
     with blas_threads(0):
-        _here.is_part = True
+        _this_thread.is_part = True
         try:
             yield
         finally:
-            _here.is_part = before
+            _this_thread.is_part = before
 
 
 def in_threads(work: Callable[[Part], Made], parts: Iterable[Part]) -> Iterator[Made]:
     """Results of `work` on each part, in order: one part per core at a time, with single-threaded BLAS.
 
-    Threads inside BLAS would wait for each other at every product, at full CPU load. Parts of a part follow one another:
-    they would be as many at a time as cores squared, in memory too.
+    Threads inside BLAS would wait for each other at every product, at full CPU load. Within a part, a nested call runs
+    its own parts one after another: otherwise as many as cores squared would run, and be in memory, at once.
     """
-    if _here.is_part:
+    if _this_thread.is_part:
         yield from map(work, parts)
         return
 

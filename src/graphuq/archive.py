@@ -67,7 +67,7 @@ def read(path: Path, form: str, what: str, *, mapped: Container[str] = ()) -> tu
     if stored != form:
         raise ValueError(f"{path} holds the format {stored!r}, and this version reads {form!r}: make it again.")
     if not intact:
-        raise ValueError(f"{path} was changed or damaged after it was written: its checksum is another.")
+        raise ValueError(f"{path} was changed or damaged after it was written: its checksum differs.")
     return dict(json.loads(encoded)), arrays
 
 
@@ -91,9 +91,9 @@ def told_if_damaged(path: Path, told: str) -> Iterator[None]:
 def read_npz(path: Path, *, mapped: Container[str] = ()) -> Arrays:
     """Read an NPZ file without unpickling: objects raise `Pickled`. Use within `told_if_damaged`."""
     if not os.path.isfile(path) and os.path.exists(path) and not os.path.isdir(path):
-        raise ValueError("it is no regular file")  # reading a pipe would block forever
+        raise ValueError("it is not a regular file")  # reading a pipe would block forever
     arrays: Arrays = {}
-    # opened here because np.load leaves a damaged file open; by its text, which np.memmap keeps as its name
+    # opened here because np.load leaves a damaged file open; by its path as text, which np.memmap keeps as its name
     with open(str(path), "rb") as stream, zipfile.ZipFile(stream) as members:
         check_members(members, apart=mapped)
         for name in members.namelist():
@@ -116,7 +116,7 @@ def read_npz(path: Path, *, mapped: Container[str] = ()) -> Arrays:
 def _map(stream: Any, header_offset: int, npy_header: int, shape: Any, fortran: bool, dtype: Any) -> NDArray[Any]:
     """Memory-map an array, which starts after the ZIP header of its member and its NPY header.
 
-    Of the open file: another may have taken its place meanwhile.
+    The open file is mapped rather than its path, where another file may have taken its place meanwhile.
     """
     stream.seek(header_offset)
     name, extra = struct.unpack_from("<HH", stream.read(30), 26)

@@ -200,7 +200,7 @@ def temperature(
 
     def loss(log_t: float) -> float:
         beta = math.exp(-log_t)
-        log_sum = np.log1p(np.exp(beta * others).sum(axis=1))  # of a certain row it is far below 1e-16
+        log_sum = np.log1p(np.exp(beta * others).sum(axis=1))  # for a certain row the sum is far below 1e-16
         return float(np.sum(log_sum - beta * own)) + ((log_t - math.log(median)) / spread) ** 2 / 2
 
     ends = (math.log(LOWEST_TEMPERATURE), math.log(HIGHEST_TEMPERATURE))
@@ -242,7 +242,7 @@ def class_weights(probability: ArrayLike, shares: ArrayLike) -> Array:
     known = expect_numbers(shares, "shares")
     if known.shape != (p.shape[1],) or not (known > 0).all() or abs(known.sum() - 1) > 1e-6:
         raise ValueError(
-            f"shares must have one number above 0 for each of the {p.shape[1]} classes, together 1, got "
+            f"shares must have one number above 0 for each of the {p.shape[1]} classes, adding up to 1, got "
             f"{' '.join(np.array2string(known, threshold=10).split())}."
         )
     if len(p) == 0:
@@ -250,7 +250,7 @@ def class_weights(probability: ArrayLike, shares: ArrayLike) -> Array:
     known = known / known.sum()
     if (never := np.flatnonzero(p.max(axis=0) == 0)).size:
         raise ValueError(
-            f"No row can be of class {never[0]}: its probability is 0 everywhere, its share cannot be met."
+            f"No row can be of class {never[0]}: its probability is 0 everywhere, so its share cannot be met."
         )
     from scipy.optimize import minimize
     from scipy.special import logsumexp, softmax
@@ -293,7 +293,7 @@ def summary(probability: ArrayLike, truth: ArrayLike, *, n_bins: int = 10) -> Su
 
 
 class Tally(NamedTuple):
-    """How many predictions are right, how many should be, its standard deviation, and the difference in units of it."""
+    """How many predictions are right, how many should be, the standard deviation, and the difference in units of that."""
 
     right: float
     promised: float

@@ -35,7 +35,7 @@ class Labels:
         classes: the sorted classes.
         nodes: indices of the labeled rows, shape (n_labeled,).
         y: their class indices, 0 to n_classes - 1, shape (n_labeled,).
-        weights: how precise each label is, 1 being usual, shape (n_labeled,); None if they do not differ.
+        weights: precision of each label relative to the usual 1, shape (n_labeled,); None if they do not differ.
     """
 
     classes: NDArray[Any]
@@ -89,8 +89,8 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
         y = values
     if isinstance(y, list | tuple):
         y = _plain(y)
-        mixed = len({isinstance(each, str) for each in y}) > 1  # NumPy would convert what is no text to text
-        if mixed or any(isinstance(each, int) and each >= 2**63 for each in y):  # and these and -1 to floats
+        mixed = len({isinstance(each, str) for each in y}) > 1  # NumPy would convert everything to text
+        if mixed or any(isinstance(each, int) and each >= 2**63 for each in y):  # or these, next to -1, to floats
             y = np.fromiter(y, dtype=object, count=len(y))
     try:
         given = np.asarray(y)
@@ -139,7 +139,7 @@ def read_labels(y: Any, *, classes: NDArray[Any] | None = None, others: bool = F
             warn(message)
         if len(present) == 1:
             why = f" {_RENAME}" if minus_one.any() else ""
-            raise ValueError(f"Only one class, {present[0]!s}, is labeled, and two are needed to tell apart.{why}")
+            raise ValueError(f"Only one class, {present[0]!s}, is labeled, and at least two are needed.{why}")
         classes = present
         _warn_of_zeros(column, minus_one)
     elif (unknown := present[~np.isin(present, classes)]).size:
@@ -175,9 +175,9 @@ def relabel(labels: Labels, nodes: ArrayLike, y: Any, *, n_rows: int) -> Labels:
     label[rows[new.nodes]] = new.y
     labeled = np.flatnonzero(label >= 0)
     if len(np.unique(label[labeled])) < 2:
-        raise ValueError("Only one class would stay labeled, and two are needed to tell apart.")
+        raise ValueError("Only one class would stay labeled, and at least two are needed.")
     weights = None
-    if labels.weights is not None:  # a label that is new, or another, has the usual one
+    if labels.weights is not None:  # new and changed labels get the usual weight
         weight = np.ones(n_rows)
         stays = label[labels.nodes] == labels.y
         weight[labels.nodes[stays]] = labels.weights[stays]

@@ -23,8 +23,8 @@ MOST_COLUMNS = 50
 REACH = 1.5
 # Distances beyond the reach are clipped to this multiple of it, so that squares stay finite.
 FARTHEST = 1e100
-# The kernel of bent functions at the mean distance between rows is exp of minus this; chosen on tables that are
-# not reported. Then the numbers of landmarks and of bent columns.
+# The kernel of bent functions at the mean distance between rows is exp of minus this; chosen on other tables than
+# those reported. Then the numbers of landmarks and of bent columns.
 BENDING = 1.5
 N_LANDMARKS, N_BENT = 200, 60
 

@@ -113,7 +113,7 @@ def check_target(out: Path | None, force: bool, *kept: Path, by: str = "--force"
 
 
 def refuse_foreign(folder: Path, *ours: str) -> None:
-    """Raise an error if a folder holds something, but none of the entries that tell one of ours."""
+    """Raise an error if a folder is not empty and has none of the entries that identify one of ours."""
     if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in ours):
         raise ValueError(f"{folder} holds something that graphuq did not write: choose another folder.")
 

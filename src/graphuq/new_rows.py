@@ -1,4 +1,4 @@
-"""Values of a basis at rows that are no nodes in; the rows in the form that priors and posteriors take out."""
+"""Values of a basis at rows that are not nodes in; the rows in the form that priors and posteriors take out."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class NewRows:
         return replace(self, vectors=self.vectors[rows], **cut)
 
     def within(self, columns: slice) -> NewRows:
-        """The same rows in some of the columns, as for a prior that has these; `beyond` goes with the column `slope`."""
+        """The same rows in some of the columns, for a prior that has only these; `beyond` goes with the column `slope`."""
         shape = self.vectors.shape
         if len(shape) != 2 or shape[1] < columns.stop:
             raise ValueError(f"New rows need {columns.stop} columns, one for each mode, got the shape {shape}.")

@@ -268,10 +268,10 @@ def matern(
 
     Args:
         spectrum: the eigenpairs.
-        tau: inverse length scale on the graph, no `tau` of its weights; modes with ``lambda_j < tau^2`` have nearly
-            equal variance.
-        alpha: smoothness; alpha = 1 with tau -> 0 and constant = 0 is the paper's prior. With constant = 1 a small tau
-            gives most of the variance to q_0, and the others hardly any.
+        tau: inverse length scale on the graph, unlike the `tau` of weights; modes with ``lambda_j < tau^2`` have
+            nearly equal variance.
+        alpha: smoothness; alpha = 1 with tau -> 0 and constant = 0 is the paper's prior. With constant = 1 and a small
+            tau, q_0 has most of the variance and the other modes hardly any.
         n_modes: number of modes to use; all of the spectrum's by default.
         tail: whether directions that were not computed have the variance ``c (lambda_bar + tau^2)^-alpha`` each.
         lambda_bar: the eigenvalue assumed for them; by default `spectrum.rest` or the largest.

@@ -134,7 +134,7 @@ class Tall:
         return replace(self, source=made, shape=(len(self), n_columns), bounds=bounds, names=())
 
     def bounds_of(self, n_columns: int) -> NDArray[np.int64]:
-        """Bounds of the blocks of a matrix made from this one: shorter ones, unless a piece would read a huge chunk."""
+        """Bounds of the blocks of a matrix made from this one: shorter, unless every block would read a huge chunk."""
         if 8 * self.shape[1] * np.diff(self.bounds).max() > 2 * _BLOCK_BYTES:
             return self.bounds
         step = max(_MADE_BYTES // (8 * n_columns), PART_ROWS)

@@ -46,7 +46,7 @@ def test_units_that_nothing_is_compared_in_are_refused(table):
 def test_an_error_about_labels_is_followed_by_what_concerns_them_alone(tmp_path):
     (tmp_path / "t.csv").write_text("x;kind\n1,5;a\n2,5;NA\n")
     with pytest.raises(
-        ValueError, match=r"Only one class, a, .* tell apart\. Column 'kind' holds 'NA' .* another name\.$"
+        ValueError, match=r"Only one class, a, .* two are needed\. Column 'kind' holds 'NA' .* another name\.$"
     ):
         read_data(Question(tmp_path / "t.csv", "kind"))
 

@@ -19,12 +19,12 @@ def read_problem(
     ``Y_jk = 1`` if the labeled node j has class k, else 0; shape (n_labeled, K).
     """
     graph = as_graph(A)
-    with warned_before():  # a single class, of which it would warn, raises an error below
+    with warned_before():  # a single class causes an error below, not a warning
         nodes, y = check_labels(nodes, y, n_classes)
     expect_in_graph(nodes, graph.n_nodes)
     classes = np.unique(y)
     if classes.size < 2:
-        raise ValueError(f"Only one class, {classes[0]}, is labeled, and two are needed to tell apart.")
+        raise ValueError(f"Only one class, {classes[0]}, is labeled, and at least two are needed.")
     K = classes.size if n_classes is None else expect_whole(n_classes, "n_classes", 2, graph.n_nodes)
     if classes[-1] >= K:
         raise ValueError(
