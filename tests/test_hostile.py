@@ -840,11 +840,11 @@ FILES = [
     ("t.csv", b",,\n1,2,3\n", "Column 1 of t.csv has no name"),
     ("t.csv", b'a,b\n"1,2\n', "t.csv is not well-formed"),
     ("t.csv", b'a,b\n"1"x,2\n', "t.csv is not well-formed"),
-    ("t.csv", b"a,b\nx\0y,1\n", "t.csv is no text: it holds zero bytes"),
+    ("t.csv", b"a,b\nx\0y,1\n", "t.csv is not text: it holds zero bytes"),
     ("t.csv", b"\x00\x01\x02\x03", "t.csv is no"),
     ("t.csv", b"a,b\n\x81\x8d,1\n", "neither UTF-8 (byte 0x81 is not) nor Windows-1252 text"),
-    ("t.csv", "a,b\n1,2".encode("utf-16")[:-1], "begins as utf-16 text and goes on as none"),
-    ("t.csv", b"\xff\xfe\x00", "begins as utf-16 text and goes on as none"),
+    ("t.csv", "a,b\n1,2".encode("utf-16")[:-1], "begins as utf-16 text but does not go on so"),
+    ("t.csv", b"\xff\xfe\x00", "begins as utf-16 text but does not go on so"),
     ("t.csv", b"a,b\n" + b"x" * 200_000 + b",1\n", "field larger than field limit"),
     ("t.csv", b"PK\x03\x04\x14\x00\x00\x00", "t.csv is no"),
     ("t.tsv", b"a\tb\n1\n", "t.tsv is ragged"),
@@ -891,7 +891,7 @@ def test_text_that_parquet_holds_as_bytes_is_text(tmp_path):
     parquet.write_table(pa.table({"k": ["é".encode(), None]}), tmp_path / "t.parquet")
     assert columns(tmp_path / "t.parquet")["k"].tolist() == ["é", ""]
     parquet.write_table(pa.table({"k": [b"\xff"]}), tmp_path / "t.parquet")
-    with pytest.raises(ValueError, match=r"Column 'k' of t\.parquet holds bytes that are no UTF-8 text"):
+    with pytest.raises(ValueError, match=r"Column 'k' of t\.parquet holds bytes that are not UTF-8 text"):
         columns(tmp_path / "t.parquet")
 
 
@@ -914,7 +914,7 @@ SHELL = [
     ("fit t.csv --label K --out new", "no column 'K': did you mean 'k'?"),
     (
         "fit t.csv --label k --out new",
-        "Column 'id' holds another text in every row ('r0'), as names (--id) do. This would work: --id id.",
+        "Column 'id' holds a different text in every row ('r0'), as names (--id) do. This would work: --id id.",
     ),
     ("fit t.csv --label k --id ix --out new", "no column 'ix': there are"),
     ("fit t.csv --label k --id k --out new", "Column 'k' is given as --label and again as --id"),
@@ -1081,7 +1081,7 @@ SHELL = [
     ("predict out words.csv", "Column 'x' holds text ('red'), and held numbers in the fit"),
     (
         "predict out gaps.csv",
-        "Column 'x' has missing values, the first in row 2, and it was not said in the fit how",
+        "Column 'x' has missing values, the first in row 2, and the fit did not say how",
     ),
     ("predict out other.csv", "other.csv has no column 'y'"),
     ("predict out huge.csv", "too large to compute with"),
@@ -1091,9 +1091,9 @@ SHELL = [
     ),
     (
         "predict out t.csv --out answers.xlsx",
-        "answers.xlsx would hold CSV, which its name denies: give a name that",
+        "answers.xlsx would hold CSV, which its name contradicts: give a name that",
     ),
-    ("predict out t.csv --out answers.parquet", "answers.parquet would hold CSV, which its name denies"),
+    ("predict out t.csv --out answers.parquet", "answers.parquet would hold CSV, which its name contradicts"),
     ("predict out t.csv --out no/such/file.csv", "There is no folder"),
     ("predict out t.csv --out mine --force", "mine is not a regular file, so it is not replaced"),
     ("predict out t.csv --out pipe.csv --force", "pipe.csv is not a regular file, so it is not replaced"),

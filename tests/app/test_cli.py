@@ -209,7 +209,7 @@ def test_predict_says_what_it_fills_in(tmp_path):
     gaps[0] = re.sub(r"^(\d+,),[^,]*", r"\1,", gaps[0])
     new.write_text("\n".join([head, *gaps]))
     told = (
-        "Note: Missing values are filled in and then taken for known: 4, in 3 of the rows and 2 of the columns.\n"
+        "Note: Missing values are filled in and then treated as known: 4, in 3 of the rows and 2 of the columns.\n"
     )
     assert run("predict", out, new).stderr == told
     assert run("predict", out, new, "--quiet").stderr == ""
@@ -324,7 +324,7 @@ def test_new_rows_are_read_as_those_of_the_fit(tmp_path):
     new.write_text("people\n" + "\n".join(line.split(",")[0] for line in lines[:20]))
     done = run("fit", table, "--label", "size", "--out", tmp_path / "out", *PLAIN)
     assert done.exit_code == 0, done.output
-    assert "are taken to part thousands" in done.output
+    assert "are taken to separate thousands" in done.output
     done = run("predict", tmp_path / "out", new, "--out", tmp_path / "answers.csv")
     assert done.exit_code == 0, done.output
     before, after = (read_table(tmp_path / each) for each in ("out/predictions.csv", "answers.csv"))
@@ -513,7 +513,7 @@ BAD = {
     "no such column": ("--label partty", "no column 'partty': did you mean 'party'?"),
     "no such id": ("--label party --id membre", "did you mean 'member'?"),
     "no such feature": ("--label party --column crme", "did you mean 'crime'?"),
-    "no features": ("--label party --column member", "holds another text"),
+    "no features": ("--label party --column member", "holds a different text"),
     "gaussian without width": (
         "--label party --drop member --graph gaussian",
         "--width must be given for gaussian weights",
@@ -600,7 +600,7 @@ def test_bad_labels(name, tmp_path):
 def test_a_column_of_numbers_is_no_class(tmp_path):
     table = write_votes(tmp_path / "votes.csv", rows=40, party=lambda row, truth: f"{row}.5" if row < 25 else "")
     done = fit_votes(table, tmp_path / "out")
-    refused(done, "something else in each of 25 rows: those are no classes", tmp_path, ["votes.csv"])
+    refused(done, "something different in each of 25 rows: those are not classes", tmp_path, ["votes.csv"])
 
 
 def test_zeros_that_may_stand_for_unlabeled_are_noted(tmp_path):

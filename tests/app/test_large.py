@@ -390,7 +390,7 @@ def test_classes_that_hang_on_one_label_are_noted(folder):
     assert told in graphuq(*GIVEN, "--prior", "matern", "--inference", "ep").stdout
     (folder / "labels.csv").write_text("row,class\n" + "\n".join(f"{row},{row / 7}" for row in range(30)))
     refused = graphuq(*GIVEN[:-1], "amounts")
-    assert "holds something else in each of 30 rows: those are no classes" in refused.stderr
+    assert "holds something different in each of 30 rows: those are not classes" in refused.stderr
     assert not (folder / "amounts").exists()
 
 

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 import graphuq.__main__
-from graphuq.app.cli import _for_eyes
+from graphuq.app.cli import _for_terminal
 from graphuq.app.shell import exit_on_signals, one_sentence, sentence
 from graphuq.files import whole_file, whole_folder
 from tests.app.test_cli import ENVIRONMENT, PLAIN, fit_blobs, refused, run, write_blobs
@@ -249,4 +249,4 @@ def test_no_text_of_a_table_steers_the_terminal(tmp_path):
     assert sentence(ValueError("Only one class, \x1b[2J")) == "Only one class, ?[2J"
     persian = "\u0645\u06cc\u200c\u062e\u0648\u0631\u062f"
     assert sentence(ValueError(persian)) == persian
-    assert _for_eyes({"P(\x07)": ["\x1b", 0.5]}) == {"P(?)": ["?", 0.5]}
+    assert _for_terminal({"P(\x07)": ["\x1b", 0.5]}) == {"P(?)": ["?", 0.5]}

@@ -150,12 +150,12 @@ def predict(
     table: Annotated[Path, typer.Argument(help="New rows, with the same features: a table, or a store.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="CSV file to write; by default standard output. Of a store a folder, or NAME.zarr."),
+        typer.Option(help="CSV file to write; by default standard output. For a store: a folder, or NAME.zarr."),
     ] = None,
     separator: Separator = None,
     sheet: Sheet = None,
     unknown: Annotated[
-        Unknown, typer.Option(help="What to do with a category that the fit had not: refuse it, or ignore it.")
+        Unknown, typer.Option(help="What to do with a category that was not in the fit: refuse it, or ignore it.")
     ] = Unknown.refuse,
     dask_scheduler: Scheduler = None,
     workers: Workers = None,
@@ -206,7 +206,7 @@ def predict(
         )
     elif out is None:
         in_terminal = sys.stdout.isatty()
-        write_csv(sys.stdout, _for_eyes(answers) if in_terminal else answers, marks._replace(first=""))
+        write_csv(sys.stdout, _for_terminal(answers) if in_terminal else answers, marks._replace(first=""))
     elif not quiet:
         typer.echo(f"{len(next(iter(answers.values()))):,} rows classified: {out}")
 
@@ -218,7 +218,7 @@ def report(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the report of a fitted model anew."""
+    """Write the report of a fitted model again."""
     with one_sentence():
         from graphuq.app.fitting import rewrite_report
         from graphuq.app.folder import FILES, REPORT
@@ -264,14 +264,14 @@ def data(
 
 @app.command(context_settings=HANDED_ON)
 def reproduce(context: typer.Context) -> None:
-    """Make the paper's figures and tables anew, ours beside its; in a clone of the repository."""
+    """Reproduce the paper's figures and tables, beside the originals; needs a clone of the repository."""
     with one_sentence():
         if not Path("experiments", "__main__.py").exists():
             raise ValueError("The experiments come with the repository: run this in the root of a clone.")
     raise typer.Exit(subprocess.run([sys.executable, "-m", "experiments", *context.args], check=False).returncode)
 
 
-def _for_eyes(columns: dict[str, Sequence[Any]]) -> dict[str, list[Any]]:
+def _for_terminal(columns: dict[str, Sequence[Any]]) -> dict[str, list[Any]]:
     """Make the text of a table safe to print to a terminal."""
     return {
         printable(name): [printable(cell) if isinstance(cell, str) else cell for cell in cells]
@@ -296,7 +296,7 @@ def _fit_in_words(summary: dict[str, Any], out: Path) -> str:
         f"Features: {summary['scaling']}.",
         summary["verdict"],
         summary["truth_check"] or summary["self_check"],
-        f"Labels that the others speak against: {suspicious:,}, see the report." if suspicious else "",
+        f"Labels that contradict the others: {suspicious:,}, see the report." if suspicious else "",
         "\nLeast certain:",
         *(
             f"  {printable(row['row']).ljust(width)}  {percent(row['probability']):>7}  {printable(row['class'])}"

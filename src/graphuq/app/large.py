@@ -41,13 +41,13 @@ def fit_store(
     *,
     replace: bool = False,
     tell: Callable[[str], None] = lambda stage: None,
-    **carried_by: Any,
+    **cluster_options: Any,
 ) -> dict[str, Any]:
     """Fit, and write the model, the predictions as Parquet files, and run.json; return a summary.
 
     An interrupted fit is resumed: from its intermediate sums, cells and eigenvectors or, if the model is written,
-    with the predictions that are missing; `tell` is called with where it resumes. `carried_by` are the arguments
-    of `cluster`.
+    with the predictions that are missing; `tell` is called with where it resumes. `cluster_options` are the
+    arguments of `cluster`.
     """
     if classifier.graph not in TALL_GRAPHS:
         raise ValueError(f"--graph must be one of {', '.join(TALL_GRAPHS)} for features in a store.")
@@ -61,7 +61,7 @@ def fit_store(
     with words_of_the_shell():
         X = tall(store)
     y = read_store_labels(labels, len(X))
-    with held_folder(out), cluster(**carried_by):
+    with held_folder(out), cluster(**cluster_options):
         with words_of_the_shell() as notes:
             given = read_labels(y)
             lonely = lonely_classes(given, "class")
@@ -100,7 +100,7 @@ def predict_store(
     *,
     replace: bool = False,
     verbose: bool = False,
-    **carried_by: Any,
+    **cluster_options: Any,
 ) -> dict[str, Any]:
     """Write predictions for new rows in a store to Parquet files or a Zarr array; return a summary."""
     began = time.perf_counter()
@@ -122,7 +122,7 @@ def predict_store(
         )
     with words_of_the_shell():
         X = tall(store).with_columns(classifier.n_features_in_, fitted.names, str(store))
-    with cluster(**carried_by), words_of_the_shell() as notes:
+    with cluster(**cluster_options), words_of_the_shell() as notes:
         classifier.write_proba(out, X, force=replace)
     summary = {
         "rows": len(X),

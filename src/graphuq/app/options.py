@@ -41,7 +41,7 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Processes of this mach
 
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same answer.")]
 
-# What a parameter that has no effect would be for, for error messages.
+# What each parameter is for, which an error says if it has no effect.
 _PURPOSES = {
     "n_neighbors": "--graph knn and self_tuning",
     "width": "--graph gaussian and nystrom",
@@ -56,7 +56,7 @@ _PURPOSES = {
 
 
 class OnceEach(TyperCommand):
-    """A command that refuses an option given twice where one value is taken: the last would count, in silence."""
+    """A command that refuses to take a single-valued option twice: otherwise the last would win silently."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments as Typer does, after counting them."""
@@ -76,7 +76,7 @@ class Reading:
     columns: Annotated[
         list[str], typer.Option("--column", help="A feature to use; repeat. By default all others.")
     ] = field(default_factory=list)
-    drop: Annotated[list[str], typer.Option(help="A column that is no feature; repeat.")] = field(
+    drop: Annotated[list[str], typer.Option(help="A column that is not a feature; repeat.")] = field(
         default_factory=list
     )
     categories: Annotated[
@@ -196,7 +196,7 @@ def _shares(given: list[str]) -> str | dict[str, float]:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Expand dataclass parameters of a command, such as `Reading`, into single options, with a panel of the help each."""
+    """Expand dataclass parameters of a command, such as `Reading`, into options, each group in its own help panel."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     parameters: list[Parameter] = []

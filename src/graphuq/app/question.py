@@ -197,7 +197,7 @@ def lonely_classes(labels: Labels, column: str) -> list[str]:
         return []
     if len(lonely) == labels.n_classes > MOST_LONELY:
         raise ValueError(
-            f"Column {column!r} holds something else in each of {len(lonely):,} rows: those are no classes, which "
+            f"Column {column!r} holds something different in each of {len(lonely):,} rows: those are not classes, which "
             "several rows have in common."
         )
     subject = "Class" if len(lonely) == 1 else "Each of the classes"

@@ -64,15 +64,15 @@ def exit_on_signals() -> None:
         sys.exit(128 + number)
 
     def once_more(unraisable: Any) -> None:
-        """Send a signal again whose exception was lost in a callback of the garbage collector, which JAX has."""
+        """Send a signal again if its exception was lost in a callback of the garbage collector, such as JAX's."""
         number: int = signal.SIGINT
         if isinstance(unraisable.exc_value, SystemExit):
-            number = int(unraisable.exc_value.code or 0) - 128  # as `leave` has it
+            number = int(unraisable.exc_value.code or 0) - 128  # the exit code of `leave`
             signal.signal(number, leave)
         elif not isinstance(unraisable.exc_value, KeyboardInterrupt):
             sys.__unraisablehook__(unraisable)
             return
-        Timer(0.01, os.kill, (os.getpid(), number)).start()  # when the callback has ended
+        Timer(0.01, os.kill, (os.getpid(), number)).start()  # once the callback has ended
 
     sys.unraisablehook = once_more
     for name in ("SIGTERM", "SIGHUP"):

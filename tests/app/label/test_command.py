@@ -86,7 +86,7 @@ def test_the_column_of_picture_files_may_name_the_rows(table, words):
 
 def test_an_address_that_there_is_not(table):
     told = label(table, "--host", "256.1.1.1", "--no-open")[1]
-    assert "256.1.1.1 cannot be listened at" in told
+    assert "256.1.1.1 cannot be listened on" in told
     assert "choose another --host, or leave it out" in told
 
 
@@ -112,7 +112,7 @@ def test_a_port_that_is_taken(table):
         port = taken.getsockname()[1]
         code, told = label(table, "--port", port, "--no-open")
     assert code == 2
-    assert f"Port {port} at 127.0.0.1 cannot be listened at" in told
+    assert f"Port {port} at 127.0.0.1 cannot be listened on" in told
     assert not list(table.parent.glob("out*"))  # nothing is left
 
 

@@ -239,7 +239,7 @@ def test_a_session_by_requests(app, session):
 def test_a_port_that_is_taken_is_told():
     with listen("127.0.0.1", None) as first:
         port = first.getsockname()[1]
-        with pytest.raises(ValueError, match=f"Port {port} at 127.0.0.1 cannot be listened at"):
+        with pytest.raises(ValueError, match=f"Port {port} at 127.0.0.1 cannot be listened on"):
             listen("127.0.0.1", port)
         with listen("127.0.0.1", None, before=port) as other:  # the one of before is taken: any other will do
             assert other.getsockname()[1] != port

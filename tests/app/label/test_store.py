@@ -204,7 +204,7 @@ def test_one_process_at_a_time(store):
 def test_files_of_others_are_refused(tmp_path):
     text = tmp_path / "text.answers"
     text.write_text("something else " * 100)
-    with pytest.raises(ValueError, match=r"damaged, or no file of answers"):
+    with pytest.raises(ValueError, match=r"damaged, or not a file of answers"):
         open_store(text)
     assert text.read_text().startswith("something else")
     other = tmp_path / "other.answers"

@@ -23,7 +23,7 @@ def notes(columns, *, n_labeled=20, classes=CLASS, categories=(), named=False):
 
 def test_columns_that_count_rows():
     [note] = notes({"id": RNG.permutation(N) + 100.0})
-    told = "Column 'id' counts the rows, which tells nothing of them: "
+    told = "Column 'id' counts the rows, which says nothing about them: "
     assert note == f"{told}let it name them (--id id), or leave it out (--drop id)."
     [note] = notes({"id": RNG.permutation(N) + 100.0}, named=True)
     assert note == f"{told}leave it out (--drop id)."

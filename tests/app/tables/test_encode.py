@@ -60,8 +60,8 @@ def test_text_that_is_no_category_is_refused():
         ("-{}km/h", "numbers with a unit, or with marks between digits ('-7km/h'): write plain numbers"),
         ("1\u202f{:03}", "numbers with a unit, or with marks between digits ('1\\u202f007'): write plain numbers"),
         ("1\u2019{:03}", "numbers with a unit, or with marks between digits ('1\u2019007'): write plain numbers"),
-        ("{}x{}", "another text in every row ('7x7'), as names (--id) do. This would work: --id x."),
-        ("house {}", "another text in every row ('house 7'), as names (--id) do. This would work: --id x."),
+        ("{}x{}", "a different text in every row ('7x7'), as names (--id) do. This would work: --id x."),
+        ("house {}", "a different text in every row ('house 7'), as names (--id) do. This would work: --id x."),
     ],
 )
 def test_numbers_in_another_dress_are_no_names(cell, what):
@@ -115,10 +115,10 @@ def test_all_that_is_wrong_is_told_at_once_with_what_would_work():
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         fit_encoding(table, list(table.columns))
     assert str(caught.value) == (
-        "Column 'my city' holds text ('Bonn'); column 'name' holds another text in every row ('person 0'), as names (--id) do; "
+        "Column 'my city' holds text ('Bonn'); column 'name' holds a different text in every row ('person 0'), as names (--id) do; "
         "column 'age' holds numbers, and text ('?') in 1 of 20 cells: empty those; column 'gone' is empty; column 'gap' "
         "has missing values, the first in row 1; column 'huge' holds the number 1e+200, too large to compute with (the "
-        "limit is 1e+100): mend it. This would work: --category 'my city' --id name --drop age --drop gone --impute median."
+        "limit is 1e+100): correct it. This would work: --category 'my city' --id name --drop age --drop gone --impute median."
     )
     kept = ["my city", "gap", "fine"]
     assert fit_encoding(table, kept, categories=["my city"], impute="median").encode(table).shape == (n, 4)
@@ -237,7 +237,7 @@ def test_what_was_made_up_is_counted():
         "z": np.ones(3),
     }
     table = Table(Path("t.csv"), columns)
-    told = "Missing values are filled in and then taken for known: 3, in 2 of the rows and 2 of the columns."
+    told = "Missing values are filled in and then treated as known: 3, in 2 of the rows and 2 of the columns."
     assert filled_in(table, ["x", "kind", "z"]) == [told]
     assert filled_in(table, ["z"]) == []
     points = np.array([[np.nan, 1.0, np.nan], [np.nan, 1.0, 2.0], [1.0, 2.0, 3.0]])

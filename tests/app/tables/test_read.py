@@ -131,8 +131,8 @@ def test_underscores_make_no_numbers(tmp_path):
         (b"a,a\n1,2\n", "more than one column 'a'"),
         (b"column 2,\n1,2\n", "more than one column 'column 2'"),
         (b"a,b\n\x81\xfc,1\n", "neither UTF-8 .byte 0x81 is not. nor Windows-1252 text: save it as CSV in UTF-8"),
-        (b"a,b\nx\0y,1\n", "no text: it holds zero bytes"),
-        ("a,b\n1,2".encode("utf-16")[:-1], "begins as utf-16 text and goes on as none"),
+        (b"a,b\nx\0y,1\n", "not text: it holds zero bytes"),
+        ("a,b\n1,2".encode("utf-16")[:-1], "begins as utf-16 text but does not go on so"),
         (b'a,b\n"1,2\n', "not well-formed"),
     ],
 )
@@ -242,7 +242,8 @@ def test_numbers_that_could_be_two_are_not_guessed(tmp_path):
     table = read_table(written(tmp_path, "k;z\n1.234;1\n327;2\n"))
     assert table.column("k").tolist() == [1.234, 327]
     assert (
-        "Column 'k' holds numbers such as '1.234', taken as 1.234: if the point parts thousands" in table.notes[-1]
+        "Column 'k' holds numbers such as '1.234', taken as 1.234: if the point separates thousands"
+        in table.notes[-1]
     )
     assert read_table(written(tmp_path, "k,z\n1.234,1\n2.500,2\n")).notes == []
 
@@ -252,7 +253,7 @@ def test_points_part_thousands_where_commas_are_decimal(tmp_path):
     table = read_table(written(tmp_path, "x;k;z\n1,5;1.234;1.5\n0,5;327;2\n"))
     assert table.column("k").tolist() == [1234, 327]
     assert table.column("z").tolist() == [1.5, 2]  # none of thousands
-    assert table.notes[-1] == "Points as in '1.234' in column 'k' are taken to part thousands."
+    assert table.notes[-1] == "Points as in '1.234' in column 'k' are taken to separate thousands."
     path = written(tmp_path, "k;z\n1.234;1\n327;2\n")
     assert read_table(path, like=Marks(decimal=",")).column("k").tolist() == [1234, 327]
     assert read_table(path, like=Marks(decimal=".")).column("k").tolist() == [1.234, 327]
@@ -272,7 +273,7 @@ def test_points_are_read_alike_in_all_columns(tmp_path):
         table = read_table(written(tmp_path, "\n".join([heading, *map(",".join, lines)]) + "\n"))
         assert table.column("pop").tolist() == [12000, 45500]
         assert dict(table.marks.points) == {"area": True, "pop": True}
-        assert sum("taken to part thousands" in note for note in table.notes) == 2
+        assert sum("taken to separate thousands" in note for note in table.notes) == 2
     assert read_table(written(tmp_path, "id,x\n005.113,1\n007.2,2\n")).column("id").tolist() == [
         "005.113",
         "007.2",

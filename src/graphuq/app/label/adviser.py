@@ -198,7 +198,7 @@ class Adviser:
                     self.advice = replace(self.advice, version=version)
 
     def _learn(self, situation: Situation) -> None:
-        """Learn the hyper-parameters anew, then update the predictions and the map."""
+        """Relearn the hyper-parameters, then update the predictions and the map."""
         classifier = learned(self.seen, situation.given)
         coordinates = self._place(classifier.label_distributions_)
         with self._news:

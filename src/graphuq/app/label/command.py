@@ -45,7 +45,7 @@ def label(
 ) -> None:
     """Ask people about the rows that teach the model most, on a page in the browser.
 
-    The same command goes on where it was left, whatever happened. Ctrl-C ends it and writes the results.
+    The same command continues where it stopped, whatever happened. Ctrl-C ends it and writes the results.
     """
     say = partial(tell, silent=quiet)
     with one_sentence():

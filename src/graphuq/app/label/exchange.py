@@ -193,7 +193,7 @@ def _from_json(source: Path, label: str, row_id: str | None) -> Iterator[tuple[s
     """Answers in Label Studio's JSON, or in its JSON-MIN, where the choice is a field beside the data."""
     tasks, called = json.loads(source.read_text(encoding="utf-8")), _rows_called(label)
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
-        raise ValueError(f"{source.name} is no export of Label Studio: a list of tasks is needed.")
+        raise ValueError(f"{source.name} is not an export of Label Studio: a list of tasks is needed.")
     for task in tasks:
         data = task.get("data") if isinstance(task.get("data"), dict) else task
         row = next((data[name] for name in (row_id, called) if name and data.get(name) is not None), None)

@@ -71,7 +71,7 @@ class Look:
         if not inside or not exists:
             raise FileNotFoundError(f"There is no picture {name} in {self.folder}.")
         if path.suffix.lower() not in KINDS:
-            raise FileNotFoundError(f"{name} is no picture: {', '.join(KINDS)} are shown.")
+            raise FileNotFoundError(f"{name} is not a picture of a kind that is shown: {', '.join(KINDS)}.")
         if path.stat().st_size > MAX_PICTURE:
             raise FileNotFoundError(f"{name} is larger than {MAX_PICTURE // 2**20} MB, and is not shown.")
         return path, KINDS[path.suffix.lower()]

@@ -32,7 +32,7 @@ from graphuq.app.report.palette import SHAPES, variables
 from graphuq.app.shell import sentence
 
 MAX_BODY = 16 * 1024  # bytes: an answer is a number and a name
-TOO_LARGE = f"That is too much: {MAX_BODY:,} bytes are taken at most."
+TOO_LARGE = f"That is too much: at most {MAX_BODY:,} bytes are accepted."
 MAX_WORD = 100  # characters of the identifiers that a page chooses for itself and its actions
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; connect-src 'self'; base-uri 'none'; "
@@ -119,7 +119,7 @@ def listen(host: str, port: int | None, before: int | None = None) -> socket.soc
         listener.close()
         at, other = (f"Port {port} at {host}", "--port") if port is not None else (host, "--host")
         raise ValueError(
-            f"{at} cannot be listened at ({error.strerror or error}): choose another {other}, or leave it out."
+            f"{at} cannot be listened on ({error.strerror or error}): choose another {other}, or leave it out."
         ) from None
     return listener
 
@@ -127,7 +127,7 @@ def listen(host: str, port: int | None, before: int | None = None) -> socket.soc
 def application(
     session: Session, key: str, host: str, finish: Callable[[], dict[str, Any]], labels: Callable[[str], str]
 ) -> ASGIApp:
-    """The web application of a session; `finish` writes the results, `labels` makes a file of such a kind of them."""
+    """The web application of a session; `finish` writes the results, `labels` returns them as a file of a given kind."""
 
     def static(request: Request) -> Response:  # synchronous handlers like this one run in a thread pool
         content, kind = STATIC[request.url.path]()
@@ -159,7 +159,7 @@ def application(
         key, tab, kind = (_word(action, name) for name in ("key", "tab", "kind"))
         row, name = None, ""
         if kind not in (*ABOUT_ROWS, *ABOUT_CLASSES, "undo"):
-            raise Refused(f"{kind!r} is nothing that can be done.")
+            raise Refused(f"{kind!r} is not something that can be done.")
         if kind in ABOUT_ROWS and type(row := action.get("row")) is not int:
             raise Refused("row must be a number.")
         if kind in ("answer", *ABOUT_CLASSES):

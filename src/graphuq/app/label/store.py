@@ -228,7 +228,7 @@ class Store:
 
     # ---- within ---------------------------------------------------------------------------------------
     def _standing(self) -> list[Event]:
-        """All events but undos and what they reverted."""
+        """All events except undos and what they reverted."""
         events = self.events()
         undone = {event.target for event in events}
         return [event for event in events if event.kind != "undo" and event.id not in undone]
@@ -278,7 +278,7 @@ def open_store(path: Path) -> Store:
             kind = connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
             if kind is None or json.loads(kind[0]) != FORMAT:
                 raise ValueError(
-                    f"{path} holds something else than answers of this version: choose another --out."
+                    f"{path} holds something other than answers of this version: choose another --out."
                 )
             return Store(path, connection)
         except BaseException:
@@ -294,7 +294,7 @@ def _sealed(*values: Any, before: str = "") -> tuple[Any, ...]:
 def _whole(path: Path, row: tuple[Any, ...], before: str = "") -> Any:
     """A record without its checksum, after verifying it."""
     if row != _sealed(*row[:-1], before=before):
-        raise ValueError(f"{path} was changed or damaged after it was written: a checksum is another.")
+        raise ValueError(f"{path} was changed or damaged after it was written: a checksum differs.")
     return row[:-1]
 
 
@@ -310,11 +310,11 @@ def _sentences(path: Path) -> Iterator[None]:
                 "or end it first."
             ) from error
         if "no such table" in str(error):
-            raise ValueError(f"{path} holds no answers of ours: choose another --out.") from error
+            raise ValueError(f"{path} holds no answers of graphuq: choose another --out.") from error
         if "no such column" not in str(error) and "decode" not in str(error):
             raise OSError(f"{path} could not be written or read: {error}.") from error
-        raise ValueError(f"{path} is damaged, or no file of answers of this version.") from error
+        raise ValueError(f"{path} is damaged, or not a file of answers of this version.") from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is damaged, or no file of answers.") from error
+        raise ValueError(f"{path} is damaged, or not a file of answers.") from error
     except sqlite3.DatabaseError as error:
-        raise ValueError(f"{path} is damaged, or no file of answers: {error}.") from error
+        raise ValueError(f"{path} is damaged, or not a file of answers: {error}.") from error

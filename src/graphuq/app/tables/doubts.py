@@ -28,7 +28,7 @@ def notes_on(
         if _is_counter(column):
             naming = "" if named else f"let it name them (--id {quote(name)}), or "
             notes.append(
-                f"Column {name!r} counts the rows, which tells nothing of them: {naming}leave it out (--drop {quote(name)})."
+                f"Column {name!r} counts the rows, which says nothing about them: {naming}leave it out (--drop {quote(name)})."
             )
         elif gives_away(table.text(name), labels):
             notes.append(
@@ -52,7 +52,7 @@ def filled_in(table: Table, names: Sequence[str]) -> list[str]:
     by_column = np.concatenate([each.sum(axis=0) for each in gaps])
     n_cells, n_columns = int(by_column.sum()), np.count_nonzero(by_column)
     n_rows = int(np.any([each.any(axis=1) for each in gaps], axis=0).sum())
-    note = f"Missing values are filled in and then taken for known: {n_cells:,}, in {n_rows:,} of the rows and {n_columns:,} of the columns."
+    note = f"Missing values are filled in and then treated as known: {n_cells:,}, in {n_rows:,} of the rows and {n_columns:,} of the columns."
     return [note] if n_cells else []
 
 

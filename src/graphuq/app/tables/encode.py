@@ -33,7 +33,7 @@ _WRITTEN_AS = {
     rf"[$€£¥]?\s*{_NUMBER}(%|[$€£¥]|[A-Z]{{3}})?": (_UNIT, ""),
 }
 
-# So many different numbers with one unit are measured; fewer may be categories, as "2 doors" and "4 doors".
+# This many different numbers with one unit are measurements; fewer may be categories, as "2 doors" and "4 doors".
 MEASURED = 5
 
 S = TypeVar("S")
@@ -66,7 +66,7 @@ class Feature:
         if gaps.any():
             if self.fill is None:
                 raise ColumnError(
-                    f"{_gap(table, self.name, gaps)}, and it was not said in the fit how to impute them: fill them in, or fit again with --impute median"
+                    f"{_gap(table, self.name, gaps)}, and the fit did not say how to impute them: fill them in, or fit again with --impute median"
                 )
             values = np.where(gaps, self.fill, values)
         if not self.levels:
@@ -249,7 +249,7 @@ def _numeric(table: Table, name: str, *, fitted: bool) -> Array:
     values = table.column(name)
     if values.dtype.kind != "f":
         wrong = [cell for cell in values if cell and not _is_number(cell)]
-        # beside other text, numbers with a decimal comma are not what is wrong
+        # if there is other text too, numbers with a decimal comma are not what is wrong
         wrong = [cell for cell in wrong if not COMMA.fullmatch(cell)] or wrong
         if wrong and fitted:
             raise ColumnError(f"column {name!r} holds text ({str(wrong[0])[:40]!r}), and held numbers in the fit")
@@ -261,7 +261,7 @@ def _numeric(table: Table, name: str, *, fitted: bool) -> Array:
         number = float(values[large][0])
         what = f"the number {number:.3g}" if np.isfinite(number) else "an infinite number"
         raise ColumnError(
-            f"column {name!r} holds {what}, too large to compute with (the limit is {LARGEST:g}): mend it"
+            f"column {name!r} holds {what}, too large to compute with (the limit is {LARGEST:g}): correct it"
         )
     return values
 
@@ -298,7 +298,7 @@ def _text_error(table: Table, name: str, wrong: list[str]) -> ColumnError:
         )
     if are_names:
         once = len(set(values)) == len(values) == present
-        what = f"another text in {'' if once else 'nearly '}every row ({example}), as names (--id) do"
+        what = f"a different text in {'' if once else 'nearly '}every row ({example}), as names (--id) do"
         return holds(what, f"--id {quote(name)}" if once else drop)
     if many_levels(n_levels, table.n_rows):
         what = f"{n_levels:,} different texts in {table.n_rows:,} rows ({example})"

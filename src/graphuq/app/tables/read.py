@@ -76,7 +76,7 @@ class Table:
         return self.columns[name]
 
     def expect(self, *names: str) -> None:
-        """Raise an error if there are no such columns; of one, it suggests the closest name that is not asked for too."""
+        """Raise an error if columns are missing; for a single one, suggest the closest name that is not asked for too."""
         missing = [name for name in names if name not in self.columns]
         if not missing:
             return
@@ -135,7 +135,7 @@ def read_table(
     if kind == ".xls":
         raise ValueError(f"{path.name} is an old Excel file: save it as .xlsx or CSV.")
     if kind in _READERS and kind != path.suffix.lower():
-        raise ValueError(f"{path.name} is packed, and only text files are read so: gunzip -k {quote(str(path))}.")
+        raise ValueError(f"{path.name} is compressed, which only text files may be: gunzip -k {quote(str(path))}.")
     if kind not in (*SEPARATORS, *_READERS):
         raise ValueError(f"{path.name} is none of the files that can be read: CSV, TSV, Excel, Parquet and NPZ.")
     if not path.is_file():
@@ -239,7 +239,7 @@ def _read_parquet(path: Path) -> Content:
             try:  # some programs write text as bytes
                 values = [value.decode() if isinstance(value, bytes) else value for value in values]
             except UnicodeDecodeError:
-                raise ValueError(f"Column {name!r} of {path.name} holds bytes that are no UTF-8 text.") from None
+                raise ValueError(f"Column {name!r} of {path.name} holds bytes that are not UTF-8 text.") from None
             columns[name] = np.array(["" if value is None else str(value) for value in values], dtype=object)
     return columns, flags, []
 
@@ -299,9 +299,9 @@ def _cell(value: Any) -> str:
 
 
 def refuse_other_kind(out: Path | None) -> None:
-    """Raise an error for a file to be written as CSV whose name says that it is none."""
+    """Raise an error for a file to be written as CSV whose name says that it is something else."""
     if out is not None and out.suffix.lower() in _READERS:
-        raise ValueError(f"{out} would hold CSV, which its name denies: give a name that ends in .csv.")
+        raise ValueError(f"{out} would hold CSV, which its name contradicts: give a name that ends in .csv.")
 
 
 _READERS: dict[str, Callable[[Path], Content]] = {

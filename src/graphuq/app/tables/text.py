@@ -156,7 +156,9 @@ def _decoded(path: Path) -> tuple[str, list[str], str]:
         text = content.decode(codec or "utf-8")
     except UnicodeDecodeError as error:
         if codec is not None:
-            raise ValueError(f"{path.name} is not whole: it begins as {codec} text and goes on as none.") from None
+            raise ValueError(
+                f"{path.name} is not whole: it begins as {codec} text but does not go on so."
+            ) from None
         bad = f"byte 0x{error.object[error.start]:02x} is not"
         try:
             text = content.decode("cp1252")
@@ -164,10 +166,10 @@ def _decoded(path: Path) -> tuple[str, list[str], str]:
             raise ValueError(
                 f"{path.name} is neither UTF-8 ({bad}) nor Windows-1252 text: save it as CSV in UTF-8."
             ) from None
-        note = f"{path.name} is not UTF-8 ({bad}) and was read as Windows-1252: see if names look right."
+        note = f"{path.name} is not UTF-8 ({bad}) and was read as Windows-1252: check that names look right."
         return text, [note], MARK
     if "\0" in text:
-        raise ValueError(f"{path.name} is no text: it holds zero bytes. Save it as CSV in UTF-8.")
+        raise ValueError(f"{path.name} is not text: it holds zero bytes. Save it as CSV in UTF-8.")
     return text, [], MARK if codec else ""
 
 
@@ -226,10 +228,10 @@ def columns_of(
         example = pointed[name]
         if marks.points.get(name, thousands):
             changed[name] = numbers
-            notes.append(f"Points as in {example!r} in column {name!r} are taken to part thousands.")
+            notes.append(f"Points as in {example!r} in column {name!r} are taken to separate thousands.")
         elif commas and name not in marks.points:
             notes.append(
-                f"Column {name!r} holds numbers such as {example!r}, taken as {float(example):g}: if the point parts "
+                f"Column {name!r} holds numbers such as {example!r}, taken as {float(example):g}: if the point separates "
                 "thousands, write them without it."
             )
     return columns | changed, notes
@@ -247,7 +249,7 @@ def _with_commas(column: NDArray[Any], *, unclear: bool) -> NDArray[np.float64] 
 
 
 def _with_points(cells: Sequence[str]) -> NDArray[np.float64] | None:
-    """Parse integers whose points separate thousands; None if a cell is no such number."""
+    """Parse integers whose points separate thousands; None if a cell is not such a number."""
     if not all(_POINTS.fullmatch(cell) for cell in cells if "." in cell):
         return None
     numbers = _parse([cell.replace(".", "") for cell in cells])
@@ -257,8 +259,8 @@ def _with_points(cells: Sequence[str]) -> NDArray[np.float64] | None:
 def named(cells: Sequence[str], numbers: NDArray[np.float64]) -> tuple[NDArray[Any], str | None]:
     """Numbers that name classes, categories or rows: as text, so that 3.1 and 3.10 stay apart, unless all are whole.
 
-    Of whole numbers, also a cell such as 1.0 if there is a 1, which is taken as the same. -1 marks unlabeled rows
-    however it is written.
+    For whole numbers, also returns a cell such as 1.0 if there is a 1: the two are taken as the same. -1 marks
+    unlabeled rows however it is written.
     """
     if all(_WHOLE.fullmatch(cell) or is_missing(cell) for cell in cells):
         present = {*cells}
@@ -287,7 +289,7 @@ def _parse(cells: list[str]) -> NDArray[Any]:
 
 
 def number(cell: str) -> float:
-    """Parse a cell; ValueError if it is no number."""
+    """Parse a cell; ValueError if it is not a number."""
     # 007 and 005.113 are names, not numbers; floats have 15 digits; float() would accept 1_000
     cell = cell.replace("\u2212", "-")  # the minus sign of word processors
     if "_" in cell or re.fullmatch(r"[+-]?(0\d+(\.\d+)?|\d{16,})", cell):
