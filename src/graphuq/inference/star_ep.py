@@ -104,19 +104,19 @@ class StarEP:
             return covariances_at(self.labeled, self.alone, self.shared)
 
     @cached_property
-    def _cavity(self) -> tuple[FieldMoments, Vector]:
+    def _cavities(self) -> tuple[FieldMoments, Vector]:
         with blas_threads(0):  # many small systems
-            return _cavity(self.stars, self.shift.T, self.sites.noise, self.mean, self.covariance)
+            return _cavities_of(self.stars, self.shift.T, self.sites.noise, self.mean, self.covariance)
 
     @property
     def left_out(self) -> FieldMoments:
         """Moments of u at each labeled node given all labels but its own, `variance` as large as possible."""
-        return self._cavity[0]
+        return self._cavities[0]
 
     @property
     def log_predictive(self) -> Vector:
         """Leave-one-out ``log P(label of n | all other labels)``, shape (n_labeled,)."""
-        return self.log_heights + self._cavity[1] / 2
+        return self.log_heights + self._cavities[1] / 2
 
     def gradient(self) -> EvidenceGradient:
         """Derivatives of the log evidence, as exact as those for one field, see `EP.gradient`.
@@ -337,7 +337,7 @@ def _heights(sites: StarSites, moments: Moments, precision: Matrix, shift: Matri
     return np.where(own, 0, log_heights).sum(axis=0) - log_total, flip_gradient - sites.labels.size * total_slope
 
 
-def _cavity(
+def _cavities_of(
     stars: Stars, shift: Matrix, noise: float, mean: Matrix, covariance: Stack
 ) -> tuple[FieldMoments, Vector]:
     """The moments of each labeled node's cavity, and twice the log mass of its sites, without heights, under it.

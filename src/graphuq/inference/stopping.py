@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from graphuq._expect import expect_number
+from graphuq._expect import expect_number, expect_whole
 from graphuq.inference.checkpoint import Log
 from graphuq.inference.diagnostics import Diagnostics, diagnose, standard_error
 from graphuq.inference.sampler import Info
@@ -108,7 +108,7 @@ class SteadyMean:
 
     def __post_init__(self) -> None:
         expect_number(self.tolerance, "tolerance")
-        expect_number(self.window, "window")
+        expect_whole(self.window, "window")
 
     def reached(self, progress: Progress) -> bool:
         """Whether to stop now."""

@@ -131,7 +131,7 @@ def learn(
     pieces = np.array([each.problem.family.n_features + each.problem.family.values.size for each in points])
     if weights[pieces == 0].sum() > 0.5:
         warn(
-            "Neither the graph nor the features say more of the labels than chance would: the answers are close to how "
+            "Neither the graph nor the features say more about the labels than chance would: the answers are close to how "
             "frequent the classes are among the labels. Give more labels, or other columns.",
         )
     elif not any(each.point.hyperparameters.graph for each in points):
@@ -260,6 +260,6 @@ def warn_of_unlabeled_components(spectrum: Spectrum, nodes: NDArray[np.int64]) -
     n_unreached = np.count_nonzero(reached <= 1e-10 * np.square(zero).sum(axis=1) * np.square(seen).sum())
     if n_unreached:
         warn(
-            f"{n_unreached} rows lie in parts of the graph that have no label: the labels say nothing of them. Label a row of "
+            f"{n_unreached} rows lie in parts of the graph that have no label: the labels say nothing about them. Label a row of "
             "each part, or connect the parts with more neighbors.",
         )

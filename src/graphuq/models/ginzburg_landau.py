@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from graphuq.inference.ep import Gaussian
     from graphuq.inference.sampler import Sampler
 
-# Labels and wells have curvatures 1 / gamma^2 and 1 / epsilon; above 1e16 the prior is lost to rounding.
+# Labels and wells have curvatures 1 / gamma^2 and 2 / epsilon; far above 1e16 the prior is lost to rounding.
 SHARPEST = {"gamma": 1e-8, "epsilon": 1e-16}
 
 

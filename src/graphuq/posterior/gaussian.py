@@ -153,12 +153,12 @@ class GaussianPosterior(Alone):
                 ]
             )
         if not isinstance(rows, NewRows):
-            self.truncate(p, rows, gamma)
+            self.correct_labeled(p, rows, gamma)
         if noise:
             p = np.clip(p, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
         return Classes(p, np.zeros_like(p))
 
-    def truncate(self, p: Array, rows: Nodes, noise: float) -> None:
+    def correct_labeled(self, p: Array, rows: Nodes, noise: float) -> None:
         """Replace class probabilities at labeled nodes by those of the tilted distributions, if the fit has them."""
         tilted = self.fit.labeled_classes(noise)
         if tilted is not None:

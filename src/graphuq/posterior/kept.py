@@ -78,7 +78,7 @@ def refreshed(
             kept, probability = _computed(each, nodes, labels)
         else:
             kept, probability = _updated(each, nodes, old._replace(changes=old.changes + changes, labels=labels))
-        each.truncate(probability, nodes, float(model.noise))
+        each.correct_labeled(probability, nodes, float(model.noise))
         return kept, np.clip(probability, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
 
     caches, probabilities = zip(*in_threads(component, parts), strict=True)
