@@ -103,7 +103,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         hyperparameter_spread_: multiplicative uncertainty (posterior standard deviation of the log, exponentiated)
             of each learned hyper-parameter.
         graph_, spectrum_: the similarity graph and its eigenpairs; of a large graph, only those with weight.
-        stages_, peak_gigabytes_: seconds taken by each stage of `fit`, and peak memory of this process.
+        stages_, seconds_, peak_gigabytes_: seconds taken by each stage of `fit` and by all of it, and peak memory of this
+            process.
         labels_: the labeled rows and their classes.
         n_iter_: steps per chain, or sweeps of expectation propagation.
         n_features_in_, feature_names_in_: number and names of the columns of X.
