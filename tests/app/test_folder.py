@@ -74,6 +74,20 @@ def test_names_of_columns_are_kept_and_new_rows_have_them_in_any_order(tmp_path)
         predict_table(folder.read(tmp_path / "model"), tmp_path / "few.csv")
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_names_on_two_lines_are_those_of_new_rows_too(tmp_path, ending):
+    """pandas keeps the line breaks of an Excel file."""
+    names = ["petal\nlength", "b", "c", "d"]
+    y = np.where(np.arange(len(ROWS)) % 5 > 0, -1, FLOWERS.target[ROWS])
+    before = GraphClassifier(prior="matern", inference="ep", gamma=0.5)
+    folder.write(tmp_path / "model", before.fit(pd.DataFrame(FLOWERS.data[ROWS], columns=names), y))
+    new = pd.DataFrame(NEW, columns=names)
+    path = tmp_path / f"new.{ending}"
+    (new.to_csv if ending == "csv" else new.to_parquet)(path, index=False)
+    found, _, _ = predict_table(folder.read(tmp_path / "model"), path)
+    np.testing.assert_allclose(found["probability of 0"], before.predict_proba(new)[:, 0], atol=1e-6)
+
+
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.filterwarnings("ignore")
 def test_a_loaded_model_answers_as_the_fitted_one(tmp_path, name):

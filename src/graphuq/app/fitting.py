@@ -20,7 +20,7 @@ from graphuq.app.report.page import render
 from graphuq.app.tables.doubts import filled_in
 from graphuq.app.tables.encode import Encoding, Feature, scaling_in_words
 from graphuq.app.tables.read import Table, read_table
-from graphuq.app.tables.text import Marks
+from graphuq.app.tables.text import Marks, on_one_line
 from graphuq.app.tables.write import beside, write_csv
 from graphuq.app.wording import words_of_the_shell
 from graphuq.classes import read_labels
@@ -129,7 +129,7 @@ def predict_table(
 
 def _plain_encoding(table: Table, classifier: GraphClassifier) -> Encoding:
     """The encoding for a model fitted in Python: its named columns, or all columns if none of them is there."""
-    fit_names = list(getattr(classifier, "feature_names_in_", ()))
+    fit_names = [on_one_line(name) for name in getattr(classifier, "feature_names_in_", ())]
     if not table.columns.keys().isdisjoint(fit_names):
         return Encoding(tuple(Feature(name) for name in fit_names))
     widths = {name: int(np.prod(table.column(name).shape[1:])) for name in table.columns}

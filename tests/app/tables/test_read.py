@@ -394,6 +394,16 @@ def test_the_index_that_pandas_writes_has_a_name_to_drop_it_by(tmp_path):
     assert table.notes == ["Column 1 of t.csv has no name, and is called 'column 1'."]
 
 
+def test_a_name_on_two_lines_can_be_typed_in_a_shell(tmp_path):
+    table = read_table(written(tmp_path, '"wing length\n(mm)"," mass\u00a0\r\n [g]"\n61,18\n'))
+    assert list(table.columns) == ["wing length (mm)", "mass [g]"]
+    book = Workbook()
+    book.active.append(["wing length\n(mm)", "mass"])
+    book.active.append([61, 18])
+    book.save(tmp_path / "t.xlsx")
+    assert list(read_table(tmp_path / "t.xlsx").columns) == ["wing length (mm)", "mass"]
+
+
 def test_blank_lines_before_the_heading(tmp_path):
     assert read_table(written(tmp_path, "\n\r\na,b\n1,2\n")).column("b").tolist() == [2]
 

@@ -30,6 +30,7 @@ from graphuq.app.tables.text import (
     ending,
     is_missing,
     named,
+    on_one_line,
     read_text,
 )
 from graphuq.classes import names_listed
@@ -224,10 +225,11 @@ def _read_parquet(path: Path) -> Content:
     with archive.told_if_damaged(path, f"{path.name} is not a Parquet file, or is damaged"):
         table = parquet.ParquetFile(path).read()
         contents = [column.to_pylist() for column in table.columns]
-    check_names(path, table.column_names)
+    names = [on_one_line(name) for name in table.column_names]
+    check_names(path, names)
     columns: dict[str, NDArray[Any]] = {}
     flags: dict[str, list[str]] = {}  # numbers as features, and words where they name classes
-    for name, column, values in zip(table.column_names, table.columns, contents, strict=True):
+    for name, column, values in zip(names, table.columns, contents, strict=True):
         kind = column.type
         if pyarrow.types.is_integer(kind):
             columns[name] = _whole_numbers(values)

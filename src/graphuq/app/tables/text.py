@@ -71,7 +71,7 @@ def read_text(
         notes.append(f"The cells of {path.name} are taken to stand between {OTHERS[chosen]}.")
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=chosen, strict=True)
     try:
-        names = [name.strip() for name in next(filter(None, lines), [])]  # after blank lines
+        names = next(filter(None, lines), [])  # after blank lines
         rows = []
         for row in lines:
             if not row:  # a blank line
@@ -107,6 +107,7 @@ def by_column(path: Path, names: list[str], rows: list[list[str]]) -> tuple[dict
 
     Columns without a name, such as the index that pandas writes, are named by their position, with a note on each.
     """
+    names = [on_one_line(name) for name in names]
     while names and not names[-1] and not any(row[len(names) - 1] for row in rows):
         names.pop()
     notes = []
@@ -116,6 +117,11 @@ def by_column(path: Path, names: list[str], rows: list[list[str]]) -> tuple[dict
             notes.append(f"Column {k + 1} of {path.name} has no name, and is called {names[k]!r}.")
     check_names(path, names)
     return {name: [row[k] for row in rows] for k, name in enumerate(names)}, notes
+
+
+def on_one_line(name: str) -> str:
+    """A column name in which line breaks, such as those that fit it into its column, are spaces."""
+    return " ".join(name.split())
 
 
 def check_names(path: Path, names: Sequence[str]) -> None:
