@@ -299,6 +299,7 @@ def test_excel(tmp_path):
         "spreadsheet program and save it.",
         "t.xlsx has 2 sheets, and the first, 'Sheet', was read: --sheet names another.",
     ]
+    assert table.marks[:3] == (",", ".", "\ufeff")  # Excel would take what has no mark for Windows-1252
     with pytest.raises(
         ValueError, match=r"no column 'kind': there are .* 2 sheets, and the first, 'Sheet', was read"
     ):

@@ -21,6 +21,7 @@ from graphuq import archive
 from graphuq._expect import expect_whole_letters
 from graphuq._needed import needed
 from graphuq.app.tables.text import (
+    MARK,
     SEPARATORS,
     USUAL,
     Marks,
@@ -148,7 +149,7 @@ def read_table(
     if sheet is not None and kind not in EXCEL:
         raise ValueError(f"A sheet is one of an Excel file, and {path.name} is none: leave it out.")
     if kind in EXCEL:
-        columns, cells, notes, marks = *_read_excel(path, sheet), USUAL
+        columns, cells, notes, marks = *_read_excel(path, sheet), Marks(first=MARK)
     else:
         columns, cells, notes, marks = (
             (*_READERS[kind](path), USUAL) if kind in _READERS else read_text(path, separator, like)
