@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 from sklearn.datasets import make_circles
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from graphuq import (
     GraphClassifier,
@@ -190,6 +191,23 @@ def test_the_covariance_of_several_fields_is_that_of_the_dense_posterior(tail):
     dense = (C - C @ A.T @ np.linalg.solve(block, A @ C)).reshape(3, n, 3, n).transpose(1, 0, 3, 2)
     found = cross_covariance(posterior, everything, everything[::3])
     np.testing.assert_allclose(found, dense[:, :, ::3], atol=2e-5)
+
+
+def test_the_small_systems_of_many_classes_have_one_thread(monkeypatch):
+    """There threads of BLAS only wait for each other, thirty times as long as the work takes."""
+    asked, exact = [], np.linalg.eigh
+
+    def watched(matrices):
+        if matrices.ndim > 2:
+            asked.extend(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
+        return exact(matrices)
+
+    monkeypatch.setattr(np.linalg, "eigh", watched)
+    posterior = problem(3)
+    with threadpool_limits(3, "blas"):
+        joint(posterior, open_rows(posterior), open_rows(posterior)[:4])
+    assert asked
+    assert set(asked) == {1}
 
 
 def test_a_mixture_is_the_average_of_its_components():

@@ -176,7 +176,8 @@ def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, 
     mean, variance = at @ fit.z_mean.T, fit.independent_variances(at, deviation, noise)
     n_rows, n_classes = mean.shape
     before = _class_probabilities(mean, variance)
-    moved = _answers(posterior, asked, noise, n_answers)
+    with blas_threads(0):  # many small systems
+        moved = _answers(posterior, asked, noise, n_answers)
     with blas_threads(n_rows * len(asked) * n_classes**2 * fit.shared.shape[2]):
         cross = cross_covariance(posterior, rows, asked)
     chance = np.take_along_axis(moved.probability, moved.answer, 1)
@@ -184,15 +185,18 @@ def _of_several_fields(posterior: GaussianPosterior, rows: Nodes, asked: Nodes, 
     means = np.empty((np.count_nonzero(likely), n_rows, n_classes), np.float32)
     variances, first = np.empty_like(means), 0
     push, root = moved.push.astype(np.float32), moved.root.astype(np.float32)
-    for c, answers in enumerate(likely):
-        pairs = slice(first, first := first + int(answers.sum()))
-        G = np.ascontiguousarray(cross[:, :, c]).reshape(-1, n_classes)
-        shift = (G @ push[c, answers].T).reshape(n_rows, n_classes, -1)
-        means[pairs] = mean + np.moveaxis(shift, 2, 0)
-        taken = (
-            np.square(G @ np.hstack(root[c, answers])).reshape(n_rows, n_classes, -1, root.shape[3]).sum(axis=3)
-        )
-        variances[pairs] = np.maximum(variance - np.moveaxis(taken, 2, 0), LEAST_LEFT * variance)
+    with blas_threads(0):  # many small products
+        for c, answers in enumerate(likely):
+            pairs = slice(first, first := first + int(answers.sum()))
+            G = np.ascontiguousarray(cross[:, :, c]).reshape(-1, n_classes)
+            shift = (G @ push[c, answers].T).reshape(n_rows, n_classes, -1)
+            means[pairs] = mean + np.moveaxis(shift, 2, 0)
+            taken = (
+                np.square(G @ np.hstack(root[c, answers]))
+                .reshape(n_rows, n_classes, -1, root.shape[3])
+                .sum(axis=3)
+            )
+            variances[pairs] = np.maximum(variance - np.moveaxis(taken, 2, 0), LEAST_LEFT * variance)
     after = _class_probabilities(means.reshape(-1, n_classes), variances.reshape(-1, n_classes))
     change = np.zeros((*chance.shape, n_rows, n_classes), np.float32)
     change[likely] = chance[likely][:, None, None] * (after.reshape(means.shape) - before)
