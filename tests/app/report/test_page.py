@@ -11,7 +11,7 @@ from graphuq.app.report.page import MAX_LEGEND, MAX_MATRIX, render
 from graphuq.app.report.words import Suspicious
 from graphuq.tall import tall
 from tests.app.report.browser import CHROMIUM, console, probe
-from tests.app.report.fits import content_of, of_kind
+from tests.app.report.fits import content_of, fit, moons, of_kind
 
 HOSTILE = "<img src=x onerror=\"alert(1)\"></script><script>alert('run')</script>&=1+1"
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
@@ -188,6 +188,17 @@ def test_a_bar_is_as_long_as_its_probability(three):
     assert len(bars) > 20
     for width, percent in bars:
         assert abs(float(width) - float(percent)) <= 0.6
+
+
+@needs_browser
+def test_where_every_row_has_a_class_nothing_is_told_of_the_others():
+    _, truth = moons()
+    page = render(content_of(fit(2, truth, inference="ep"), truth=None))
+    assert "The question was which of these may be mistakes." in page
+    for others in ("of the others with", "Rows worth checking", "How sure are the answers?"):
+        assert others not in page
+    assert "Suspicious labels" in page
+    assert probe(page, "return null;") == (None, [])
 
 
 def test_where_the_truth_is_known_it_judges_and_not_the_labels(three):

@@ -134,7 +134,7 @@
   function drawAll() {
     drawMap();
     const at = (id) => document.getElementById(id);
-    drawConfidence(at("confidence"));
+    if (at("confidence")) drawConfidence(at("confidence"));
     document.querySelectorAll("[data-trace]").forEach((host) => drawTrace(host, data.traces[Number(host.dataset.trace)]));
     if (data.reliability) drawReliability(at("reliability"));
   }

@@ -44,6 +44,7 @@ def render(content: Content) -> str:
         "has_errors": any(entry["error"] is not None for entry in content.nodes),
         "has_truth": content.confusion is not None,
         "has_nearest": bool(content.nearest),
+        "has_unlabeled": len(content.least_certain) > 0,
     }
     page = _template().render(
         content=content,

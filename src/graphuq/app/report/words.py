@@ -48,10 +48,12 @@ def sentences(
     comparison with the truth, and, if that is missing or covers few rows, from `checked`, the leave-one-out check.
     """
     named = [f"“{name}”" for name in classes]
-    text = [
-        f"Of {len(p):,} rows, {_given(named, given)}. The question was the class of the others, and how sure one can "
-        "be of each."
-    ]
+    question = (
+        "the class of the others, and how sure one can be of each"
+        if len(unlabeled)
+        else "which of these may be mistakes"
+    )
+    text = [f"Of {len(p):,} rows, {_given(named, given)}. The question was {question}."]
     if len(unlabeled):
         confidence = uncertainty.confidence(p[unlabeled])
         sure, unsure = int(np.sum(confidence >= SURE)), int(np.sum(confidence < UNSURE))
@@ -125,14 +127,15 @@ def _count(n: int, one: str, more: str) -> str:
 
 def tiles(p: Array, n_labeled: int, unlabeled: Nodes, judged: Summary | None) -> list[tuple[str, str]]:
     """Key numbers, each with its description."""
-    sure = np.mean(uncertainty.confidence(p[unlabeled]) >= SURE) if len(unlabeled) else 1.0
     numbers = [
         (f"{len(p):,}", "rows"),
         (f"{n_labeled:,}", "labeled"),
         *([(f"{p.shape[1]}", "classes")] if p.shape[1] > 2 else []),
-        (share(float(sure)), f"of the others with probability {SURE:.0%} or more"),
-        (f"{uncertainty.mean_label_variance(p):.3f}", "mean uncertainty; 1 before any label"),
     ]
+    if len(unlabeled):
+        sure = np.mean(uncertainty.confidence(p[unlabeled]) >= SURE)
+        numbers.append((share(float(sure)), f"of the others with probability {SURE:.0%} or more"))
+    numbers.append((f"{uncertainty.mean_label_variance(p):.3f}", "mean uncertainty; 1 before any label"))
     if judged is not None:
         numbers.append((share(judged.accuracy, 1), "right, where the truth is known"))
     return numbers
