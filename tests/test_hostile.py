@@ -316,7 +316,7 @@ PYTHON = [
     ("P.most_uncertain('a')", "n must be a whole number, got 'a'"),
     ("P.most_uncertain(None)", "n must be a whole number, got None"),
     ("P.classes([-1])", "Nodes must lie between 0 and 39, got -1"),
-    ("P.classes([99])", "Nodes must lie between 0 and 39, got 99"),
+    ("P.classes([3, 99])", "Nodes must lie between 0 and 39, got 99."),
     ("P.classes([0.5])", "Nodes must be a list of node numbers"),
     ("P.classes('a')", "Nodes must be a list of node numbers"),
     ("P.classes([True, False])", "A mask needs one entry for each of 40 nodes, got 2"),

@@ -275,8 +275,8 @@ def expect_nodes(nodes: Any, n_nodes: int, name: str = "Nodes", *, once: bool = 
         if chosen.size != n_nodes:
             raise ValueError(f"A mask needs one entry for each of {n_nodes} nodes, got {chosen.size}.")
         return np.flatnonzero(chosen)
-    if chosen.size and (chosen.min() < 0 or chosen.max() >= n_nodes):
-        raise ValueError(f"{name} must lie between 0 and {n_nodes - 1}, got {chosen.min()} to {chosen.max()}.")
+    if (outside := chosen[(chosen < 0) | (chosen >= n_nodes)]).size:
+        raise ValueError(f"{name} must lie between 0 and {n_nodes - 1}, got {outside[0]}.")
     if once and len(np.unique(chosen)) < len(chosen):
         raise ValueError(f"{name} must differ: each is meant once.")
     return chosen.astype(np.int64)
