@@ -75,6 +75,12 @@ def test_one_compilation_serves_the_warm_up_and_the_draws():
     assert run._block._cache_size() == compiled + 1
 
 
+def test_of_one_chain_no_number_is_told_that_takes_two():
+    with pytest.warns(ConvergenceWarning, match="converged: run at least 2 chains"):
+        alone = sample(PRIOR, MODEL, n_steps=40, n_warmup=0, n_chains=1)
+    assert "nan" not in str(alone.diagnostics())
+
+
 @pytest.mark.parametrize("thin", [1, 3])
 def test_the_warm_up_has_as_many_steps_as_asked_for_or_a_few_more(thin):
     for n_warmup in (0, 1, 4, 49, 150, 151, 500, 3000, 3001, 10_000):

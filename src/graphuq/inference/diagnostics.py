@@ -75,7 +75,7 @@ class Diagnostics:
                 "larger gamma."
             )
         if np.isnan(self.worst_r_hat):
-            return f"Cannot say whether the chains converged ({numbers}): run at least 2 chains and 8 draws each."
+            return "Cannot say whether the chains converged: run at least 2 chains and 8 draws each."
         if self.worst_r_hat >= R_HAT_LIMIT:
             return (
                 f"Not converged: the chains disagree ({numbers}). Run more steps, or a sampler that moves "
