@@ -195,6 +195,22 @@ def test_two_people_at_once_are_never_asked_the_same_row(tab, serve, tmp_path):
     store.close()
 
 
+def test_the_class_that_others_say_shows_whole_on_a_phone(tab, serve, tmp_path):
+    table = written(tmp_path / "t.csv", lambda i: f"row {i}", given=30)
+    heading, *lines = table.read_text().splitlines()
+    kind = lines[0].rpartition(",")[2]
+    lines = [re.sub(f"{kind}$", f"{kind} with a name of several words", line) for line in lines]
+    lines[0] = lines[0].rpartition(",")[0] + "," + lines[1].rpartition(",")[2]  # a mistake
+    table.write_text("\n".join([heading, *lines]))
+    page = tab()
+    page.resize(390, 844)
+    page.open(serve(table, "--label", "kind", "--id", "name", "--out", tmp_path / "out", "--modes", "30").address)
+    said = "document.querySelector('#suspicious .what span')"
+    page.until(f"{said} !== null")
+    assert page.ask(f"{said}.textContent") == f"others say {kind} with a name of several words"
+    assert page.ask(f"{said}.scrollWidth - {said}.clientWidth") == 0
+
+
 def test_text_of_a_table_is_never_run_and_keys_do_all(tab, serve, tmp_path):
     text = EVIL.replace('"', '""')
     table = written(tmp_path / "t.csv", lambda i: f"{i} {text}", given=0)
