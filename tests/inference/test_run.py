@@ -279,10 +279,12 @@ def test_a_checkpoint_of_another_problem_is_refused_and_the_difference_named(tmp
     before = path.read_bytes()
     with pytest.raises(CheckpointError, match="seed was 3 and is now 9"):
         sample(PRIOR, MODEL, PCN(), **(QUICK | {"seed": 9}), checkpoint=path)
-    with pytest.raises(CheckpointError, match="prior and labels was"):
+    with pytest.raises(CheckpointError, match=r"problem: labels and settings of the model differ\."):
         sample(PRIOR, Probit(MODEL.nodes, 1 - MODEL.y, gamma=0.5), PCN(), **QUICK, checkpoint=path)
-    with pytest.raises(CheckpointError, match="prior and labels was"):
+    with pytest.raises(CheckpointError, match=r"problem: labels and settings of the model differ\."):
         sample(PRIOR, replace(MODEL, delta=0.4), PCN(), **QUICK, checkpoint=path)
+    with pytest.raises(CheckpointError, match=r"problem: prior and labeled nodes differ\."):
+        sample(four_priors(random_spectrum(seed=5))["full"], MODEL, PCN(), **QUICK, checkpoint=path)
     with pytest.raises(CheckpointError, match=r"model was .*Probit.* and is now .*LevelSet"):
         sample(PRIOR, LevelSet(MODEL.nodes, MODEL.y, gamma=0.5), PCN(), **QUICK, checkpoint=path)
     with pytest.raises(CheckpointError, match="sampler was 'PCN"):
@@ -309,7 +311,7 @@ def test_a_checkpoint_of_a_model_of_ones_own_belongs_to_its_labels(tmp_path):
     again = sample(PRIOR, replace(model, y=model.y.copy()), PCN(), **QUICK, checkpoint=path)
     assert np.array_equal(again.z, first.z)
     for other in (replace(model, y=1 - model.y), replace(model, weight=3.0)):
-        with pytest.raises(CheckpointError, match="prior and labels was"):
+        with pytest.raises(CheckpointError, match="labels and settings of the model differ"):
             sample(PRIOR, other, PCN(), **QUICK, checkpoint=path)
 
 

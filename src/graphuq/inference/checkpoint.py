@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from graphuq._expect import expect_path
 from graphuq.files import InUseError, lock
 
-MAGIC = b"graphuq checkpoint 6\n"
+MAGIC = b"graphuq checkpoint 7\n"
 BLOCK_SIZE = "draws a block"
+HASH = "hash "  # begins a fingerprint, which means nothing to a person
 HEAD = struct.Struct("<QQI")  # number, length and checksum of the record that follows, see `_checksum`
 
 Record = dict[str, NDArray[Any]]
@@ -104,7 +105,7 @@ def fingerprint(value: Any) -> str:
     from joblib import hash  # type: ignore[import-untyped]
 
     try:
-        return str(hash(value, coerce_mmap=True))
+        return f"{HASH}{hash(value, coerce_mmap=True)}"
     except (TypeError, PicklingError) as error:
         raise CheckpointError(
             f"A checkpoint can identify only numbers, texts and arrays: {error.args[0]}. Keep nothing else in the model and "
@@ -171,7 +172,7 @@ def _resume(file: IO[bytes], problem: dict[str, Any]) -> tuple[int, list[Record]
     stored = json.loads(line)
     block_size = int(stored.pop(BLOCK_SIZE))
     differences = [
-        f"{name} was {stored.get(name)!r} and is now {problem.get(name)!r}"
+        _difference(name, stored.get(name), problem.get(name))
         for name in sorted(stored.keys() | problem.keys())
         if stored.get(name) != problem.get(name)
     ]
@@ -186,6 +187,10 @@ def _resume(file: IO[bytes], problem: dict[str, Any]) -> tuple[int, list[Record]
         records.append(record)
     file.truncate(end)
     return block_size, records
+
+
+def _difference(name: str, before: Any, now: Any) -> str:
+    return f"{name} differ" if str(now).startswith(HASH) else f"{name} was {before!r} and is now {now!r}"
 
 
 def _read(file: IO[bytes], number: int) -> Record | None:

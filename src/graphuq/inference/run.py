@@ -116,7 +116,8 @@ def sample(
         identity = {
             "model": f"{type(model).__module__}.{type(model).__qualname__}",
             "settings of the sampler": checkpoint and fingerprint(getattr(sampler, "__dict__", sampler)),
-            "prior and labels": checkpoint and fingerprint((target.field.one, vars(model))),
+            "prior and labeled nodes": checkpoint and fingerprint(target.field.one),
+            "labels and settings of the model": checkpoint and fingerprint(vars(model)),
             "n_chains": n_chains,
             **settings,
         }
