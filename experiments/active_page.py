@@ -59,8 +59,7 @@ def _kept(cells: list[dict[str, Any]]) -> str:
     starts = {each["n_starts_others"] for each in cells if "n_starts_others" in each}
     return (
         f"Our results were recomputed by `python -m experiments.ours_again active`. Those of the other tools are from an "
-        f"earlier run, and are means over {max(starts)} starts. Ours predate the structure of a constant alone in the "
-        f"learned prior.\n"
+        f"earlier run, and are means over {max(starts)} starts.\n"
         if starts
         else ""
     )
