@@ -86,6 +86,8 @@ def crowd(name):
     noise = rng.standard_normal((900, 12))
     if name == "clusters far from the center":  # single precision cannot tell their points apart
         return 1e-3 * noise + 100 * (np.arange(900) % 2)[:, None]
+    if name == "clusters that one product cannot resolve":  # neither in double precision
+        return noise + 1e8 * (np.arange(900) % 2)[:, None]
     if name == "half of the points coincide":
         return np.where(np.arange(900)[:, None] % 2, noise[:1], noise)
     if name == "few values":
@@ -94,7 +96,14 @@ def crowd(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["none", "clusters far from the center", "half of the points coincide", "few values"]
+    "name",
+    [
+        "none",
+        "clusters far from the center",
+        "clusters that one product cannot resolve",
+        "half of the points coincide",
+        "few values",
+    ],
 )
 @pytest.mark.parametrize("n_features", [3, 12])
 def test_exact_neighbors_are_the_nearest_other_points(name, n_features):

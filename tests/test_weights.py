@@ -148,6 +148,24 @@ def test_the_classifier_believes_precise_labels_more():
     assert later.labels_.weights[np.isin(later.labels_.nodes, wrong)].tolist() == [0.01] * len(wrong)
 
 
+def test_a_label_removed_and_given_again_has_the_usual_weight():
+    """The labels are then those of the fit, but one weight is not."""
+    flowers = load_iris()
+    y = np.where(np.arange(150) % 10 == 0, flowers.target, -1)
+    weight = np.ones(150)
+    weight[:30] = 0.02
+    classifier = GraphClassifier().fit(flowers.data, y, weight)
+    before = classifier.label_distributions_
+    for label in (-1, 0):
+        classifier.partial_fit_labels([0, 10], [label] * 2)
+    expected = [1, 1, 0.02] + [1] * 12
+    assert classifier.labels_.weights.tolist() == expected
+    assert classifier.posterior_.model.weights.tolist() == expected
+    assert np.abs(classifier.label_distributions_ - before).max() > 0.005
+    classifier.partial_fit_labels([50], [2]).partial_fit_labels([50], [flowers.target[50]])
+    assert classifier.posterior_.model.weights.tolist() == expected
+
+
 def test_a_label_of_weight_zero_is_left_out():
     flowers = load_iris()
     y = np.where(np.arange(150) % 10 == 0, flowers.target, -1)

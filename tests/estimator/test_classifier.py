@@ -844,6 +844,17 @@ def test_ginzburg_landau_is_drawn_and_draws_anew_for_new_labels():
     assert np.array_equal(classifier.label_distributions_, classifier.posterior_.probability())
 
 
+@pytest.mark.parametrize("n_each", [2, 3])
+def test_a_new_row_among_very_few_is_like_those_near_it(n_each):
+    """All of them are neighbors of each other, so that no eigenvector but the first has a value at a new row."""
+    rng = np.random.default_rng(0)
+    features = np.vstack([rng.normal(size=(n_each, 2)), rng.normal(size=(n_each, 2)) + 4])
+    new = np.vstack([rng.normal(size=(10, 2)), rng.normal(size=(10, 2)) + 4])
+    settings = {"n_neighbors": 2 * n_each - 1}
+    classifier = GraphClassifier(**settings).fit(features, np.repeat(["one", "other"], n_each))
+    assert (classifier.predict(new) == np.repeat(["one", "other"], 10)).all()
+
+
 @pytest.mark.filterwarnings("ignore:Not converged")
 def test_a_model_without_evidence_takes_the_learned_prior_at_unit_scale():
     """Its wells lie at -1 and 1, and the prior was learned in units of probit's noise."""

@@ -157,3 +157,11 @@ def test_modes_believed_do_not_depend_on_the_unit_of_weights(scale):
         scaled = spectrum.believed_modes(found, graph.precomputed(each * scale))
         assert np.array_equal(believed, scaled)
         assert 1 < believed.sum() < believed.size
+
+
+@pytest.mark.parametrize("laplacian_of", [laplacian.normalized, laplacian.unnormalized])
+def test_only_the_constant_is_believed_where_all_nodes_are_joined_alike(laplacian_of):
+    """All other eigenvalues are above the degree: the mean over neighbors has the opposite sign of the node itself."""
+    few = graph.gaussian(np.random.default_rng(0).normal(size=(6, 2)), tau=5.0)
+    found = laplacian_of(few)
+    assert spectrum.believed_modes(spectrum.dense(found), few).tolist() == [True] + [False] * 5

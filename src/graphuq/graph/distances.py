@@ -19,6 +19,7 @@ _COINCIDENT = 1e-12  # distances below this fraction of the lengths are rounding
 # Bounds on the error of squared distances from a matrix product, relative to the squared lengths.
 _ROUNDING, _ROUNDING_DOUBLE = 1e-5, 1e-14
 _CROWD = 32  # a point with more candidates per neighbor than this is screened again, in double precision
+_ALIKE = 1e-8  # squared distances that differ by less than this fraction count as equal in a crowd
 _GROUP = 64  # nodes per group, whose minima bound the distance to the K-th nearest node from above
 
 
@@ -147,9 +148,14 @@ class Search:
             i, j = nonzero_pairs(near)
             again, nodes = self._candidates(points[crowded], n_neighbors, double=True)
             return np.concatenate([i, crowded[again]]), np.concatenate([j, nodes])
-        if len(crowded) and self.radii is None:  # so many nodes coincide that any of them will do
+        if len(crowded) and self.radii is None:
+            # where so many nodes coincide, or are equally near to rounding, any of them will do
+            few = np.argpartition(squared[crowded], n_neighbors - 1)[:, :n_neighbors]
+            alike = ~(points[crowded, None] != self.points[few]).any(axis=(1, 2))
+            alike |= slack[crowded] < _ALIKE * (squared[crowded[:, None], few].max(axis=1) + of_points[crowded])
+            crowded, few = crowded[alike], few[alike]
             near[crowded] = False
-            near[crowded[:, None], np.argpartition(squared[crowded], n_neighbors - 1)[:, :n_neighbors]] = True
+            near[crowded[:, None], few] = True
         return nonzero_pairs(near)
 
 

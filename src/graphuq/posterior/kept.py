@@ -48,7 +48,7 @@ class Kept(NamedTuple):
     mean: Array  # at the time the variances were computed, (n_rows, n_fields)
     variance: Array  # noise included, (n_rows, n_fields)
     changes: Nodes  # of labels since then, (n_rows,)
-    labels: dict[int, int]  # class of each labeled node, now
+    labels: dict[int, tuple[int, float]]  # class and weight of each labeled node, now
 
     def at(self, rows: Nodes) -> Kept:
         """The moments at a subset of the rows, given by position."""
@@ -71,7 +71,7 @@ def refreshed(
         if not cacheable:
             return None, each.probability(nodes)
         model: Any = each.model
-        labels = labels_by_node(model.nodes, model.y)
+        labels = labels_by_node(model)
         old = next((old for old in before if old.prior is each.prior), None)
         changes = MOST_CHANGES + 1 if old is None else len(dict(old.labels.items() ^ labels.items()))
         if old is None or changes > MOST_CHANGES:
@@ -92,7 +92,9 @@ def _is_cacheable(posterior: GaussianPosterior) -> bool:
     return on_modes and not posterior.fit.is_corrected
 
 
-def _computed(posterior: GaussianPosterior, nodes: Nodes, labels: dict[int, int]) -> tuple[Kept, Array]:
+def _computed(
+    posterior: GaussianPosterior, nodes: Nodes, labels: dict[int, tuple[int, float]]
+) -> tuple[Kept, Array]:
     """Moments and class probabilities of one component at rows, without a cache."""
     mean = _means(posterior, nodes)
     fit: Any = posterior.fit

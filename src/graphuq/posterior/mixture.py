@@ -13,7 +13,7 @@ from scipy.special import softmax
 from graphuq._expect import LARGEST_SEED, expect, expect_generator, expect_number, expect_numbers, put
 from graphuq.calibration import apply_temperature, class_weights, temperature, weighted_classes
 from graphuq.inference.largest import LEAST_PROBABILITY
-from graphuq.models.base import Model, labels_of
+from graphuq.models.base import Model, expect_fields, labels_of, relabeled
 from graphuq.new_rows import NewRows
 from graphuq.posterior.arviz_object import arviz_nodes, arviz_object
 from graphuq.posterior.base import Array, Classes, Posterior, described
@@ -47,9 +47,12 @@ class MixtureDiagnosis:
         return f"An average over {len(self.components)} choices of hyper-parameters. {worst}"
 
 
-def labels_by_node(nodes: ArrayLike, y: ArrayLike) -> dict[int, int]:
-    """The class of each labeled node."""
-    return dict(zip(np.asarray(nodes).tolist(), np.asarray(y).tolist(), strict=True))
+def labels_by_node(model: Any) -> dict[int, tuple[int, float]]:
+    """The class of each labeled node, and the weight of its label."""
+    y = labels_of(model)
+    weights = np.ones(len(y)) if model.weights is None else model.weights
+    labels = zip(y.tolist(), weights.tolist(), strict=True)
+    return dict(zip(np.asarray(model.nodes).tolist(), labels, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +112,8 @@ class Mixture(Posterior):
         """
         before = self.closed()
         learned = before.learned or before
-        if labels_by_node(learned.model.nodes, labels_of(learned.model)) == labels_by_node(nodes, y):
+        expect_fields(before.model, "nodes", "y")
+        if labels_by_node(relabeled(before.model, nodes, y)) == labels_by_node(learned.model):
             return learned
         n_sites = max(1, np.size(nodes)) * self.model.n_fields
         old: Any = before.components[: max(FEWEST_COMPONENTS, MOST_SITES // n_sites)]

@@ -90,9 +90,11 @@ def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[n
     The extension averages the mode over neighbors, with weights w_i, and divides by ``1 - lambda_j`` or, for
     ``D - A``, by ``1 - lambda_j / d_x`` at a typical node x. The signal in the average shrinks with the divisor;
     the noise stays at ``1 / sqrt(n)`` with ``n = 1 / sum_i w_i^2`` effective neighbors. A mode is believed if its
-    signal has at least half the power of its noise. The first mode after the null space is always believed, and so
-    are those whose divisor is at least half of its divisor. With low-rank weights a mode is a function of the features,
-    which is the same at new points: every mode that has an extension is believed.
+    signal has at least half the power of its noise. The first mode after the null space is believed whatever its
+    noise, and so are those whose divisor is at least half of its divisor. Where its divisor is negative, as in a few nodes
+    all joined to each other, none is: a node has no weight to itself, so its average over neighbors has the opposite
+    sign, but that of a new point near it has not. With low-rank weights a mode is a function of the features, which is
+    the same at new points: every mode that has an extension is believed.
     """
     expect(spectrum, Spectrum, "spectrum", "a Spectrum, as spectrum.dense(laplacian) makes")
     expect(graph, (Graph, LowRankGraph), "graph", "the graph that the spectrum was made from")
@@ -100,13 +102,16 @@ def believed_modes(spectrum: Spectrum, graph: Graph | LowRankGraph) -> NDArray[n
     sample = nodes[np.linspace(0, nodes.size - 1, min(nodes.size, _N_SAMPLED)).astype(int)]
     degrees = np.ravel(graph.degrees[sample])
     scale = np.ones(1) if spectrum.normalized else degrees
-    divisor = np.median(np.abs(1 - spectrum.values / scale[:, None]), axis=0)
+    signed = 1 - spectrum.values / scale[:, None]
+    divisor, sign = np.median(np.abs(signed), axis=0), np.sign(np.median(signed, axis=0))
     if isinstance(graph, LowRankGraph):
         return np.asarray(divisor >= _LEAST_DIVISOR_LOW_RANK)
     shares = graph.weights[sample] / degrees[:, None]  # not after squaring, which underflows
     noise = 1 / np.sqrt(2 * np.median(1 / squared_lengths(shares)))
-    first = divisor[min(spectrum.n_components, spectrum.n_modes - 1)]
-    return np.asarray(divisor >= min(noise, first / 2))
+    n_null = min(spectrum.n_components, spectrum.n_modes - 1)
+    if sign[n_null] <= 0:
+        return np.arange(spectrum.n_modes) < n_null
+    return np.asarray((divisor >= noise) | (sign * divisor >= divisor[n_null] / 2))
 
 
 def _scaled(spectrum: Spectrum, rows: slice) -> Array:
