@@ -596,10 +596,14 @@ def test_labels_that_say_nothing_leave_the_temperature_that_is_believed(monkeypa
     for n_classes in (2, 3, 5):
         y = np.repeat(np.arange(n_classes), 2)
         found = learn(S, Probit(3 * np.arange(len(y)), y)).posterior
-        even = np.full((len(y), n_classes), 1 / n_classes)
         with monkeypatch.context() as patch:
-            patch.setattr(Mixture, "left_out", lambda self, even=even: even)
+            patch.setattr(
+                Mixture, "left_out", lambda self: np.full((len(self.model.y), self.n_classes), 1 / self.n_classes)
+            )
             assert found.tempered().temperature == pytest.approx((2 / n_classes) ** 0.3, rel=1e-3)
+            few = found.with_labels(np.array([0, 3, 6, 9]), np.array([0, 0, 1, n_classes - 1]))
+            if n_classes > 2:  # half of these labels are the only ones of their class
+                assert few.temperature == pytest.approx((2 / n_classes) ** (0.3 + 0.4 / 4), rel=1e-3)
 
 
 def test_single_labels_have_the_temperature_of_singles():

@@ -25,9 +25,10 @@ from graphuq.prior import GaussianPrior
 # and no fewer than the second number.
 MOST_SITES, FEWEST_COMPONENTS = 2000, 3
 # The prior of the temperature for K classes is log-normal: (exponent, factor) mean that it lies within `factor` of
-# its median (2 / K)^exponent. The last number is the exponent used if no class has a second label: underconfidence
-# is then worst, because nothing indicates how far a class extends. All were chosen, like the hyperprior, on data
-# that are not reported: experiments/choose.py.
+# its median (2 / K)^exponent. The last number is the exponent if no class has a second label: underconfidence is then
+# worst, because nothing indicates how far a class extends. In between, the exponent follows the square of the share of
+# labels that are the only ones of their class. All were chosen, like the hyperprior, on data that are not reported:
+# experiments/choose.py.
 TEMPERATURE, EXPONENT_OF_SINGLES = (0.3, 1.2), 0.7
 
 
@@ -137,14 +138,14 @@ class Mixture(Posterior):
         """
         if self.n_classes == 2:
             return self
-        y = labels_of(self.model)
-        predictable = np.bincount(y)[y] > 1
-        if not predictable.any():
-            return replace(self, temperature=(2 / self.n_classes) ** EXPONENT_OF_SINGLES)
-        exponent, factor = TEMPERATURE
-        p = replace(self, temperature=1.0).left_out()[predictable]
+        y, (exponent, factor) = labels_of(self.model), TEMPERATURE
+        single = np.bincount(y)[y] == 1
+        exponent += (EXPONENT_OF_SINGLES - exponent) * single.mean() ** 2
         median, spread = (2 / self.n_classes) ** exponent, float(np.log(factor))
-        return replace(self, temperature=temperature(p, y[predictable], median=median, spread=spread))
+        if single.all():
+            return replace(self, temperature=median)
+        p = replace(self, temperature=1.0).left_out()[~single]
+        return replace(self, temperature=temperature(p, y[~single], median=median, spread=spread))
 
     @property
     def prior(self) -> GaussianPrior:
