@@ -113,15 +113,19 @@ def _blackjax_slice(problem, likelihood, budget):
     return timed(run, state, lambda key: jax.random.split(key, n_chains), budget)
 
 
+# So many draws of all chains together tell the rate: ranking the millions that some samplers make takes minutes.
+ENOUGH_DRAWS = 2**19
+
+
 def timed(run, state, split, budget):
-    """Blocks of a compiled run until the budget is spent; the first third of the budget is warm-up."""
+    """Blocks of a compiled run until the budget is spent or there are enough draws; the first third is warm-up."""
     state, _ = jax.block_until_ready(run(state, split(jax.random.key(1))))
     began, i = time.perf_counter(), 2
     while time.perf_counter() - began < budget / 3:
         state, _ = jax.block_until_ready(run(state, split(jax.random.key(i))))
         i += 1
     kept, seconds = [], 0.0
-    while seconds < budget:
+    while seconds < budget and sum(u[..., 0].size for u in kept) < ENOUGH_DRAWS:
         began = time.perf_counter()
         state, u = jax.block_until_ready(run(state, split(jax.random.key(i))))
         seconds += time.perf_counter() - began

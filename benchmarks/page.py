@@ -57,8 +57,9 @@ def draws_section(draws):
         "How many independent draws of the posterior does a second of sampling give? The table has the bulk effective sample size "
         "of the worst of 20 watched nodes (ten with a label), per second, without compilation and warm-up. The peers are NumPyro's "
         "NUTS and BlackJAX's elliptical slice sampler on the same posterior, written as their users would, with whitened spectral "
-        "coefficients; all others are ours, `Orthant` being the default. A dash means that the chains did not converge (an R-hat "
-        f"of {CONVERGED:g} or more) in the time given, and an empty cell that the sampler does not apply: level-set has no gradient for "
+        "coefficients. All others are ours: `sample` uses `Orthant`, and `Referenced(PCN())` for the plume's many labels of probit "
+        f"on few modes. A dash means that the chains did not converge (an R-hat of {CONVERGED:g} or more) in the time given, and an "
+        "empty cell that the sampler does not apply, or was not run for ten digits: level-set has no gradient for "
         "NUTS, and `Refractive` (`experiments/refractive.py`) is for level-set alone. The ratio is the best of ours over the best "
         "peer. The posteriors are those of `benchmarks/problems.py`, and ten digits with five labels each "
         "(`python -m benchmarks effective_draws many_classes`).",

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
+from graphuq import prior as priors
 from graphuq.inference import run
 from graphuq.inference.checkpoint import CheckpointError
 from graphuq.inference.diagnostics import diagnose, split_r_hat, standard_error
@@ -442,3 +443,24 @@ def test_a_checkpoint_of_another_reference_is_refused(tmp_path):
         sample(PRIOR, MODEL, Referenced(reference=Gaussian(np.zeros(n_latent), np.eye(n_latent))), **quick)
         with pytest.raises(CheckpointError, match="settings of the sampler"):
             sample(PRIOR, MODEL, Referenced(reference=Gaussian(np.zeros(n_latent), factor)), **quick)
+
+
+def test_many_labels_of_probit_on_few_modes_are_sampled_from_their_gaussian():
+    """There the orthant sampler meets a wall at every turn; level-set and mistakes have tails that a Gaussian misses."""
+    S = random_spectrum(140, seed=3)
+    few, many = priors.project(S, n_modes=6), priors.project(S, n_modes=40)
+    nodes = np.arange(120)
+    noise = 0.3 * S.vectors[:, 1].std() * np.random.default_rng(0).standard_normal(120)
+    y = (S.vectors[nodes, 1] + noise > 0).astype(int)
+    probit = Probit(nodes, y, gamma=0.5)
+    found = sample(few, probit, n_steps=400, n_warmup=200, seed=0)
+    assert found.settings["sampler"].startswith("Referenced(")
+    own = sample(few, probit, Orthant(), n_steps=400, n_warmup=200, seed=1)
+    z = (found.classes().probability - own.classes().probability) / np.hypot(
+        found.classes().error, own.classes().error
+    )
+    assert np.abs(z).max() < 5
+    for prior, model in ((many, probit), (few, LevelSet(nodes, y)), (few, replace(probit, delta=0.05))):
+        with pytest.warns(ConvergenceWarning):  # after 20 steps
+            kept = sample(prior, model, n_steps=20, n_warmup=0, n_chains=2, seed=0)
+        assert kept.settings["sampler"].startswith("Orthant(")

