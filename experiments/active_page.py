@@ -60,8 +60,7 @@ def _kept(cells: list[dict[str, Any]]) -> str:
     return (
         f"Our results were recomputed by `python -m experiments.ours_again active`. Those of the other tools are from an "
         f"earlier run, and are means over {max(starts)} starts. With more than two classes ours predate the temperature that "
-        f"follows how many labels are the only ones of their class, which takes the peak of the log-loss after the first "
-        f"answer away.\n"
+        f"follows how many labels are the only ones of their class.\n"
         if starts
         else ""
     )
