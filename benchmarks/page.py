@@ -64,7 +64,7 @@ def draws_section(draws):
         "peer. The posteriors are those of `benchmarks/problems.py`, and ten digits with five labels each "
         "(`python -m benchmarks effective_draws many_classes`).",
         "",
-        f"| posterior | {' | '.join(columns)} | ratio |",
+        f"| posterior | ratio | {' | '.join(columns)} |",
         "|" + " --- |" * (len(columns) + 2),
     ]
     for name, found in draws.items():
@@ -75,7 +75,7 @@ def draws_section(draws):
             if r_hat is not None and not r_hat < CONVERGED:
                 cells[-1] = "–"
         best = "no peer converged" if found["ratio"] is None else f"{found['ratio']:,.0f}"
-        lines.append(f"| {name.removeprefix(DRAWS).replace('_', '-')} | {' | '.join(cells)} | {best} |")
+        lines.append(f"| {name.removeprefix(DRAWS).replace('_', '-')} | {best} | {' | '.join(cells)} |")
     return lines
 
 

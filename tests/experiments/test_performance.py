@@ -18,7 +18,7 @@ def test_the_page_has_a_dash_for_what_did_not_converge_and_nothing_for_what_did_
         "effective draws, votes, level_set": {"samplers": {"PCN": (2.25, 1.0)}, "peers": PEERS, "ratio": None},
     }
     *_, heading, rule, probit, level_set = draws_section(draws)
-    assert heading == "| posterior | NumPyro NUTS | BlackJAX | Orthant | PCN | ratio |"
+    assert heading == "| posterior | ratio | NumPyro NUTS | BlackJAX | Orthant | PCN |"
     assert rule == "|" + " --- |" * 6
-    assert probit == "| votes, probit | 300 | – | 6,000 | – | 20 |"
-    assert level_set == "| votes, level-set |  |  |  | 2.2 | no peer converged |"
+    assert probit == "| votes, probit | 20 | 300 | – | 6,000 | – |"
+    assert level_set == "| votes, level-set | no peer converged |  |  |  | 2.2 |"
